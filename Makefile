@@ -1,0 +1,364 @@
+# modelgw: build, demo and tests.
+#
+#   make            build/ngx_http_modelgw_module.so for the packaged nginx
+#   make install    the module and its snippets (DESTDIR is honoured)
+#   make run        the demo on 127.0.0.1:8080, until Ctrl-C
+#   make test       everything that CI runs
+#   make help       the other targets
+#
+# Everything is made under build/; "make clean" keeps what was downloaded.
+
+SHELL       = /bin/bash
+
+BUILD       = build
+CC          = cc
+PYTHON      = python3
+
+# The nginx to build for: Debian's nginx-dev (headers, auto/ and conf_flags) or
+# any nginx source tree; one without conf_flags is configured --with-compat.
+
+NGINX_SRC   = /usr/share/nginx/src
+NGINX_FLAGS = $(shell f=$(NGINX_SRC)/conf_flags; \
+                if [ -f $$f ]; then sed 's/^NGX_CONF_FLAGS=(//; s/)$$//' $$f; \
+                else echo --with-compat; fi)
+
+CC_OPT      = -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wextra
+LD_OPT      = -Wl,-z,relro -Wl,-z,now
+
+MODULES_DIR = $(shell nginx -V 2>&1 \
+                | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p')
+CONF_DIR    = /etc/nginx/modelgw
+
+MODULE      = $(BUILD)/ngx_http_modelgw_module.so
+NGINX_OBJS  = $(BUILD)/module
+SOURCES     = config ngx_http_modelgw_module.c $(wildcard src/*.[ch])
+
+JOBS        = $(shell nproc 2>/dev/null || echo 1)
+
+
+.PHONY: all module install run test check style unit pytest test-asan \
+        test-matrix fuzz bench-scan setup-build help clean distclean
+
+all: setup-build
+	@$(MAKE) --no-print-directory module
+
+setup-build:
+	@t/setup.sh build
+
+module: $(MODULE)
+
+$(MODULE): $(NGINX_OBJS)/objs/Makefile $(SOURCES)
+	@echo "compile $(NGINX_OBJS)"
+	@$(MAKE) -s -C $(NGINX_OBJS) -f objs/Makefile -j$(JOBS) modules
+	@install -m 644 $(NGINX_OBJS)/objs/$(notdir $@) $@
+
+# configure wants its own tree as the current directory, and writes beside it:
+# a directory of symbolic links keeps the tree itself as it is
+
+$(NGINX_OBJS)/objs/Makefile: config Makefile $(NGINX_SRC)/src/core/nginx.h \
+        $(BUILD)/sources
+	$(call configure,$(NGINX_SRC),$(NGINX_FLAGS) \
+	    --add-dynamic-module=$(CURDIR) \
+	    --with-cc-opt='$(CC_OPT)' --with-ld-opt='$(LD_OPT)')
+
+# $(1) nginx sources, $(2) flags; runs in the directory of the target, less objs/
+
+define configure
+	@echo "configure $(1) in $(patsubst %/objs,%,$(@D))"
+	@mkdir -p $(patsubst %/objs,%,$(@D))
+	@cd $(patsubst %/objs,%,$(@D)) && rm -rf auto src configure objs \
+	&& ln -s $(addprefix $(abspath $(1))/,auto src configure) . \
+	&& ./configure --with-cc=$(CC) $(2) > configure.log 2>&1 \
+	|| { tail -n 20 configure.log; rm -f objs/Makefile; exit 1; }
+endef
+
+# changes when a source file comes or goes
+
+$(BUILD)/sources: FORCE
+	@mkdir -p $(BUILD)
+	@echo $(sort $(SOURCES)) | cmp -s - $@ || echo $(sort $(SOURCES)) > $@
+
+FORCE:
+
+
+install: module
+	@[ -n "$(MODULES_DIR)" ] || \
+	    { echo "nginx -V names no --modules-path; set MODULES_DIR"; exit 1; }
+	install -D -m 644 $(MODULE) \
+	    $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
+	install -d -m 755 $(DESTDIR)$(CONF_DIR)
+	install -m 644 conf/modelgw/*.conf $(DESTDIR)$(CONF_DIR)
+
+
+# Unit tests of floor 0: t/unit/test_*.c, each a program with all of
+# src/ngx_modelgw_*.c and the nginx core that strings and pools need.  nginx-dev
+# has headers only, so the .c files come from the sources of the same release:
+# they and the configured headers in $(NGINX_OBJS) belong together.
+
+SERIES      = $(shell sed -n 's/^\#define NGINX_VERSION *"\([0-9]*\.[0-9]*\).*/\1/p' \
+                $(NGINX_SRC)/src/core/nginx.h 2>/dev/null)
+CORE_SRC    = $(BUILD)/src/nginx-$(SERIES)
+
+CORE        = core/ngx_palloc core/ngx_string core/ngx_array core/ngx_list \
+              core/ngx_buf core/ngx_hash core/ngx_rbtree core/ngx_crc32 \
+              core/ngx_murmurhash core/ngx_slab core/ngx_sha1 core/ngx_parse \
+              os/unix/ngx_alloc
+
+INCLUDES    = -Isrc -It/unit -I$(NGINX_OBJS)/objs \
+              -I$(CORE_SRC)/src/core -I$(CORE_SRC)/src/event \
+              -I$(CORE_SRC)/src/event/modules \
+              -I$(CORE_SRC)/src/event/quic -I$(CORE_SRC)/src/os/unix
+WARNINGS    = -W -Wall -Wextra -Wpointer-arith -Wno-unused-parameter -Werror
+ASAN        = -g -O1 -fsanitize=address -fno-omit-frame-pointer \
+              -DNGX_DEBUG_PALLOC=1
+
+# UBSan for our own code only: nginx's ngx_string.c trips it
+
+UBSAN       = -fsanitize=undefined -fno-sanitize-recover=undefined
+
+FLOOR0      = $(patsubst src/%.c,%,$(wildcard src/ngx_modelgw_*.c))
+UNIT        = $(BUILD)/unit
+UNIT_LIBS   = -lcmocka -lyajl -lcrypto
+UNIT_OBJS   = $(FLOOR0:%=$(UNIT)/%.o) $(CORE:%=$(UNIT)/nginx/%.o)
+UNIT_TESTS  = $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard t/unit/test_*.c))
+HEADERS     = $(NGINX_OBJS)/objs/Makefile $(CORE_SRC)/.complete \
+              $(wildcard src/*.h t/unit/*.h)
+
+unit: setup-unit
+	@$(MAKE) --no-print-directory -j$(JOBS) unit-build
+	@for t in $(UNIT_TESTS); do \
+	    echo "== $$t"; $$t || failed="$$failed $$t"; \
+	done; \
+	[ -z "$$failed" ] || { echo "unit tests failed:$$failed"; exit 1; }
+
+unit-build: $(UNIT_TESTS)
+
+$(CORE_SRC)/.complete:
+	BUILD=$(BUILD) t/nginx-src.sh $(SERIES)
+
+$(UNIT)/nginx/%.o: $(CORE_SRC)/.complete $(NGINX_OBJS)/objs/Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ASAN) -W -Wall $(INCLUDES) -c -o $@ $(CORE_SRC)/src/$*.c
+
+$(UNIT)/%.o: src/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -c -o $@ $<
+
+$(UNIT)/%: t/unit/%.c $(UNIT_OBJS) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -o $@ $< $(UNIT_OBJS) \
+	    $(UNIT_LIBS)
+
+.PRECIOUS: $(UNIT)/%.o $(UNIT)/nginx/%.o
+
+
+# The same sources without sanitizers, for numbers.
+
+bench-scan: $(BUILD)/bench/scan
+	$<
+
+$(BUILD)/bench/scan: t/bench/scan.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -g -O2 $(WARNINGS) $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
+	    $(CORE:%=$(CORE_SRC)/src/%.c) -lyajl -lcrypto
+
+
+# libFuzzer on floor 0: every t/fuzz/fuzz_*.c for FUZZ_SECONDS.
+
+FUZZ_SECONDS = 30
+FUZZERS     = $(patsubst t/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard t/fuzz/fuzz_*.c))
+
+fuzz: setup-fuzz
+	@$(MAKE) --no-print-directory $(FUZZERS)
+	@for f in $(FUZZERS); do \
+	    mkdir -p $$f.corpus; echo "== $$f"; \
+	    $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	        -artifact_prefix=$(BUILD)/fuzz/ $$f.corpus || exit 1; \
+	done
+
+$(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
+	@mkdir -p $(@D)
+	clang -g -O1 -fsanitize=fuzzer,address,undefined -DNGX_DEBUG_PALLOC=1 \
+	    $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
+	    $(CORE:%=$(CORE_SRC)/src/%.c) -lyajl -lcrypto
+
+
+# nginx built from the sources of a series, for the matrix; "asan" is one of
+# them with AddressSanitizer in nginx and module alike.  The latter is linked
+# in statically: leaks in a .so that was closed have no symbols.  NGX_DEBUG_PALLOC
+# gives each allocation from a pool a block of its own, without which ASan does
+# not see an overflow inside a pool.
+
+NGINX_WITH  = --with-compat --with-debug --with-threads --with-pcre-jit \
+              --with-http_ssl_module --with-http_v2_module \
+              --with-http_realip_module --with-http_auth_request_module \
+              --with-http_stub_status_module --with-http_gunzip_module \
+              --with-http_sub_module --with-http_addition_module \
+              --prefix=/usr/share/nginx --error-log-path=stderr
+
+MATRIX      = 1.26 1.30
+ASAN_SERIES = 1.26
+SUPPRESS    = -DNGX_SUPPRESS_WARN=1
+
+$(BUILD)/nginx-%/nginx:
+	BUILD=$(BUILD) t/nginx-src.sh $*
+	$(call configure,$(BUILD)/src/nginx-$*,$(NGINX_WITH) --with-cc-opt='-O1 -g')
+	@echo "compile $(@D)"
+	@$(MAKE) -s -C $(@D) -f objs/Makefile -j$(JOBS) binary
+	mv $(@D)/objs/nginx $@
+
+$(BUILD)/asan/objs/Makefile: config Makefile $(BUILD)/sources
+	BUILD=$(BUILD) t/nginx-src.sh $(ASAN_SERIES)
+	$(call configure,$(BUILD)/src/nginx-$(ASAN_SERIES),$(NGINX_WITH) --add-module=$(CURDIR) \
+	    --with-cc-opt='$(ASAN) $(SUPPRESS) -Wextra' \
+	    --with-ld-opt='-fsanitize=address')
+
+$(BUILD)/asan/nginx: $(BUILD)/asan/objs/Makefile $(SOURCES)
+	@echo "compile $(@D)"
+	@$(MAKE) -s -C $(@D) -f objs/Makefile -j$(JOBS) binary
+	cp $(@D)/objs/nginx $@
+
+
+# pytest: against the packaged nginx, the sanitizer build, the other series.
+
+VENV        = $(BUILD)/venv
+NPM         = $(BUILD)/npm
+PYTEST_ARGS =
+
+TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
+              MODELGW_NPM=$(abspath $(NPM)) \
+              MODELGW_SCAN_CLI=$(abspath $(UNIT)/scan_cli)
+PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest t -n $(JOBS)
+
+NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
+
+pytest: setup-test module pytest-tools
+	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    $(PYTEST) $(PYTEST_ARGS)
+
+test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
+	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
+	    MODELGW_ASAN=1 \
+	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
+	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/lsan.supp:print_suppressions=0 \
+	    $(PYTEST) -m 'not nosan' $(PYTEST_ARGS)
+
+# the other series: built and tested as Debian's newer releases will; a series
+# that cannot be fetched is named at the end, and is no failure of ours
+
+test-matrix: setup-test pytest-tools
+	@for series in $(MATRIX); do \
+	    $(MAKE) --no-print-directory test-on-$$series || exit 1; \
+	done
+
+test-on-%:
+	@BUILD=$(BUILD) t/nginx-src.sh $*; rc=$$?; \
+	if [ $$rc = 3 ]; then \
+	    echo "NOTICE: $*: sources not available, skipped" \
+	        | tee -a $(BUILD)/notices; \
+	    exit 0; \
+	fi; \
+	[ $$rc = 0 ] || exit $$rc; \
+	grep ^NOTICE $(BUILD)/src/nginx-$*/.complete >> $(BUILD)/notices; \
+	$(MAKE) --no-print-directory $(BUILD)/nginx-$*/nginx \
+	&& $(MAKE) --no-print-directory module BUILD=$(BUILD)/nginx-$* \
+	    NGINX_SRC=$(BUILD)/src/nginx-$* \
+	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \
+	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/$(notdir $(MODULE)) \
+	    $(PYTEST) -m smoke $(PYTEST_ARGS)
+
+pytest-tools: $(VENV)/.complete $(NPM)/.complete \
+        $(patsubst t/unit/scan_cli.c,$(UNIT)/scan_cli,$(wildcard t/unit/scan_cli.c))
+
+$(VENV)/.complete: t/requirements.txt
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# the official SDKs and a coding assistant; where they cannot be installed the
+# tests that need them are skipped, and say so
+
+$(NPM)/.complete: $(wildcard t/sdk/package.json t/sdk/package-lock.json)
+	@mkdir -p $(NPM)
+	@if [ -z "$^" ]; then touch $@; exit 0; fi; \
+	cp $^ $(NPM) && cd $(NPM) && \
+	if [ -f package-lock.json ]; then set -- ci; else set -- install; fi; \
+	if npm $$1 --no-audit --no-fund --loglevel=error; then \
+	    touch .complete; \
+	else \
+	    echo "NOTICE: npm packages cannot be installed:" \
+	         "the tests with Node SDKs and assistants are skipped" \
+	        | tee -a $(abspath $(BUILD))/notices; \
+	fi
+
+
+# Style: the house rules that a program can see, and that floor 0 stays pure.
+
+style:
+	@$(PYTHON) t/style.py
+
+
+# Everything, cheapest first; what fails does not hide what comes after it.
+
+STEPS       = style unit pytest test-asan test-matrix
+
+test check: setup-test
+	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
+	for step in all $(STEPS); do \
+	    echo "=== make $$step"; start=$$SECONDS; \
+	    if $(MAKE) --no-print-directory $$step; then result=ok; \
+	    else result=FAILED; failed="$$failed $$step"; fi; \
+	    summary="$$summary$$(printf '%-12s %-6s %4ds' \
+	        $$step $$result $$((SECONDS - start)))"$$'\n'; \
+	done; \
+	printf '\n%s' "$$summary"; \
+	cat $(BUILD)/notices 2>/dev/null; \
+	if [ -n "$$failed" ]; then \
+	    echo "make test: FAILED:$$failed ($$((SECONDS - begin)) s)"; exit 1; \
+	fi; \
+	echo "make test: all passed ($$((SECONDS - begin)) s)"
+
+
+# The demo: stub upstream, nginx, keys; see t/demo/run.sh.
+
+run: setup-run
+	@$(MAKE) --no-print-directory -s module
+	@MODELGW_MODULE=$(abspath $(MODULE)) MODELGW_RUN=$(abspath $(BUILD))/run \
+	    MODELGW_NGINX=$(NGINX) exec t/demo/run.sh
+
+
+help:
+	@echo 'make                 build the module'
+	@echo 'make install         install it (DESTDIR, MODULES_DIR, CONF_DIR)'
+	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
+	@echo 'make test            everything below but fuzz and bench-scan'
+	@echo 'make style           house rules, sizes, purity of floor 0'
+	@echo 'make unit            C unit tests under ASan and UBSan'
+	@echo 'make pytest          full suite, packaged nginx (PYTEST_ARGS)'
+	@echo 'make test-asan       full suite, nginx and module under ASan'
+	@echo 'make test-matrix     smoke tests on the newer nginx series'
+	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'
+	@echo 'make bench-scan      speed of the request scanner'
+	@echo 'make module NGINX_SRC=dir  build for another nginx tree'
+
+# downloads and what was installed from them survive "clean"
+
+clean:
+	rm -rf $(filter-out $(addprefix $(BUILD)/,apt src venv npm),\
+	    $(wildcard $(BUILD)/* $(BUILD)/.[a-z]*))
+
+distclean:
+	rm -rf $(BUILD)
+
+
+setup-run setup-unit setup-test setup-fuzz: setup-%:
+	@t/setup.sh $(SETUP_$*)
+
+SETUP_run   = --ask build run
+SETUP_unit  = --ask build unit
+SETUP_test  = --ask build run unit test
+SETUP_fuzz  = --ask build unit fuzz
+
+.PHONY: FORCE unit-build pytest-tools setup-run setup-unit \
+        setup-test setup-fuzz

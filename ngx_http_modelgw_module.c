@@ -1,0 +1,155 @@
+
+/*
+ * The module's table of contents: its directives, its contexts and what it
+ * registers with nginx.  No logic is here.  What each stage of a request does
+ * is in the file of src/ that is named after the stage, see ngx_http_modelgw.h.
+ *
+ * The phase handlers and filters are registered only if the configuration uses
+ * them: an nginx that merely loads the module works as one that does not.
+ */
+
+
+#include "ngx_http_modelgw.h"
+
+
+static ngx_int_t ngx_http_modelgw_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_modelgw_add_handler(ngx_conf_t *cf,
+    ngx_http_phases phase, ngx_http_handler_pt handler);
+
+
+static ngx_command_t  ngx_http_modelgw_commands[] = {
+
+    { ngx_string("modelgw_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_zone,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_main_conf_t, zone_size),
+      NULL },
+
+    { ngx_string("modelgw_key_prefix"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_key_prefix,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_main_conf_t, key_prefix),
+      NULL },
+
+    { ngx_string("modelgw_group"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      ngx_http_modelgw_group,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("modelgw_keys"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_NOARGS,
+      ngx_http_modelgw_keys,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("modelgw"),
+      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_http_modelgw_set_enable,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, enable),
+      NULL },
+
+    { ngx_string("modelgw_flat_errors"),
+      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, flat_errors),
+      NULL },
+
+    { ngx_string("modelgw_error_compat"),
+      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, error_compat),
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_modelgw_module_ctx = {
+    ngx_http_modelgw_add_variables,        /* preconfiguration */
+    ngx_http_modelgw_init,                 /* postconfiguration */
+
+    ngx_http_modelgw_create_main_conf,     /* create main configuration */
+    ngx_http_modelgw_init_main_conf,       /* init main configuration */
+
+    ngx_http_modelgw_create_srv_conf,      /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    ngx_http_modelgw_create_loc_conf,      /* create location configuration */
+    ngx_http_modelgw_merge_loc_conf        /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_modelgw_module = {
+    NGX_MODULE_V1,
+    &ngx_http_modelgw_module_ctx,          /* module context */
+    ngx_http_modelgw_commands,             /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_int_t
+ngx_http_modelgw_init(ngx_conf_t *cf)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+
+    if (!mmcf->used) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_modelgw_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
+                                     ngx_http_modelgw_access_handler)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_modelgw_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
+                                     ngx_http_modelgw_precontent_handler)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_http_modelgw_body_filter_init();
+    ngx_http_modelgw_filter_init();
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_add_handler(ngx_conf_t *cf, ngx_http_phases phase,
+    ngx_http_handler_pt handler)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[phase].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = handler;
+
+    return NGX_OK;
+}

@@ -1,0 +1,442 @@
+
+/*
+ * The access phase: which endpoint is called, and with which key.
+ *
+ * Nothing of a request is believed before this.  The handler refuses by itself
+ * rather than by returning 401 to the core, so that the refusal is flat, that
+ * the connection survives it, and that no "error_page" makes a 200 of it.  It
+ * says NGX_OK to a good key, so "satisfy any" may also let in a request without
+ * one: the precontent phase looks for the key again and refuses that.
+ *
+ * The state of the request hangs on a cleanup handler of its pool: internal
+ * redirects zero r->ctx, and a filter that then forgot what it knew would pass
+ * an upstream's error page as it came.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+
+
+/* what the headers say */
+
+typedef struct {
+    ngx_str_t                   *prefix;    /* of service keys */
+    ngx_str_t                    secret;    /* of the one service key; len 0:
+                                               none */
+    ngx_uint_t                   sent;      /* a credential of any kind */
+    ngx_uint_t                   differ;    /* two service keys that differ */
+    ngx_uint_t                   encoded;   /* the body is compressed */
+} ngx_http_modelgw_access_t;
+
+
+typedef struct {
+    ngx_str_t                    name;
+    void                       (*handler)(ngx_http_modelgw_access_t *a,
+                                          ngx_str_t *value);
+} ngx_http_modelgw_access_header_t;
+
+
+static ngx_http_modelgw_ctx_t *ngx_http_modelgw_access_create(
+    ngx_http_request_t *r);
+static void ngx_http_modelgw_access_cleanup(void *data);
+static ngx_int_t ngx_http_modelgw_access_route(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static void ngx_http_modelgw_access_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_access_t *a);
+static void ngx_http_modelgw_access_authorization(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value);
+static void ngx_http_modelgw_access_x_api_key(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value);
+static void ngx_http_modelgw_access_encoding(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value);
+static void ngx_http_modelgw_access_credential(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value, ngx_uint_t bearer);
+
+
+static ngx_http_modelgw_access_header_t  ngx_http_modelgw_access_table[] = {
+    { ngx_string("authorization"), ngx_http_modelgw_access_authorization },
+    { ngx_string("x-api-key"), ngx_http_modelgw_access_x_api_key },
+    { ngx_string("content-encoding"), ngx_http_modelgw_access_encoding },
+    { ngx_null_string, NULL }
+};
+
+
+static ngx_http_modelgw_endpoint_t  ngx_http_modelgw_endpoints[] = {
+
+    { ngx_string("/v1/chat/completions"),
+      NGX_HTTP_POST, NGX_MODELGW_CHAT,
+      ngx_string("/v1/chat/completions"),
+      ngx_string("/v1/chat/completions"),
+      0 },
+
+    { ngx_string("/v1/messages"),
+      NGX_HTTP_POST, NGX_MODELGW_MESSAGES,
+      ngx_string("/v1/messages"),
+      ngx_string("/v1/messages?beta=true"),
+      NGX_HTTP_MODELGW_MAX_TOKENS },
+
+    { ngx_string("/v1/messages/count_tokens"),
+      NGX_HTTP_POST, NGX_MODELGW_MESSAGES,
+      ngx_string("/v1/messages/count_tokens"),
+      ngx_string("/v1/messages/count_tokens?beta=true"),
+      NGX_HTTP_MODELGW_COUNT },
+
+    { ngx_string("/v1/models"),
+      NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string, 0 },
+
+    { ngx_string("/v1/models/"),
+      NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
+      NGX_HTTP_MODELGW_PREFIX },
+
+    { ngx_null_string, 0, 0, ngx_null_string, ngx_null_string, 0 }
+};
+
+
+ngx_int_t
+ngx_http_modelgw_access_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                     rc;
+    ngx_http_modelgw_ctx_t       *ctx;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
+    if (!mlcf->enable) {
+        return NGX_DECLINED;
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "modelgw access: \"%V\"", &r->uri);
+
+    /* what is refused here stays refused, whatever "error_page" says */
+    r->error_page = 1;
+
+    if (ngx_http_modelgw_get_ctx(r) != NULL) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "internal redirect to a gateway location, \"%V\", "
+                      "of a request that has been through one", &r->uri);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx = ngx_http_modelgw_access_create(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_modelgw_access_route(r, ctx);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_access_key(r, ctx);
+    }
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_modelgw_reply_error(r, ctx);
+    }
+
+    return (rc == NGX_OK) ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+ngx_http_modelgw_ctx_t *
+ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
+
+    if (ctx != NULL || (!r->internal && !r->filter_finalize)) {
+        return ctx;
+    }
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_modelgw_access_cleanup) {
+            return cln->data;
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_http_modelgw_ctx_t *
+ngx_http_modelgw_access_create(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_ctx_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    ctx = cln->data;
+    ngx_memzero(ctx, sizeof(ngx_http_modelgw_ctx_t));
+
+    ngx_modelgw_usage_init(&ctx->usage);
+    ctx->upstream_rc = NGX_AGAIN;
+
+    cln->handler = ngx_http_modelgw_access_cleanup;
+
+    ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
+
+    return ctx;
+}
+
+
+/* marks the state among the pool's cleanups; there is nothing to clean */
+
+static void
+ngx_http_modelgw_access_cleanup(void *data)
+{
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_access_route(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_endpoint_t  *e;
+
+    /* a browser's preflight: it has no key, and there is no CORS here */
+
+    if (r->method == NGX_HTTP_OPTIONS) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                      "Not found");
+    }
+
+    for (e = ngx_http_modelgw_endpoints; e->uri.len; e++) {
+
+        if (e->flags & NGX_HTTP_MODELGW_PREFIX) {
+
+            if (r->uri.len <= e->uri.len) {
+                continue;
+            }
+
+        } else if (r->uri.len != e->uri.len) {
+            continue;
+        }
+
+        if (ngx_memcmp(r->uri.data, e->uri.data, e->uri.len) == 0) {
+            ctx->endpoint = e;
+            return ngx_http_modelgw_access_method(r, ctx);
+        }
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                  "Not found");
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_access_method(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t         value;
+    ngx_uint_t        method;
+    ngx_table_elt_t  *h;
+
+    method = ctx->endpoint->method;
+
+    if (r->method == method
+        || (method == NGX_HTTP_GET && r->method == NGX_HTTP_HEAD))
+    {
+        if (ngx_http_arg(r, (u_char *) "beta", 4, &value) == NGX_OK
+            && value.len == 4 && ngx_memcmp(value.data, "true", 4) == 0)
+        {
+            ctx->beta = 1;
+        }
+
+        return NGX_OK;
+    }
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    ngx_str_set(&h->key, "Allow");
+
+    /* RFC 9110, 15.5.6 */
+
+    if (method == NGX_HTTP_GET) {
+        ngx_str_set(&h->value, "GET, HEAD");
+
+    } else {
+        ngx_str_set(&h->value, "POST");
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
+                                  "METHOD_NOT_ALLOWED",
+                                  "Method not allowed; use %V", &h->value);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    u_char                         digest[NGX_MODELGW_KEY_DIGEST];
+    ngx_modelgw_key_t             *key;
+    ngx_http_modelgw_access_t      a;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    ngx_memzero(&a, sizeof(ngx_http_modelgw_access_t));
+
+    a.prefix = &mmcf->key_prefix;
+
+    ngx_http_modelgw_access_headers(r, &a);
+
+    if (!a.sent) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
+                                      "API_KEY_REQUIRED", "API key required");
+    }
+
+    key = NULL;
+
+    if (!a.differ) {
+
+        /* no service key at all is hashed and looked for as well: the time an
+           answer takes tells nothing */
+
+        if (ngx_modelgw_key_digest(mmcf->hash, &a.secret, digest) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        key = ngx_modelgw_keys_find(mmcf->keys, digest);
+    }
+
+    if (key == NULL || (key->expires && key->expires <= ngx_time())) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
+                                      "INVALID_API_KEY", "Invalid API key");
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "modelgw key: \"%V\"", &key->id);
+
+    ctx->key = key;
+    ctx->group = key->group;
+
+    if (a.encoded) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNSUPPORTED_MEDIA_TYPE,
+                                      "UNSUPPORTED_ENCODING",
+                                      "The request body must not be compressed");
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Walks over the headers by itself: nginx keeps only one of several headers of
+ * a name, and which one depends on its version.
+ */
+
+static void
+ngx_http_modelgw_access_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_access_t *a)
+{
+    ngx_uint_t                         i;
+    ngx_list_part_t                   *part;
+    ngx_table_elt_t                   *h;
+    ngx_http_modelgw_access_header_t  *t;
+
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        for (t = ngx_http_modelgw_access_table; t->name.len; t++) {
+
+            if (h[i].key.len == t->name.len
+                && ngx_memcmp(h[i].lowcase_key, t->name.data, t->name.len) == 0)
+            {
+                t->handler(a, &h[i].value);
+                break;
+            }
+        }
+    }
+}
+
+
+static void
+ngx_http_modelgw_access_authorization(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value)
+{
+    ngx_http_modelgw_access_credential(a, value, 1);
+}
+
+
+static void
+ngx_http_modelgw_access_x_api_key(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value)
+{
+    ngx_http_modelgw_access_credential(a, value, 0);
+}
+
+
+static void
+ngx_http_modelgw_access_encoding(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value)
+{
+    if (value->len != sizeof("identity") - 1
+        || ngx_strncasecmp(value->data, (u_char *) "identity", value->len) != 0)
+    {
+        a->encoded = 1;
+    }
+}
+
+
+/*
+ * One service key counts beside credentials of other kinds: assistants send a
+ * left-over vendor key in the other header (clients.md, 2.2).
+ */
+
+static void
+ngx_http_modelgw_access_credential(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value, ngx_uint_t bearer)
+{
+    ngx_str_t  secret;
+
+    a->sent = 1;
+
+    if (ngx_modelgw_key_secret(value, bearer, &secret) != NGX_OK
+        || secret.len <= a->prefix->len
+        || ngx_memcmp(secret.data, a->prefix->data, a->prefix->len) != 0)
+    {
+        return;
+    }
+
+    if (a->secret.len == 0) {
+        a->secret = secret;
+        return;
+    }
+
+    if (a->secret.len != secret.len
+        || ngx_memcmp(a->secret.data, secret.data, secret.len) != 0)
+    {
+        a->differ = 1;
+    }
+}

@@ -1,0 +1,347 @@
+
+/*
+ * An upstream's JSON answer, and an upstream's error.
+ *
+ * Both are collected while the header is held.  An answer is scanned as it
+ * comes; at its end the model id is mapped back and header and body leave at
+ * once, with a Content-Length.  Collecting costs one copy of a body that is
+ * small beside the request's, frees the upstream's connection early, and turns
+ * each way an answer can break into a status.  Passing it on as it comes was
+ * rejected: the length of the model id changes that of the body.
+ *
+ *     collecting   until the end, the fault of a scan, or too many bytes
+ *     last_buf     the upstream ended; or upstream_rc tells why it did not
+ *     finished     the response is sent, the state is ENDED
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+
+
+#define NGX_HTTP_MODELGW_ANSWER_MAX   (32 * 1024 * 1024)
+#define NGX_HTTP_MODELGW_ANSWER_BUF   4096
+#define NGX_HTTP_MODELGW_ANSWER_GROW  (1024 * 1024)
+
+
+struct ngx_http_modelgw_answer_s {
+    ngx_modelgw_scan_conf_t   scan_conf;
+    ngx_modelgw_scan_t       *scan;      /* NULL: an error */
+    ngx_chain_t              *first;
+    ngx_chain_t             **last;
+    ngx_buf_t                *buf;       /* the one with room */
+    size_t                    size;      /* bytes collected */
+    size_t                    max;
+    unsigned                  full:1;    /* of an error: no more is wanted */
+};
+
+
+static ngx_int_t ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *in);
+static ngx_int_t ngx_http_modelgw_answer_room(ngx_http_request_t *r,
+    ngx_http_modelgw_answer_t *a, size_t size);
+static ngx_int_t ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_answer_send(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, const char *reason);
+static ngx_int_t ngx_http_modelgw_answer_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status);
+
+
+ngx_int_t
+ngx_http_modelgw_answer_init(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_answer_t     *a;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    a = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_answer_t));
+    if (a == NULL) {
+        return NGX_ERROR;
+    }
+
+    a->last = &a->first;
+    a->max = NGX_MODELGW_ERROR_MAX_BODY;
+
+    ctx->answer = a;
+
+    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+        return NGX_OK;
+    }
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    ngx_modelgw_usage_conf(&a->scan_conf, ctx->endpoint->protocol, mmcf->skip);
+
+    a->scan = ngx_modelgw_scan_create(r->pool, &a->scan_conf);
+    if (a->scan == NULL) {
+        return NGX_ERROR;
+    }
+
+    a->max = NGX_HTTP_MODELGW_ANSWER_MAX;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_answer_body(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_int_t     rc;
+    ngx_uint_t    last;
+    ngx_chain_t  *cl;
+
+    last = (ctx->upstream_rc != NGX_AGAIN);
+    rc = NGX_OK;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        if (rc == NGX_OK) {
+            rc = ngx_http_modelgw_answer_collect(r, ctx, cl->buf);
+        }
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (cl->buf->last_buf) {
+            last = 1;
+        }
+
+        cl->buf->pos = cl->buf->last;
+    }
+
+    if (rc == NGX_DECLINED && !last) {
+        ngx_http_modelgw_upstream_stop(r);
+        last = 1;
+    }
+
+    return last ? ngx_http_modelgw_answer_finish(r, ctx) : NGX_OK;
+}
+
+
+/*
+ *     NGX_OK        taken
+ *     NGX_DECLINED  no more is wanted
+ *     NGX_ERROR     no memory
+ */
+
+static ngx_int_t
+ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *in)
+{
+    u_char                     *p;
+    size_t                      size, n;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+    size = in->last - in->pos;
+
+    if (a->scan && ngx_modelgw_scan_feed(a->scan, in->pos, size) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    if (size > a->max - a->size) {
+        size = a->max - a->size;
+        a->full = 1;
+    }
+
+    for (p = in->pos; size; p += n, size -= n) {
+
+        if (ngx_http_modelgw_answer_room(r, a, size) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        n = ngx_min(size, (size_t) (a->buf->end - a->buf->last));
+
+        a->buf->last = ngx_cpymem(a->buf->last, p, n);
+        a->size += n;
+    }
+
+    return a->full ? NGX_DECLINED : NGX_OK;
+}
+
+
+/* the first buf has room for the announced length, within reason */
+
+static ngx_int_t
+ngx_http_modelgw_answer_room(ngx_http_request_t *r,
+    ngx_http_modelgw_answer_t *a, size_t size)
+{
+    off_t         length;
+    size_t        room;
+    ngx_chain_t  *cl;
+
+    if (a->buf && a->buf->last < a->buf->end) {
+        return NGX_OK;
+    }
+
+    length = r->upstream->headers_in.content_length_n;
+
+    if (a->buf == NULL) {
+        room = (length > 0) ? (size_t) ngx_min(length, (off_t) a->max)
+                            : NGX_HTTP_MODELGW_ANSWER_BUF;
+
+    } else {
+        room = 2 * (a->buf->end - a->buf->start);
+    }
+
+    room = ngx_max(size, ngx_min(room, NGX_HTTP_MODELGW_ANSWER_GROW));
+
+    cl = ngx_alloc_chain_link(r->pool);
+    if (cl == NULL) {
+        return NGX_ERROR;
+    }
+
+    a->buf = ngx_create_temp_buf(r->pool, room);
+    if (a->buf == NULL) {
+        return NGX_ERROR;
+    }
+
+    cl->buf = a->buf;
+    cl->next = NULL;
+
+    *a->last = cl;
+    a->last = &cl->next;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_uint_t                  kind;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+
+    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+        return ngx_http_modelgw_answer_error(r, ctx, r->headers_out.status);
+    }
+
+    if (ctx->upstream_rc != NGX_AGAIN && ctx->upstream_rc != NGX_OK) {
+        return ngx_http_modelgw_answer_broken(r, ctx, "it broke off");
+    }
+
+    if (a->full) {
+        return ngx_http_modelgw_answer_broken(r, ctx, "it is too large");
+    }
+
+    if (ngx_modelgw_scan_done(a->scan) != NGX_OK) {
+        return ngx_http_modelgw_answer_broken(r, ctx, "it is not whole JSON");
+    }
+
+    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->endpoint->protocol,
+                                   a->scan);
+
+    if (kind == NGX_MODELGW_DOC_ERROR) {
+        return ngx_http_modelgw_answer_error(r, ctx, NGX_HTTP_OK);
+    }
+
+    return ngx_http_modelgw_answer_send(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_answer_send(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    off_t                       grown;
+    ngx_int_t                   rc;
+    ngx_uint_t                  n;
+    ngx_chain_t                *out, *cl;
+    ngx_modelgw_cut_t           cut;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+
+    n = 0;
+    cut.text = ctx->service_json;
+
+    if (ngx_modelgw_usage_model(a->scan, ctx->endpoint->protocol, &cut.from,
+                                &cut.to)
+        == NGX_OK)
+    {
+        n = 1;
+    }
+
+    if (ngx_modelgw_splice(r->pool, a->first, &cut, n, &out, &grown)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ctx->mode = NGX_HTTP_MODELGW_ENDED;
+
+    ngx_http_clear_content_length(r);
+    r->headers_out.content_length_n = a->size + grown;
+
+    rc = ngx_http_modelgw_filter_header(r, ctx);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    for (cl = out; cl->next; cl = cl->next) { /* void */ }
+
+    cl->buf->last_buf = 1;
+    cl->buf->last_in_chain = 1;
+
+    return ngx_http_modelgw_filter_body(r, out);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, const char *reason)
+{
+    ngx_uint_t  status;
+
+    status = (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT)
+             ? NGX_HTTP_GATEWAY_TIME_OUT : NGX_HTTP_BAD_GATEWAY;
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "upstream's answer cannot be passed on: %s", reason);
+
+    ngx_modelgw_error_nginx(status, 1, &ctx->error);
+
+    return ngx_http_modelgw_filter_error(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_answer_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
+{
+    u_char       *p;
+    ngx_str_t     body;
+    ngx_chain_t  *cl;
+
+    body.len = ngx_min(ctx->answer->size, NGX_MODELGW_ERROR_MAX_BODY);
+    body.data = ngx_pnalloc(r->pool, body.len + 1);
+    if (body.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = body.data;
+
+    for (cl = ctx->answer->first; cl; cl = cl->next) {
+        p = ngx_cpymem(p, cl->buf->pos,
+                       ngx_min(cl->buf->last - cl->buf->pos,
+                               body.data + body.len - p));
+    }
+
+    if (ngx_http_modelgw_upstream_error(r, ctx, status, &body) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_filter_error(r, ctx);
+}

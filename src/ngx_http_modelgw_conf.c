@@ -1,0 +1,343 @@
+
+/*
+ * The life of the configuration: created, set, merged, and checked once all of
+ * it is read.
+ *
+ * The order in which an operator writes things does not matter: keys may stand
+ * before their groups, groups before their upstreams.  So what refers to
+ * something else is checked in init_main_conf, which nginx calls when the http
+ * block has ended and before it merges locations.  A message then names the
+ * place where the thing was written (ngx_http_modelgw_place_t): the parser's
+ * own position is the end of the http block by that time.
+ *
+ * Handlers and filters are registered if any location needs them: that is known
+ * when all are merged, and kept in "used".
+ */
+
+
+#include "ngx_http_modelgw.h"
+
+
+/* of shared memory, for the states of limits and credit */
+
+#define NGX_HTTP_MODELGW_ZONE_KEY   128
+#define NGX_HTTP_MODELGW_ZONE_BASE  65536
+
+
+static ngx_int_t ngx_http_modelgw_conf_check_zone(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+static char *ngx_http_modelgw_conf_location(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own);
+
+
+void *
+ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_main_conf_t));
+    if (mmcf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     mmcf->keys = NULL;
+     *     mmcf->key_prefix = { 0, NULL };
+     *     mmcf->hash = NULL;
+     *     mmcf->skip = NULL;
+     *     mmcf->lists = NULL;
+     *     mmcf->used = 0;
+     */
+
+    mmcf->zone_size = NGX_CONF_UNSET_SIZE;
+
+    if (ngx_array_init(&mmcf->groups, cf->pool, 4,
+                       sizeof(ngx_http_modelgw_group_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return mmcf;
+}
+
+
+char *
+ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = conf;
+
+    ngx_uint_t                   n;
+    ngx_modelgw_skip_variant_t  *variants;
+
+    ngx_conf_init_size_value(mmcf->zone_size, 0);
+
+    if (mmcf->key_prefix.data == NULL) {
+        ngx_str_set(&mmcf->key_prefix, "sk-eu-");
+    }
+
+    variants = ngx_modelgw_skip_variants(&n);
+    mmcf->skip = variants[0].skip;
+
+    if (ngx_http_modelgw_group_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_lists_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_conf_check_zone(cf, mmcf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (mmcf->keys == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    mmcf->hash = ngx_modelgw_key_hash_create(cf->pool);
+    if (mmcf->hash == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "modelgw: no SHA-256 in OpenSSL");
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_conf_check_zone(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    size_t      min;
+    ngx_uint_t  n;
+
+    if (mmcf->zone_size == 0 || mmcf->keys == NULL) {
+        return NGX_OK;
+    }
+
+    n = ngx_modelgw_keys_count(mmcf->keys);
+    min = NGX_HTTP_MODELGW_ZONE_BASE + n * NGX_HTTP_MODELGW_ZONE_KEY;
+
+    if (mmcf->zone_size < min) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "zone too small: \"modelgw_zone\" of %uzk for %ui keys, "
+                      "it needs at least %uzk",
+                      mmcf->zone_size / 1024, n, (min + 1023) / 1024);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+void *
+ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf)
+{
+    /* set by ngx_pcalloc(): gateway = 0 */
+
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_srv_conf_t));
+}
+
+
+void *
+ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    mlcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_loc_conf_t));
+    if (mlcf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     mlcf->place = { NULL, 0 };
+     */
+
+    mlcf->enable = NGX_CONF_UNSET;
+    mlcf->flat_errors = NGX_CONF_UNSET;
+    mlcf->error_compat = NGX_CONF_UNSET;
+
+    return mlcf;
+}
+
+
+char *
+ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_modelgw_loc_conf_t *prev = parent;
+    ngx_http_modelgw_loc_conf_t *conf = child;
+
+    ngx_uint_t                     own;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    own = (conf->enable != NGX_CONF_UNSET);
+
+    if (!own) {
+        conf->place = prev->place;
+    }
+
+    ngx_conf_merge_value(conf->enable, prev->enable, 0);
+    ngx_conf_merge_value(conf->flat_errors, prev->flat_errors, NGX_CONF_UNSET);
+    ngx_conf_merge_value(conf->error_compat, prev->error_compat, 0);
+
+    if (conf->flat_errors == 1) {
+        mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+        mmcf->used = 1;
+    }
+
+    if (!conf->enable) {
+        return NGX_CONF_OK;
+    }
+
+    return ngx_http_modelgw_conf_location(cf, conf, own);
+}
+
+
+static char *
+ngx_http_modelgw_conf_location(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own)
+{
+    ngx_http_modelgw_srv_conf_t   *mscf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+    mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
+
+    mmcf->used = 1;
+    mscf->gateway = 1;
+
+    if (mmcf->groups.nelts == 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"modelgw on\" but no \"modelgw_group\" in http, "
+                      "in %s:%ui",
+                      mlcf->place.file, mlcf->place.line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (mmcf->keys == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"modelgw on\" but no \"modelgw_keys\" in http: every "
+                      "call would be refused, in %s:%ui",
+                      mlcf->place.file, mlcf->place.line);
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_modelgw_lint_location(cf, own);
+}
+
+
+char *
+ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_loc_conf_t *mlcf = conf;
+
+    mlcf->place.file = cf->conf_file->file.name.data;
+    mlcf->place.line = cf->conf_file->line;
+
+    return ngx_conf_set_flag_slot(cf, cmd, conf);
+}
+
+
+char *
+ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = conf;
+
+    char       *rv;
+    ngx_str_t  *value;
+
+    rv = ngx_conf_set_size_slot(cf, cmd, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    if (mmcf->zone_size < NGX_HTTP_MODELGW_ZONE_BASE) {
+        value = cf->args->elts;
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone too small: \"%V\", it needs at least %dk",
+                           &value[1], NGX_HTTP_MODELGW_ZONE_BASE / 1024);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * The prefix tells a service key from a vendor's in a header, so it may not be
+ * empty, and only of characters that stand in a bearer token (RFC 6750, 2.1).
+ */
+
+char *
+ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = conf;
+
+    ngx_str_t  *value;
+
+    if (mmcf->key_prefix.data) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (!ngx_http_modelgw_conf_word(&value[1], "-_", 32)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid key prefix \"%V\": it is 1 to 32 letters, "
+                           "digits, \"-\" or \"_\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    mmcf->key_prefix = value[1];
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also, size_t max)
+{
+    u_char      c, lc;
+    ngx_uint_t  i;
+
+    if (text->len == 0 || text->len > max) {
+        return 0;
+    }
+
+    for (i = 0; i < text->len; i++) {
+        c = text->data[i];
+        lc = (u_char) (c | 0x20);
+
+        if ((lc >= 'a' && lc <= 'z') || (c >= '0' && c <= '9')) {
+            continue;
+        }
+
+        if (c == '\0' || ngx_strchr(also, c) == NULL) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text)
+{
+    ngx_str_t   *name;
+    ngx_uint_t   i;
+
+    name = names->elts;
+
+    for (i = 0; i < names->nelts; i++) {
+
+        if (name[i].len == text->len
+            && ngx_memcmp(name[i].data, text->data, text->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}

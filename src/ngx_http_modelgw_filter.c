@@ -1,0 +1,382 @@
+
+/*
+ * The output filters: the header filter decides what a response is, the body
+ * filter hands its bufs to the file that knows.
+ *
+ *     PASS     not ours, and no error, or not in a server with flat errors
+ *     OWN      from reply.c
+ *     ANSWER   an upstream's JSON; the header is held until all of it is here:
+ *              the model id changes its length, and an answer that breaks off
+ *              becomes a real 502
+ *     STREAM   an upstream's events; the header is held until the first
+ *     ERROR    whatever else an upstream sent; read, then answered flat
+ *     ENDED    our response is sent whole; what still comes is dropped
+ *
+ * An error page of nginx, or of a handler that is not ours, is replaced as its
+ * header passes: our body is sent from there, and the state is ENDED.
+ *
+ * Filters see the end of an upstream's answer as a bare flush or as last_buf,
+ * whatever the reason.  The reason is learnt by wrapping u->finalize_request.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+
+
+typedef ngx_int_t (*ngx_http_modelgw_body_pt)(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+
+static ngx_int_t ngx_http_modelgw_header_filter(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_modelgw_filter_flat(ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_http_modelgw_mode_e ngx_http_modelgw_filter_mode(
+    ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_filter_type(ngx_http_request_t *r,
+    const char *type);
+static void ngx_http_modelgw_filter_finalize(ngx_http_request_t *r,
+    ngx_int_t rc);
+static ngx_int_t ngx_http_modelgw_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_http_modelgw_filter_pass(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+static ngx_int_t ngx_http_modelgw_filter_drop(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+/* by ngx_http_modelgw_mode_e */
+
+static ngx_http_modelgw_body_pt  ngx_http_modelgw_bodies[] = {
+    ngx_http_modelgw_filter_pass,        /* PASS */
+    ngx_http_modelgw_filter_pass,        /* OWN */
+    ngx_http_modelgw_answer_body,        /* ANSWER */
+    ngx_http_modelgw_stream_body,        /* STREAM */
+    ngx_http_modelgw_answer_body,        /* ERROR */
+    ngx_http_modelgw_filter_drop         /* ENDED */
+};
+
+
+void
+ngx_http_modelgw_filter_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_modelgw_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_modelgw_body_filter;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t     *u;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    if (r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN) {
+        return ngx_http_modelgw_filter_header(r, ctx);
+    }
+
+    /* once nginx has given an upstream up, u->cleanup is NULL, and what comes
+       is nginx's own error page */
+
+    u = r->upstream;
+
+    if (ctx && ctx->forwarded && u && u->cleanup) {
+        return ngx_http_modelgw_filter_upstream(r, ctx);
+    }
+
+    if (r->headers_out.status >= NGX_HTTP_BAD_REQUEST
+        && ngx_http_modelgw_filter_flat(r))
+    {
+        return ngx_http_modelgw_filter_foreign(r, ctx);
+    }
+
+    return ngx_http_next_header_filter(r);
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_filter_flat(ngx_http_request_t *r)
+{
+    ngx_http_modelgw_srv_conf_t  *mscf;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
+    if (mlcf->enable == 1) {
+        return 1;
+    }
+
+    if (mlcf->flat_errors != NGX_CONF_UNSET) {
+        return mlcf->flat_errors;
+    }
+
+    mscf = ngx_http_get_module_srv_conf(r, ngx_http_modelgw_module);
+
+    return mscf->gateway;
+}
+
+
+/* an error page that is not ours: nginx's, or another module's */
+
+static ngx_int_t
+ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_uint_t                  status, connected;
+    ngx_http_upstream_state_t  *us;
+
+    if (ctx == NULL) {
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_ctx_t));
+        if (ctx == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
+
+    connected = 1;
+
+    if (r->upstream_states && r->upstream_states->nelts) {
+        us = r->upstream_states->elts;
+        us += r->upstream_states->nelts - 1;
+
+        connected = (us->connect_time != (ngx_msec_t) -1);
+    }
+
+    status = r->headers_out.status;
+
+    /* nobody here answers a preflight */
+
+    if (r->method == NGX_HTTP_OPTIONS && status == NGX_HTTP_NOT_ALLOWED) {
+        status = NGX_HTTP_NOT_FOUND;
+    }
+
+    ngx_modelgw_error_nginx(status, connected, &ctx->error);
+
+    return ngx_http_modelgw_filter_error(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    ctx->finalize_upstream = u->finalize_request;
+    u->finalize_request = ngx_http_modelgw_filter_finalize;
+
+    /* answers are passed on as they come, and never spooled to a file */
+    u->buffering = 0;
+
+    /* a 101 must not make a tunnel of it */
+    u->upgrade = 0;
+
+    r->allow_ranges = 0;
+
+    ngx_http_modelgw_upstream_headers_out(r);
+
+    ctx->mode = ngx_http_modelgw_filter_mode(r, ctx);
+    ctx->header_held = 1;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "modelgw answer: status %ui, mode %ui",
+                   r->headers_out.status, (ngx_uint_t) ctx->mode);
+
+    if (ctx->mode == NGX_HTTP_MODELGW_STREAM) {
+        return ngx_http_modelgw_stream_init(r, ctx);
+    }
+
+    return ngx_http_modelgw_answer_init(r, ctx);
+}
+
+
+/*
+ * A 200 that we cannot read cannot be metered, nor can the upstream's model id
+ * be taken out of it: that is an error, too.
+ */
+
+static ngx_http_modelgw_mode_e
+ngx_http_modelgw_filter_mode(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t  *encoding;
+
+    if (r->headers_out.status != NGX_HTTP_OK) {
+        return NGX_HTTP_MODELGW_ERROR;
+    }
+
+    if (r->headers_out.content_encoding) {
+        encoding = &r->headers_out.content_encoding->value;
+
+        if (encoding->len != 8
+            || ngx_strncasecmp(encoding->data, (u_char *) "identity", 8) != 0)
+        {
+            return NGX_HTTP_MODELGW_ERROR;
+        }
+    }
+
+    if (ctx->streaming) {
+        return ngx_http_modelgw_filter_type(r, "text/event-stream")
+               ? NGX_HTTP_MODELGW_STREAM : NGX_HTTP_MODELGW_ERROR;
+    }
+
+    return ngx_http_modelgw_filter_type(r, "application/json")
+           ? NGX_HTTP_MODELGW_ANSWER : NGX_HTTP_MODELGW_ERROR;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_filter_type(ngx_http_request_t *r, const char *type)
+{
+    size_t      len;
+    ngx_str_t  *value;
+
+    len = ngx_strlen(type);
+    value = &r->headers_out.content_type;
+
+    return value->len >= len
+           && ngx_strncasecmp(value->data, (u_char *) type, len) == 0
+           && (value->len == len || value->data[len] == ';'
+               || value->data[len] == ' ');
+}
+
+
+static void
+ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    ctx->upstream_rc = rc;
+
+    ctx->finalize_upstream(r, rc);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_filter_header(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    if (ngx_http_modelgw_reply_ids(r) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ctx->header_held) {
+        ctx->header_held = 0;
+        ctx->answered = 1;
+        ctx->first_byte = ngx_http_modelgw_elapsed(r);
+    }
+
+    return ngx_http_next_header_filter(r);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_filter_body(ngx_http_request_t *r, ngx_chain_t *out)
+{
+    return ngx_http_next_body_filter(r, out);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_filter_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t     rc;
+    ngx_str_t     body;
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
+
+    ctx->mode = NGX_HTTP_MODELGW_ENDED;
+
+    if (ngx_http_modelgw_reply_error_header(r, ctx, &body) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_modelgw_filter_header(r, ctx);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    b = ngx_calloc_buf(r->pool);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->memory = 1;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+    b->pos = body.data;
+    b->last = body.data + body.len;
+
+    out.buf = b;
+    out.next = NULL;
+
+    return ngx_http_next_body_filter(r, &out);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx == NULL || r != r->main) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    return ngx_http_modelgw_bodies[ctx->mode](r, ctx, in);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_filter_pass(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
+{
+    return ngx_http_next_body_filter(r, in);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_filter_drop(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_chain_t  *cl;
+
+    if (in == NULL) {
+        return ngx_http_next_body_filter(r, NULL);
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
+
+    return NGX_OK;
+}

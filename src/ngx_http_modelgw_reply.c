@@ -1,0 +1,301 @@
+
+/*
+ * What the gateway answers itself: errors and small JSON documents.
+ *
+ * Refusals do not go through ngx_http_special_response_handler(): that closes
+ * the connection after a 400, and clients of this API keep one for a session.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+
+
+#define NGX_HTTP_MODELGW_MAX_MESSAGE  512
+
+
+static ngx_int_t ngx_http_modelgw_reply(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
+static void ngx_http_modelgw_reply_take(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
+static ngx_int_t ngx_http_modelgw_reply_header(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
+
+
+ngx_int_t
+ngx_http_modelgw_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_uint_t status, const char *code, const char *fmt, ...)
+{
+    u_char               *p;
+    va_list               args;
+    ngx_modelgw_error_t  *e;
+
+    e = &ctx->error;
+
+    p = ngx_pnalloc(r->pool, NGX_HTTP_MODELGW_MAX_MESSAGE);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    va_start(args, fmt);
+    e->message.len = ngx_vslprintf(p, p + NGX_HTTP_MODELGW_MAX_MESSAGE, fmt,
+                                   args)
+                     - p;
+    va_end(args);
+
+    e->message.data = p;
+    e->status = status;
+    e->code.len = ngx_strlen(code);
+    e->code.data = (u_char *) code;
+
+    ngx_modelgw_error_type(status, &e->type);
+
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+    ngx_str_t  body;
+
+    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                  "refused %ui %V: %V",
+                  ctx->error.status, &ctx->error.code, &ctx->error.message);
+
+    r->expect_tested = 1;
+
+    if (ngx_http_discard_request_body(r) != NGX_OK) {
+        r->keepalive = 0;
+    }
+
+    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    if (ngx_http_modelgw_reply_error_header(r, ctx, &body) == NGX_OK) {
+        rc = ngx_http_modelgw_reply(r, ctx, &body);
+    }
+
+    ngx_http_finalize_request(r, rc);
+    return NGX_DONE;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_json(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *body)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_discard_request_body(r);
+
+    if (rc == NGX_OK) {
+        r->headers_out.status = NGX_HTTP_OK;
+        r->headers_out.content_length_n = body->len;
+        ngx_str_set(&r->headers_out.content_type, "application/json");
+        r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+        rc = ngx_http_modelgw_reply(r, ctx, body);
+    }
+
+    ngx_http_finalize_request(r, rc);
+    return NGX_DONE;
+}
+
+
+/* the header filter is told by the mode that this is ours */
+
+static ngx_int_t
+ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *body)
+{
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
+
+    ctx->mode = NGX_HTTP_MODELGW_OWN;
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    b = ngx_calloc_buf(r->pool);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->memory = 1;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+    b->pos = body->data;
+    b->last = body->data + body->len;
+
+    out.buf = b;
+    out.next = NULL;
+
+    return ngx_http_output_filter(r, &out);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body)
+{
+    ngx_str_t                     value;
+    ngx_uint_t                    status;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
+    if (ngx_modelgw_error_render(r->pool, &ctx->error,
+                                 (mlcf->error_compat == 1)
+                                     ? NGX_MODELGW_ERROR_COMPAT
+                                     : NGX_MODELGW_ERROR_FLAT,
+                                 body)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    status = ctx->error.status;
+
+    r->headers_out.status = status;
+    r->headers_out.status_line.len = 0;
+    r->err_status = 0;
+
+    ngx_http_clear_content_length(r);
+    ngx_http_clear_accept_ranges(r);
+    ngx_http_clear_last_modified(r);
+    ngx_http_clear_etag(r);
+    ngx_http_clear_location(r);
+
+    if (r->headers_out.content_encoding) {
+        r->headers_out.content_encoding->hash = 0;
+        r->headers_out.content_encoding = NULL;
+    }
+
+    r->headers_out.content_length_n = body->len;
+    ngx_str_set(&r->headers_out.content_type, "application/json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+    r->headers_out.charset.len = 0;
+
+    /* SDKs and assistants repeat even a 401 for minutes without it
+       (clients.md, 3.1) */
+
+    if (status < NGX_HTTP_BAD_REQUEST
+        || status >= NGX_HTTP_INTERNAL_SERVER_ERROR
+        || status == NGX_HTTP_REQUEST_TIME_OUT
+        || status == NGX_HTTP_CONFLICT
+        || status == NGX_HTTP_TOO_MANY_REQUESTS)
+    {
+        return NGX_OK;
+    }
+
+    ngx_http_modelgw_reply_take(r, "x-should-retry", &value);
+
+    ngx_str_set(&value, "false");
+
+    return ngx_http_modelgw_reply_header(r, "x-should-retry", &value);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
+{
+    ngx_str_t                   id, other, name;
+    ngx_http_variable_value_t  *v;
+
+    ngx_http_modelgw_reply_take(r, "x-request-id", &other);
+    ngx_http_modelgw_reply_take(r, "request-id", &id);
+
+    if (id.len == 0) {
+        id = other;
+    }
+
+    if (id.len == 0) {
+        ngx_str_set(&name, "request_id");
+
+        v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
+
+        if (v == NULL || v->not_found) {
+            return NGX_ERROR;
+        }
+
+        id.len = v->len;
+        id.data = v->data;
+    }
+
+    if (ngx_http_modelgw_reply_header(r, "request-id", &id) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_reply_header(r, "x-request-id", &id);
+}
+
+
+/* takes headers of the name out of the response; *value is the last one's */
+
+static void
+ngx_http_modelgw_reply_take(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    size_t            len;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    ngx_str_null(value);
+
+    len = ngx_strlen(name);
+
+    part = &r->headers_out.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash && h[i].key.len == len
+            && ngx_strncasecmp(h[i].key.data, (u_char *) name, len) == 0)
+        {
+            *value = h[i].value;
+            h[i].hash = 0;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_reply_header(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = ngx_strlen(name);
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return NGX_OK;
+}

@@ -1,0 +1,232 @@
+
+/*
+ * The $modelgw_* variables: the one that the proxy goes by, and those for the
+ * access log.  None holds a secret or a part of a prompt.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+
+
+static ngx_int_t ngx_http_modelgw_vars_text(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_key(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_group(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_set(ngx_http_variable_value_t *v,
+    ngx_str_t *text);
+
+
+static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
+
+    { ngx_string("modelgw_upstream"), NULL,
+      ngx_http_modelgw_upstream_variable, 0,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_id"), NULL, ngx_http_modelgw_vars_key,
+      offsetof(ngx_modelgw_key_t, id), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_account"), NULL, ngx_http_modelgw_vars_key,
+      offsetof(ngx_modelgw_key_t, account), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_group"), NULL, ngx_http_modelgw_vars_group,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_model"), NULL, ngx_http_modelgw_vars_text,
+      offsetof(ngx_http_modelgw_ctx_t, service_id),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_upstream_model"), NULL, ngx_http_modelgw_vars_text,
+      offsetof(ngx_http_modelgw_ctx_t, upstream_id),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_code"), NULL, ngx_http_modelgw_vars_text,
+      offsetof(ngx_http_modelgw_ctx_t, error.code),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_input_tokens"), NULL, ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, input), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_output_tokens"), NULL, ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, output), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_cached_tokens"), NULL, ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, cache_read), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_cache_write_tokens"), NULL,
+      ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, cache_write), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_first_byte_time"), NULL,
+      ngx_http_modelgw_vars_first_byte, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    ngx_http_null_variable
+};
+
+
+ngx_int_t
+ngx_http_modelgw_add_variables(ngx_conf_t *cf)
+{
+    ngx_http_variable_t  *var, *v;
+
+    for (v = ngx_http_modelgw_vars; v->name.len; v++) {
+
+        var = ngx_http_add_variable(cf, &v->name, v->flags);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = v->get_handler;
+        var->data = v->data;
+    }
+
+    return NGX_OK;
+}
+
+
+/* an ngx_str_t of the request's state */
+
+static ngx_int_t
+ngx_http_modelgw_vars_text(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    return ngx_http_modelgw_vars_set(v, ctx ? (ngx_str_t *)
+                                              ((u_char *) ctx + data)
+                                            : NULL);
+}
+
+
+/* an ngx_str_t of the key's record */
+
+static ngx_int_t
+ngx_http_modelgw_vars_key(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    return ngx_http_modelgw_vars_set(v, (ctx && ctx->key)
+                                        ? (ngx_str_t *)
+                                          ((u_char *) ctx->key + data)
+                                        : NULL);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_group(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    return ngx_http_modelgw_vars_set(v, (ctx && ctx->group) ? &ctx->group->name
+                                                            : NULL);
+}
+
+
+/* an int64_t of the usage */
+
+static ngx_int_t
+ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    int64_t                  n;
+    ngx_str_t                text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    n = ctx ? *(int64_t *) ((u_char *) &ctx->usage + data) : -1;
+
+    /* a request that never came to an access phase has a state of zeros */
+
+    if (n < 0 || ctx->key == NULL) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    text.len = ngx_sprintf(text.data, "%L", n) - text.data;
+
+    return ngx_http_modelgw_vars_set(v, &text);
+}
+
+
+/* seconds, as $request_time has them */
+
+static ngx_int_t
+ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    if (ctx == NULL || !ctx->answered) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+    if (text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    text.len = ngx_sprintf(text.data, "%T.%03M",
+                           (time_t) (ctx->first_byte / 1000),
+                           ctx->first_byte % 1000)
+               - text.data;
+
+    return ngx_http_modelgw_vars_set(v, &text);
+}
+
+
+ngx_msec_t
+ngx_http_modelgw_elapsed(ngx_http_request_t *r)
+{
+    ngx_time_t      *tp;
+    ngx_msec_int_t   ms;
+
+    tp = ngx_timeofday();
+
+    ms = (ngx_msec_int_t)
+             ((tp->sec - r->start_sec) * 1000 + (tp->msec - r->start_msec));
+
+    return ngx_max(ms, 0);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_set(ngx_http_variable_value_t *v, ngx_str_t *text)
+{
+    if (text == NULL || text->len == 0) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->len = text->len;
+    v->data = text->data;
+    v->valid = 1;
+    v->no_cacheable = 1;
+    v->not_found = 0;
+
+    return NGX_OK;
+}

@@ -1,0 +1,427 @@
+
+/*
+ * What stands for an upstream's error.  A table says it for each status.  The
+ * upstream's own text is passed on only where the fault is the client's (400,
+ * 413, 422): assistants match on it.  All else gets a fixed text: an upstream's
+ * 401 or 402 is about our credential, and a client that were told so would ask
+ * its user to log in.
+ *
+ * Inside a 200, and in a stream, the status is lost; there the code or the type
+ * of the error object stands for it.  The type goes out again in a stream of
+ * the messages API, unless the fault is ours.
+ *
+ * Rejected: to pass codes and types of upstreams on in general.  Clients would
+ * meet the words of several vendors behind one gateway.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_error.h"
+#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_scrub.h"
+
+
+#define NGX_MODELGW_ERROR_UPSTREAM_TYPE  64
+
+
+typedef struct {
+    ngx_uint_t            status;        /* of the upstream; 0: any other */
+    ngx_uint_t            answer;        /* what goes out */
+    ngx_str_t             code;
+    ngx_str_t             message;       /* where no text passes */
+    unsigned              loud:1;
+    unsigned              text:1;        /* the upstream's text passes */
+    unsigned              context:1;     /* it may be about the context */
+} ngx_modelgw_error_upstream_row_t;
+
+
+typedef struct {
+    ngx_str_t             word;
+    ngx_uint_t            status;
+} ngx_modelgw_error_upstream_word_t;
+
+
+/* what upstreams write, wherever they write it */
+
+typedef struct {
+    ngx_str_t             message;       /* of "error" */
+    ngx_str_t             type;
+    ngx_str_t             code;
+    ngx_str_t             error;         /* "error", if a string */
+    ngx_str_t             flat;          /* "message" beside it */
+    ngx_str_t             flat_code;
+    ngx_str_t             detail;
+} ngx_modelgw_error_upstream_doc_t;
+
+
+static ngx_modelgw_error_upstream_row_t *ngx_modelgw_error_upstream_row(
+    ngx_uint_t status);
+static ngx_uint_t ngx_modelgw_error_upstream_status(
+    ngx_modelgw_error_upstream_doc_t *doc);
+static ngx_uint_t ngx_modelgw_error_upstream_word(ngx_str_t *word);
+static ngx_str_t *ngx_modelgw_error_upstream_text(
+    ngx_modelgw_error_upstream_doc_t *doc);
+static ngx_uint_t ngx_modelgw_error_upstream_is_html(ngx_str_t *text);
+static ngx_uint_t ngx_modelgw_error_upstream_is_context(
+    ngx_modelgw_error_upstream_doc_t *doc, ngx_str_t *text);
+static ngx_uint_t ngx_modelgw_error_upstream_is_type(ngx_str_t *type);
+
+
+#define ngx_modelgw_error_upstream_slot(path, field)                          \
+    { ngx_string(path), offsetof(ngx_modelgw_error_upstream_doc_t, field) }
+
+
+static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
+    ngx_modelgw_error_upstream_slot("error.message", message),
+    ngx_modelgw_error_upstream_slot("error.type", type),
+    ngx_modelgw_error_upstream_slot("error.code", code),
+    ngx_modelgw_error_upstream_slot("error", error),
+    ngx_modelgw_error_upstream_slot("message", flat),
+    ngx_modelgw_error_upstream_slot("code", flat_code),
+    ngx_modelgw_error_upstream_slot("detail", detail),
+    { ngx_null_string, 0 }
+};
+
+
+/* an upstream's statuses; 529 is known to clients of the messages API only */
+
+static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
+
+    { 400, 400, ngx_string("INVALID_REQUEST"),
+      ngx_string("the upstream refused the request as invalid"),
+      0, 1, 1 },
+
+    { 422, 400, ngx_string("INVALID_REQUEST"),
+      ngx_string("the upstream refused the request as invalid"),
+      0, 1, 1 },
+
+    { 413, 413, ngx_string("REQUEST_TOO_LARGE"),
+      ngx_string("the request is too large for the upstream"),
+      0, 1, 0 },
+
+    { 401, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+
+    { 402, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+
+    { 403, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+
+    { 404, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+
+    { 409, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+
+    { 429, 429, ngx_string("RATE_LIMITED"),
+      ngx_string("the upstream is rate limiting this gateway, retry later"), 0, 0, 0 },
+
+    { 408, 504, ngx_string("UPSTREAM_TIMEOUT"),
+      ngx_string("the upstream timed out"), 0, 0, 0 },
+
+    { 504, 504, ngx_string("UPSTREAM_TIMEOUT"),
+      ngx_string("the upstream timed out"), 0, 0, 0 },
+
+    { 503, 503, ngx_string("UPSTREAM_OVERLOADED"),
+      ngx_string("the upstream is overloaded, retry later"), 0, 0, 0 },
+
+    { 529, 529, ngx_string("UPSTREAM_OVERLOADED"),
+      ngx_string("the upstream is overloaded, retry later"), 0, 0, 0 },
+
+    { 0, 502, ngx_string("UPSTREAM_ERROR"),
+      ngx_string("the upstream failed"), 0, 0, 0 }
+};
+
+
+/* statuses below 500 that no working upstream gives us, redirects included */
+
+static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_strange = {
+    0, 502, ngx_string("UPSTREAM_ERROR"),
+    ngx_string("the upstream gave an unexpected answer"), 1, 0, 0
+};
+
+
+/* words of both APIs in "type" and "code", and the status each stands for */
+
+static ngx_modelgw_error_upstream_word_t  ngx_modelgw_error_upstream_words[] = {
+    { ngx_string("invalid_request_error"), 400 },
+    { ngx_string("context_length_exceeded"), 400 },
+    { ngx_string("authentication_error"), 401 },
+    { ngx_string("invalid_api_key"), 401 },
+    { ngx_string("billing_error"), 402 },
+    { ngx_string("insufficient_quota"), 402 },
+    { ngx_string("permission_error"), 403 },
+    { ngx_string("not_found_error"), 404 },
+    { ngx_string("model_not_found"), 404 },
+    { ngx_string("request_too_large"), 413 },
+    { ngx_string("rate_limit_error"), 429 },
+    { ngx_string("rate_limit_exceeded"), 429 },
+    { ngx_string("api_error"), 500 },
+    { ngx_string("server_error"), 500 },
+    { ngx_string("timeout_error"), 504 },
+    { ngx_string("overloaded_error"), 529 },
+    { ngx_null_string, 0 }
+};
+
+
+/* how upstreams say that the context is too long, in any case */
+
+static ngx_str_t  ngx_modelgw_error_upstream_context_phrases[] = {
+    ngx_string("prompt is too long"),
+    ngx_string("input is too long"),
+    ngx_string("maximum context length"),
+    ngx_string("maximum prompt length"),
+    ngx_string("context length exceeded"),
+    ngx_string("context window exceeded"),
+    ngx_string("exceed context"),
+    ngx_string("exceeds context"),
+    ngx_string("exceed the context"),
+    ngx_string("exceeds the context"),
+    ngx_string("exceed the available context"),
+    ngx_string("exceeds the available context"),
+    ngx_string("exceed the model's context"),
+    ngx_string("exceeds the model's context"),
+    ngx_string("exceeds the maximum number of tokens"),
+    ngx_string("reduce the length of the"),
+    ngx_null_string
+};
+
+
+static ngx_str_t  ngx_modelgw_error_upstream_context =
+    ngx_string("CONTEXT_LENGTH_EXCEEDED");
+static ngx_str_t  ngx_modelgw_error_upstream_context_code =
+    ngx_string("context_length_exceeded");
+
+
+ngx_int_t
+ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
+    ngx_str_t *body, ngx_uint_t protocol, ngx_modelgw_error_mask_t *mask,
+    ngx_modelgw_error_t *e)
+{
+    ngx_str_t                         *text;
+    ngx_uint_t                         inside;
+    ngx_modelgw_error_upstream_doc_t   doc;
+    ngx_modelgw_error_upstream_row_t  *row;
+
+    ngx_memzero(&doc, sizeof(ngx_modelgw_error_upstream_doc_t));
+
+    switch (ngx_modelgw_json_read(pool, body, ngx_modelgw_error_upstream_slots,
+                                  &doc))
+    {
+
+    case NGX_OK:
+        break;
+
+    case NGX_ERROR:
+        return NGX_ERROR;
+
+    default: /* NGX_DECLINED: HTML, cut, nothing at all */
+        ngx_memzero(&doc, sizeof(ngx_modelgw_error_upstream_doc_t));
+    }
+
+    inside = (status >= 200 && status < 300);
+
+    if (inside) {
+        status = ngx_modelgw_error_upstream_status(&doc);
+    }
+
+    row = ngx_modelgw_error_upstream_row(status);
+
+    e->status = row->answer;
+    e->code = row->code;
+    e->message = row->message;
+    e->loud = row->loud;
+
+    /* 529 is known to clients of the messages API only */
+
+    if (e->status == 529 && protocol != NGX_MODELGW_MESSAGES) {
+        e->status = 503;
+    }
+
+    ngx_modelgw_error_type(e->status, &e->type);
+
+    if (inside
+        && protocol == NGX_MODELGW_MESSAGES
+        && !row->loud
+        && ngx_modelgw_error_upstream_is_type(&doc.type))
+    {
+        e->type = doc.type;
+    }
+
+    text = ngx_modelgw_error_upstream_text(&doc);
+
+    if (row->context && ngx_modelgw_error_upstream_is_context(&doc, text)) {
+        e->code = ngx_modelgw_error_upstream_context;
+    }
+
+    if (row->text && text) {
+        return ngx_modelgw_scrub(pool, mask, text,
+                                 NGX_MODELGW_ERROR_MAX_MESSAGE, &e->message);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_modelgw_error_upstream_row_t *
+ngx_modelgw_error_upstream_row(ngx_uint_t status)
+{
+    ngx_modelgw_error_upstream_row_t  *row;
+
+    for (row = ngx_modelgw_error_upstream_rows; row->status; row++) {
+        if (row->status == status) {
+            return row;
+        }
+    }
+
+    if (status && status < 500) {
+        return &ngx_modelgw_error_upstream_strange;
+    }
+
+    return row;
+}
+
+
+/*
+ * The status that an error object stands for, 0 if it does not tell.  Its code
+ * says more than its type and may be a status itself.
+ */
+
+static ngx_uint_t
+ngx_modelgw_error_upstream_status(ngx_modelgw_error_upstream_doc_t *doc)
+{
+    ngx_uint_t  status;
+
+    status = ngx_modelgw_error_upstream_word(&doc->code);
+
+    if (status == 0) {
+        status = ngx_modelgw_error_upstream_word(&doc->type);
+    }
+
+    if (status == 0) {
+        status = ngx_modelgw_error_upstream_word(&doc->flat_code);
+    }
+
+    return status;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_error_upstream_word(ngx_str_t *word)
+{
+    ngx_int_t                           n;
+    ngx_modelgw_error_upstream_word_t  *w;
+
+    for (w = ngx_modelgw_error_upstream_words; w->word.len; w++) {
+        if (w->word.len == word->len
+            && ngx_memcmp(w->word.data, word->data, word->len) == 0)
+        {
+            return w->status;
+        }
+    }
+
+    n = ngx_atoi(word->data, word->len);
+
+    return (n >= 400 && n <= 599) ? n : 0;
+}
+
+
+/* The upstream's text, NULL if it has none that could be shown. */
+
+static ngx_str_t *
+ngx_modelgw_error_upstream_text(ngx_modelgw_error_upstream_doc_t *doc)
+{
+    ngx_str_t   *text[4];
+    ngx_uint_t   i;
+
+    text[0] = &doc->message;
+    text[1] = &doc->error;
+    text[2] = &doc->flat;
+    text[3] = &doc->detail;
+
+    for (i = 0; i < 4; i++) {
+        if (text[i]->len && !ngx_modelgw_error_upstream_is_html(text[i])) {
+            return text[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_error_upstream_is_html(ngx_str_t *text)
+{
+    u_char  *p, *last;
+
+    p = text->data;
+    last = p + text->len;
+
+    while (p < last && (*p == ' ' || *p == CR || *p == LF || *p == '\t')) {
+        p++;
+    }
+
+    return (last - p >= 5 && ngx_strncasecmp(p, (u_char *) "<html", 5) == 0)
+           || (last - p >= 9
+               && ngx_strncasecmp(p, (u_char *) "<!doctype", 9) == 0);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_error_upstream_is_context(ngx_modelgw_error_upstream_doc_t *doc,
+    ngx_str_t *text)
+{
+    ngx_str_t  *code, *phrase;
+
+    code = &ngx_modelgw_error_upstream_context_code;
+
+    if ((doc->code.len == code->len
+         && ngx_memcmp(doc->code.data, code->data, code->len) == 0)
+        || (doc->flat_code.len == code->len
+            && ngx_memcmp(doc->flat_code.data, code->data, code->len) == 0))
+    {
+        return 1;
+    }
+
+    if (text == NULL) {
+        return 0;
+    }
+
+    phrase = ngx_modelgw_error_upstream_context_phrases;
+
+    for ( /* void */ ; phrase->len; phrase++) {
+        if (phrase->len <= text->len
+            && ngx_strlcasestrn(text->data, text->data + text->len,
+                                phrase->data, phrase->len - 1)
+               != NULL)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_error_upstream_is_type(ngx_str_t *type)
+{
+    size_t  i;
+
+    if (type->len == 0 || type->len > NGX_MODELGW_ERROR_UPSTREAM_TYPE) {
+        return 0;
+    }
+
+    for (i = 0; i < type->len; i++) {
+        if ((type->data[i] < 'a' || type->data[i] > 'z')
+            && type->data[i] != '_')
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}

@@ -1,0 +1,443 @@
+
+/*
+ * The inside of strings, where nearly all bytes of a body are.  Plain ASCII is
+ * left to a vector loop, whole characters of UTF-8 to a loop that never keeps
+ * a state; what a chunk's end cuts in two, and every fault, is read byte by
+ * byte with bounds for the next one (RFC 3629, section 4), so that the verdict
+ * is the same for any split.
+ *
+ * A text that somebody watches is captured as it passes, unescaped.  Two \u
+ * escapes may make one character (RFC 8259, section 7); a surrogate without
+ * its other half is no character, which is no fault of the JSON: the text is
+ * marked, and such text equals nothing.
+ *
+ * Rejected: validating UTF-8 with vectors.  It pays for pure CJK text only,
+ * and costs a second variant of everything for each processor.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_scan_private.h"
+
+
+static u_char *ngx_modelgw_scan_string_plain(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+static u_char *ngx_modelgw_scan_string_chars(u_char *p, u_char *last);
+static size_t ngx_modelgw_scan_string_char(u_char *p);
+static u_char *ngx_modelgw_scan_string_lead(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+static u_char *ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p);
+static void ngx_modelgw_scan_string_unit(ngx_modelgw_scan_t *s);
+static void ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code);
+
+
+#define NGX_MODELGW_SCAN_FNV_BASIS  0xcbf29ce484222325ULL
+#define NGX_MODELGW_SCAN_FNV_PRIME  0x00000100000001b3ULL
+
+
+/* the other half of a pair is not what came next */
+
+#define ngx_modelgw_scan_alone(s)                                             \
+    if ((s)->pending) {                                                       \
+        (s)->pending = 0;                                                     \
+        (s)->lone = 1;                                                        \
+    }
+
+
+/* what a byte behind a backslash stands for; 0: no such escape */
+
+static const u_char  ngx_modelgw_scan_escapes[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f',
+    ['n'] = LF, ['r'] = CR, ['t'] = '\t', ['u'] = 'u'
+};
+
+
+/* the value of a hex digit, plus one; 0: none */
+
+static const u_char  ngx_modelgw_scan_hex[256] = {
+    ['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5, ['5'] = 6,
+    ['6'] = 7, ['7'] = 8, ['8'] = 9, ['9'] = 10,
+    ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16
+};
+
+
+/*
+ * The first bytes of characters: up to which one, how many bytes follow, and
+ * the bounds of the second byte, which exclude overlong forms, surrogates and
+ * what is above U+10FFFF (RFC 3629, section 4).
+ */
+
+static const struct {
+    u_char  upto;
+    u_char  left;
+    u_char  low;
+    u_char  high;
+} ngx_modelgw_scan_leads[] = {
+    { 0xc1, 0, 0x00, 0x00 },
+    { 0xdf, 1, 0x80, 0xbf },
+    { 0xe0, 2, 0xa0, 0xbf },
+    { 0xec, 2, 0x80, 0xbf },
+    { 0xed, 2, 0x80, 0x9f },
+    { 0xef, 2, 0x80, 0xbf },
+    { 0xf0, 3, 0x90, 0xbf },
+    { 0xf3, 3, 0x80, 0xbf },
+    { 0xf4, 3, 0x80, 0x8f },
+    { 0xff, 0, 0x00, 0x00 }
+};
+
+
+u_char *
+ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    u_char  *from;
+
+    do {
+        from = p;
+        p = ngx_modelgw_scan_string_plain(s, p, last);
+
+        if (s->capture) {
+            ngx_modelgw_scan_string_append(s, from, p - from);
+        }
+
+        if (p == last) {
+            return p;
+        }
+
+        if (*p == '"') {
+            return ngx_modelgw_scan_string_end(s, p + 1);
+        }
+
+        if (*p == '\\') {
+            s->state = sw_escape;
+            p = ngx_modelgw_scan_string_escape(s, p + 1, last);
+
+        } else if (*p < 0x20) {
+            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_CONTROL, p);
+
+        } else {
+            p = ngx_modelgw_scan_string_lead(s, p, last);
+        }
+
+    } while (p && s->state == sw_string);
+
+    return p;
+}
+
+
+/* to the first byte that needs a closer look */
+
+static u_char *
+ngx_modelgw_scan_string_plain(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    u_char  *q;
+
+    for ( ;; ) {
+        p += s->skip(p, last - p);
+
+        if (p == last || *p < 0x80) {
+            return p;
+        }
+
+        q = ngx_modelgw_scan_string_chars(p, last);
+
+        if (q == p) {
+            return p;
+        }
+
+        p = q;
+    }
+}
+
+
+/* over whole and valid characters of two to four bytes */
+
+static u_char *
+ngx_modelgw_scan_string_chars(u_char *p, u_char *last)
+{
+    size_t  n;
+
+    while (last - p >= 4 && *p >= 0x80) {
+        n = ngx_modelgw_scan_string_char(p);
+
+        if (n == 0) {
+            break;
+        }
+
+        p += n;
+    }
+
+    return p;
+}
+
+
+/* the length of the character at p, where four bytes are; 0: none */
+
+static ngx_inline size_t
+ngx_modelgw_scan_string_char(u_char *p)
+{
+    uint32_t  w;
+
+    w = ((uint32_t) p[0] << 24) | (p[1] << 16) | (p[2] << 8) | p[3];
+
+    if ((w & 0xf0c0c000) == 0xe0808000) {
+
+        /* not E0 80..9F, not ED A0..BF */
+
+        return ((w & 0x0f200000) && (w & 0x0f200000) != 0x0d200000) ? 3 : 0;
+    }
+
+    if ((w & 0xe0c00000) == 0xc0800000) {
+
+        /* not C0, C1 */
+
+        return (w & 0x1e000000) ? 2 : 0;
+    }
+
+    if ((w & 0xf8c0c0c0) == 0xf0808080) {
+
+        /* U+10000 to U+10FFFF: F0 90 to F4 8F */
+
+        return ((w & 0x07300000) - 0x00100000 < 0x04000000) ? 4 : 0;
+    }
+
+    return 0;
+}
+
+
+static u_char *
+ngx_modelgw_scan_string_lead(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; *p > ngx_modelgw_scan_leads[i].upto; i++) { /* void */ }
+
+    if (ngx_modelgw_scan_leads[i].left == 0) {
+        return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_UTF8, p);
+    }
+
+    s->state = sw_utf8;
+    s->left = ngx_modelgw_scan_leads[i].left;
+    s->low = ngx_modelgw_scan_leads[i].low;
+    s->high = ngx_modelgw_scan_leads[i].high;
+
+    if (s->capture) {
+        ngx_modelgw_scan_string_append(s, p, 1);
+    }
+
+    return ngx_modelgw_scan_string_utf8(s, p + 1, last);
+}
+
+
+u_char *
+ngx_modelgw_scan_string_utf8(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    while (p < last) {
+
+        if (*p < s->low || *p > s->high) {
+            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_UTF8, p);
+        }
+
+        if (s->capture) {
+            ngx_modelgw_scan_string_append(s, p, 1);
+        }
+
+        p++;
+
+        if (--s->left == 0) {
+            s->state = sw_string;
+            break;
+        }
+
+        s->low = 0x80;
+        s->high = 0xbf;
+    }
+
+    return p;
+}
+
+
+u_char *
+ngx_modelgw_scan_string_escape(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    u_char  ch;
+
+    if (p == last) {
+        return p;
+    }
+
+    ch = ngx_modelgw_scan_escapes[*p];
+
+    if (ch == 0) {
+        return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_ESCAPE, p);
+    }
+
+    p++;
+
+    if (ch == 'u') {
+        s->state = sw_hex;
+        s->left = 4;
+        s->unit = 0;
+
+        return ngx_modelgw_scan_string_hex(s, p, last);
+    }
+
+    if (s->capture) {
+        ngx_modelgw_scan_string_append(s, &ch, 1);
+    }
+
+    s->state = sw_string;
+
+    return p;
+}
+
+
+u_char *
+ngx_modelgw_scan_string_hex(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    ngx_uint_t  digit;
+
+    while (p < last) {
+        digit = ngx_modelgw_scan_hex[*p];
+
+        if (digit == 0) {
+            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_ESCAPE, p);
+        }
+
+        s->unit = (s->unit << 4) | (digit - 1);
+        p++;
+
+        if (--s->left == 0) {
+            s->state = sw_string;
+
+            if (s->capture) {
+                ngx_modelgw_scan_string_unit(s);
+            }
+
+            break;
+        }
+    }
+
+    return p;
+}
+
+
+static u_char *
+ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p)
+{
+    s->state = s->next;
+
+    if (!s->capture) {
+        return p;
+    }
+
+    ngx_modelgw_scan_alone(s);
+
+    if (s->next == sw_colon) {
+        return ngx_modelgw_scan_watch_key_end(s, p);
+    }
+
+    return ngx_modelgw_scan_watch_value_end(s, p);
+}
+
+
+void
+ngx_modelgw_scan_string_capture(ngx_modelgw_scan_t *s, u_char *text,
+    size_t room)
+{
+    s->capture = 1;
+    s->lone = 0;
+    s->text = text;
+    s->room = room;
+    s->len = 0;
+    s->hash = NGX_MODELGW_SCAN_FNV_BASIS;
+    s->pending = 0;
+}
+
+
+void
+ngx_modelgw_scan_string_append(ngx_modelgw_scan_t *s, u_char *p, size_t n)
+{
+    size_t  i;
+
+    if (n == 0) {
+        return;
+    }
+
+    ngx_modelgw_scan_alone(s);
+
+    if (s->len < s->room) {
+        ngx_memcpy(s->text + s->len, p, ngx_min(n, s->room - s->len));
+    }
+
+    s->len += n;
+
+    if (s->hashing) {
+        for (i = 0; i < n; i++) {
+            s->hash = (s->hash ^ p[i]) * NGX_MODELGW_SCAN_FNV_PRIME;
+        }
+    }
+}
+
+
+/* a unit of UTF-16 has come whole */
+
+static void
+ngx_modelgw_scan_string_unit(ngx_modelgw_scan_t *s)
+{
+    uint32_t  high;
+
+    if (s->unit < 0xd800 || s->unit > 0xdfff) {
+        ngx_modelgw_scan_string_code(s, s->unit);
+        return;
+    }
+
+    if (s->unit < 0xdc00) {
+        ngx_modelgw_scan_alone(s);
+        s->pending = s->unit;
+        return;
+    }
+
+    if (s->pending == 0) {
+        s->lone = 1;
+        return;
+    }
+
+    high = s->pending - 0xd800;
+    s->pending = 0;
+
+    ngx_modelgw_scan_string_code(s, 0x10000 + (high << 10)
+                                    + (s->unit - 0xdc00));
+}
+
+
+static void
+ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code)
+{
+    u_char  *last, utf8[4];
+
+    last = utf8;
+
+    if (code < 0x80) {
+        *last++ = (u_char) code;
+
+    } else if (code < 0x800) {
+        *last++ = (u_char) (0xc0 | (code >> 6));
+        *last++ = (u_char) (0x80 | (code & 0x3f));
+
+    } else if (code < 0x10000) {
+        *last++ = (u_char) (0xe0 | (code >> 12));
+        *last++ = (u_char) (0x80 | ((code >> 6) & 0x3f));
+        *last++ = (u_char) (0x80 | (code & 0x3f));
+
+    } else {
+        *last++ = (u_char) (0xf0 | (code >> 18));
+        *last++ = (u_char) (0x80 | ((code >> 12) & 0x3f));
+        *last++ = (u_char) (0x80 | ((code >> 6) & 0x3f));
+        *last++ = (u_char) (0x80 | (code & 0x3f));
+    }
+
+    ngx_modelgw_scan_string_append(s, utf8, last - utf8);
+}

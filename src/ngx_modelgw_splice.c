@@ -1,0 +1,232 @@
+
+/*
+ * A body with some of its bytes replaced.  The scanner says where a value lies
+ * in the document; here that becomes offset arithmetic on the chain in which
+ * nginx keeps the document, so that a body of 32 MB in a temporary file costs
+ * a handful of bufs: nothing is read, nothing is copied, and no byte outside
+ * the cuts can change.
+ *
+ * The walk knows one place, the offset of the next byte in the document.  It
+ * either stands inside of a cut (bytes are dropped, and the cut's text is put
+ * out once, at its first byte) or before the next one (bytes are kept, as a
+ * buf that refers to a part of the original).  A cut may begin and end in
+ * different bufs, and an insertion may stand at the very end.
+ *
+ * Rejected: changing the bufs of the request in place.  nginx gives their
+ * memory back by them, and a retry on another peer sends them again.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_splice.h"
+
+
+typedef struct {
+    ngx_pool_t         *pool;
+    ngx_chain_t       **last;            /* where the next link goes */
+    off_t               offset;          /* of the next byte in the document */
+    ngx_modelgw_cut_t  *cut;             /* the next one, or the current */
+    ngx_modelgw_cut_t  *end;
+} ngx_modelgw_splice_walk_t;
+
+
+static ngx_int_t ngx_modelgw_splice_buf(ngx_modelgw_splice_walk_t *w,
+    ngx_buf_t *b);
+static off_t ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest);
+static off_t ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w,
+    ngx_buf_t *b, off_t from, off_t rest);
+static ngx_int_t ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w);
+static ngx_buf_t *ngx_modelgw_splice_link(ngx_modelgw_splice_walk_t *w);
+
+
+ngx_int_t
+ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in, ngx_modelgw_cut_t *cuts,
+    ngx_uint_t n, ngx_chain_t **out, off_t *grown)
+{
+    off_t                      at;
+    ngx_uint_t                 i;
+    ngx_modelgw_splice_walk_t  w;
+
+    *out = NULL;
+    *grown = 0;
+
+    for (at = 0, i = 0; i < n; i++) {
+
+        if (cuts[i].from < at || cuts[i].to < cuts[i].from) {
+            return NGX_ERROR;
+        }
+
+        at = cuts[i].to;
+        *grown += (off_t) cuts[i].text.len - (at - cuts[i].from);
+    }
+
+    w.pool = pool;
+    w.last = out;
+    w.offset = 0;
+    w.cut = cuts;
+    w.end = cuts + n;
+
+    for ( /* void */ ; in; in = in->next) {
+
+        if (ngx_modelgw_splice_buf(&w, in->buf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    /* insertions behind the last byte */
+
+    while (w.cut < w.end && w.cut->to == w.offset) {
+
+        if (ngx_modelgw_splice_cut(&w, 0) == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+    }
+
+    return (w.cut == w.end) ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_modelgw_splice_buf(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b)
+{
+    off_t  n, done, size;
+
+    size = ngx_buf_size(b);
+
+    for (done = 0; done < size; done += n) {
+
+        if (w->cut < w->end && w->cut->from <= w->offset) {
+            n = ngx_modelgw_splice_cut(w, size - done);
+
+        } else {
+            n = ngx_modelgw_splice_keep(w, b, done, size - done);
+        }
+
+        if (n == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        w->offset += n;
+    }
+
+    return NGX_OK;
+}
+
+
+/* how many of the rest of a buf belong to the current cut */
+
+static off_t
+ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest)
+{
+    off_t  n;
+
+    if (w->cut->from == w->offset && ngx_modelgw_splice_text(w) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    n = w->cut->to - w->offset;
+
+    if (n <= rest) {
+        w->cut++;
+        return n;
+    }
+
+    return rest;
+}
+
+
+/* keeps bytes up to the next cut, or to the end of the buf: how many */
+
+static off_t
+ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b,
+    off_t from, off_t rest)
+{
+    off_t       n;
+    ngx_buf_t  *part;
+
+    n = rest;
+
+    if (w->cut < w->end) {
+        n = ngx_min(n, w->cut->from - w->offset);
+    }
+
+    part = ngx_modelgw_splice_link(w);
+    if (part == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_buf_in_memory(b)) {
+        part->temporary = b->temporary;
+        part->memory = b->memory;
+        part->mmap = b->mmap;
+
+        part->pos = b->pos + from;
+        part->last = part->pos + n;
+        part->start = part->pos;
+        part->end = part->last;
+
+        return n;
+    }
+
+    part->in_file = 1;
+    part->file = b->file;
+    part->file_pos = b->file_pos + from;
+    part->file_last = part->file_pos + n;
+
+    return n;
+}
+
+
+static ngx_int_t
+ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
+{
+    ngx_buf_t  *b;
+    ngx_str_t  *text;
+
+    text = &w->cut->text;
+
+    if (text->len == 0) {
+        return NGX_OK;
+    }
+
+    b = ngx_modelgw_splice_link(w);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->memory = 1;
+    b->pos = text->data;
+    b->last = text->data + text->len;
+    b->start = b->pos;
+    b->end = b->last;
+
+    return NGX_OK;
+}
+
+
+static ngx_buf_t *
+ngx_modelgw_splice_link(ngx_modelgw_splice_walk_t *w)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = ngx_calloc_buf(w->pool);
+    if (b == NULL) {
+        return NULL;
+    }
+
+    cl = ngx_alloc_chain_link(w->pool);
+    if (cl == NULL) {
+        return NULL;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    *w->last = cl;
+    w->last = &cl->next;
+
+    return b;
+}

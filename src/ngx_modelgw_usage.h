@@ -1,0 +1,72 @@
+
+/*
+ * Token usage as the two protocols report it, in one form.
+ */
+
+
+#ifndef _NGX_MODELGW_USAGE_H_INCLUDED_
+#define _NGX_MODELGW_USAGE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_scan.h"
+
+
+/* protocols: bits, since a group's upstream may speak both */
+
+#define NGX_MODELGW_CHAT       0x01
+#define NGX_MODELGW_MESSAGES   0x02
+
+
+/* tokens; -1: not reported */
+
+typedef struct {
+    int64_t               input;         /* without cache reads and writes */
+    int64_t               cache_read;
+    int64_t               cache_write;   /* all lifetimes together */
+    int64_t               cache_write_1h;
+    int64_t               output;        /* reasoning included */
+    int64_t               reasoning;
+} ngx_modelgw_usage_t;
+
+
+/* what one JSON answer, or one event of a stream, is */
+
+#define NGX_MODELGW_DOC_OTHER  0         /* content, or nothing we know */
+#define NGX_MODELGW_DOC_STOP   1         /* messages: "message_stop" */
+#define NGX_MODELGW_DOC_ERROR  2         /* an error instead of content */
+#define NGX_MODELGW_DOC_USAGE  3         /* chat: the chunk that brings only the
+                                            usage ("choices" is []) */
+
+
+/*
+ * The table of watches, and the scanner's configuration, to read a JSON answer
+ * or one event's data of the protocol; skip is put into it.
+ */
+void ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf,
+    ngx_uint_t protocol, ngx_modelgw_skip_pt skip);
+
+/* All fields -1. */
+void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
+
+/*
+ * Merges the usage that a scanner of ngx_modelgw_usage_conf() found in a whole
+ * document: a field that is present replaces, one that is absent, null or not a
+ * plain integer up to 999,999,999 keeps what was known.
+ * Returns one of NGX_MODELGW_DOC_*.
+ */
+ngx_uint_t ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage,
+    ngx_uint_t protocol, ngx_modelgw_scan_t *s);
+
+/*
+ * The span of the model id in the document just scanned (quotes included).
+ *     NGX_OK        from and to are set
+ *     NGX_DECLINED  it has none
+ */
+ngx_int_t ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
+    off_t *from, off_t *to);
+
+
+#endif /* _NGX_MODELGW_USAGE_H_INCLUDED_ */

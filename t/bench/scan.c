@@ -1,0 +1,474 @@
+
+/*
+ * How fast the scanner is: bodies of several kinds whole, a large one in small
+ * chunks, stream events one by one; with each variant of the string loop, and
+ * with yajl.
+ *
+ *     make bench-scan
+ */
+
+
+#include "../unit/stub.h"
+
+#include <time.h>
+#include <yajl/yajl_parse.h>
+
+#include "ngx_modelgw_scan.h"
+
+
+#define BEST_OF   5
+#define SECONDS   0.08
+
+
+typedef struct {
+    const char  *name;
+    u_char      *data;
+    size_t       len;
+} doc_t;
+
+
+static ngx_pool_t  *pool;
+static ngx_str_t    denied[] = {
+    ngx_string("models"), ngx_string("fallbacks"), ngx_string("route"),
+    ngx_string("provider"), ngx_string("api_base"), ngx_string("base_url"),
+    ngx_string("api_key"), ngx_string("custom_llm_provider"),
+    ngx_string("user_config"), ngx_string("extra_headers")
+};
+
+
+static ngx_modelgw_scan_watch_t  request[] = {
+    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
+    { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
+    { ngx_string("max_tokens"),
+      NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    { ngx_string("stream_options"), NGX_MODELGW_SCAN_OBJECT
+      |NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS },
+    { ngx_string("stream_options.include_usage"), NGX_MODELGW_SCAN_BOOL }
+};
+
+
+static ngx_modelgw_scan_watch_t  event[] = {
+    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    { ngx_string("choices"), NGX_MODELGW_SCAN_ARRAY },
+    { ngx_string("error"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("usage"), NGX_MODELGW_SCAN_OBJECT },
+    { ngx_string("usage.prompt_tokens"), NGX_MODELGW_SCAN_COUNT },
+    { ngx_string("usage.completion_tokens"), NGX_MODELGW_SCAN_COUNT },
+    { ngx_string("usage.prompt_tokens_details"), NGX_MODELGW_SCAN_OBJECT },
+    { ngx_string("usage.prompt_tokens_details.cached_tokens"),
+      NGX_MODELGW_SCAN_COUNT }
+};
+
+
+static ngx_modelgw_scan_conf_t  request_conf = {
+    request, sizeof(request) / sizeof(request[0]), 1,
+    denied, sizeof(denied) / sizeof(denied[0]), NULL
+};
+
+
+static ngx_modelgw_scan_conf_t  event_conf = {
+    event, sizeof(event) / sizeof(event[0]), 0, NULL, 0, NULL
+};
+
+
+static const char  head[] =
+    "{\"model\":\"family_a-large\",\"max_tokens\":32000,\"stream\":true,"
+    "\"temperature\":1,\"metadata\":{\"user_id\":\"user_4711\"},";
+
+static const char  prose[] =
+    "You are an interactive agent that helps users with software tasks. Use "
+    "the instructions below and the tools that you have.\\n\\n# Tone\\nBe "
+    "concise, direct, and to the point. When you run a command that is not "
+    "trivial, explain what it does and why.\\n - Do not add comments unless "
+    "asked.\\n - Never commit unless the user wants it.\\n\\n";
+
+static const char  code[] =
+    "static int\\nparse(const char *s)\\n{\\n    int  n;\\n\\n    n = 0;\\n\\n"
+    "    while (*s >= '0' && *s <= '9') {\\n        n = n * 10 + (*s++ - '0')"
+    ";\\n    }\\n\\n    if (strcmp(s, \\\"ms\\\") == 0) {\\n\\t\\treturn n;\\n"
+    "    }\\n\\n    fprintf(stderr, \\\"bad unit \\\\\\\"%s\\\\\\\"\\\\n\\\", s);"
+    "\\n    return -1;\\n}\\n";
+
+static const char  tool[] =
+    "{\"name\":\"Grep\",\"description\":\"A search tool built on ripgrep\\n\\n"
+    "  Usage:\\n  - Supports full regex syntax (e.g. \\\"log.*Error\\\")\\n\","
+    "\"input_schema\":{\"$schema\":\"http://json-schema.org/draft-07/schema#\""
+    ",\"type\":\"object\",\"properties\":{\"pattern\":{\"type\":\"string\","
+    "\"description\":\"The regular expression to search for\"},\"path\":{"
+    "\"type\":\"string\",\"description\":\"File or directory\"},\"mode\":{"
+    "\"type\":\"string\",\"enum\":[\"content\",\"files\",\"count\"]},\"-A\":{"
+    "\"type\":\"number\"},\"-i\":{\"type\":\"boolean\",\"default\":false},"
+    "\"limit\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000}},"
+    "\"required\":[\"pattern\"],\"additionalProperties\":false}}";
+
+static const char  chunk[] =
+    "{\"id\":\"chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx\",\"object\":\"chat.completion"
+    ".chunk\",\"created\":1767225600,\"model\":\"large-2026-01-01\","
+    "\"service_tier\":\"default\",\"choices\":[{\"index\":0,\"delta\":{"
+    "\"content\":\" token\"},\"logprobs\":null,\"finish_reason\":null}],"
+    "\"usage\":null}";
+
+
+static double
+now(void)
+{
+    struct timespec  ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+
+static void
+put(doc_t *d, const char *text)
+{
+    size_t  len;
+
+    len = strlen(text);
+    memcpy(d->data + d->len, text, len);
+    d->len += len;
+}
+
+
+static doc_t
+begin(const char *name, size_t size)
+{
+    doc_t  d;
+
+    d.name = name;
+    d.len = 0;
+    d.data = malloc(size + 65536);
+
+    if (d.data == NULL) {
+        exit(1);
+    }
+
+    put(&d, head);
+
+    return d;
+}
+
+
+/* repeats the text inside one string */
+
+static doc_t
+text_doc(const char *name, const char *text, size_t size)
+{
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"messages\":[{\"role\":\"user\",\"content\":\"");
+
+    while (d.len < size) {
+        put(&d, text);
+    }
+
+    put(&d, "\"}]}");
+
+    return d;
+}
+
+
+/* repeats the text as elements of an array */
+
+static doc_t
+array_doc(const char *name, const char *text, size_t size)
+{
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"messages\":[");
+    put(&d, text);
+
+    while (d.len < size) {
+        put(&d, ",");
+        put(&d, text);
+    }
+
+    put(&d, "]}");
+
+    return d;
+}
+
+
+/* half tools, half conversation with code */
+
+static doc_t
+agent_doc(const char *name, size_t size)
+{
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"tools\":[");
+    put(&d, tool);
+
+    while (d.len < size / 2) {
+        put(&d, ",");
+        put(&d, tool);
+    }
+
+    put(&d, "],\"system\":[{\"type\":\"text\",\"text\":\"");
+    put(&d, prose);
+    put(&d, prose);
+    put(&d, "\"}],\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}");
+
+    while (d.len < size) {
+        put(&d, ",{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\","
+                "\"id\":\"toolu_01A09q90qw90lq917835lq9\",\"name\":\"Edit\","
+                "\"input\":{\"path\":\"src/parse.c\",\"text\":\"");
+        put(&d, code);
+        put(&d, "\"}}]},{\"role\":\"user\",\"content\":\"");
+        put(&d, prose);
+        put(&d, "\"}");
+    }
+
+    put(&d, "]}");
+
+    return d;
+}
+
+
+static ngx_modelgw_scan_t *
+scanner(ngx_modelgw_scan_conf_t *conf, ngx_modelgw_skip_pt skip)
+{
+    ngx_modelgw_scan_t  *s;
+
+    conf->skip = skip;
+
+    s = ngx_modelgw_scan_create(pool, conf);
+
+    if (s == NULL) {
+        exit(1);
+    }
+
+    return s;
+}
+
+
+static void
+scan(ngx_modelgw_scan_t *s, doc_t *d, size_t piece)
+{
+    u_char     text[NGX_MODELGW_SCAN_FAULT_LEN];
+    size_t     n;
+    ngx_str_t  fault;
+
+    ngx_modelgw_scan_reset(s);
+
+    for (n = 0; n < d->len; n += piece) {
+        (void) ngx_modelgw_scan_feed(s, d->data + n,
+                                     ngx_min(piece, d->len - n));
+    }
+
+    if (ngx_modelgw_scan_done(s) != NGX_OK) {
+        fault.data = text;
+        (void) ngx_modelgw_scan_fault(s, &fault);
+        printf("%s: %.*s\n", d->name, (int) fault.len, fault.data);
+        exit(1);
+    }
+}
+
+
+static void
+yajl(doc_t *d, size_t piece)
+{
+    size_t                  n;
+    yajl_handle             h;
+    static yajl_callbacks   none;
+
+    h = yajl_alloc(&none, NULL, NULL);
+
+    for (n = 0; n < d->len; n += piece) {
+        if (yajl_parse(h, d->data + n, ngx_min(piece, d->len - n))
+            != yajl_status_ok)
+        {
+            printf("%s: yajl refuses\n", d->name);
+            exit(1);
+        }
+    }
+
+    if (yajl_complete_parse(h) != yajl_status_ok) {
+        exit(1);
+    }
+
+    yajl_free(h);
+}
+
+
+/* seconds that one document takes, at best; s NULL: yajl */
+
+static double
+measure(ngx_modelgw_scan_t *s, doc_t *d, size_t piece, double seconds)
+{
+    double      best, start, took;
+    ngx_uint_t  i, n;
+
+    best = 0;
+
+    for (i = 0; i < BEST_OF; i++) {
+        start = now();
+        n = 0;
+
+        do {
+            if (s) {
+                scan(s, d, piece);
+
+            } else {
+                yajl(d, piece);
+            }
+
+            n++;
+            took = now() - start;
+        } while (took < seconds);
+
+        if (i == 0 || took / n < best) {
+            best = took / n;
+        }
+    }
+
+    return best;
+}
+
+
+static void
+bench_kinds(void)
+{
+    doc_t                        docs[10];
+    ngx_uint_t                   i, n, k, nd;
+    ngx_modelgw_skip_variant_t  *v;
+
+    nd = 0;
+    docs[nd++] = text_doc("base64, 1 MB",
+                          "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHEl"
+                          "EQVQI12P4/8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAAB",
+                          1 << 20);
+    docs[nd++] = agent_doc("agent, 20 KB", 20 << 10);
+    docs[nd++] = agent_doc("agent, 200 KB", 200 << 10);
+    docs[nd++] = array_doc("tools only, 20 KB", tool, 20 << 10);
+    docs[nd++] = text_doc("code, 200 KB", code, 200 << 10);
+    docs[nd++] = text_doc("Chinese, 200 KB",
+                          "\xe5\xbf\xab\xe9\x80\x9f\xe7\x9a\x84\xe6\xa3\x95"
+                          "\xe8\x89\xb2\xe7\x8b\x90\xe7\x8b\xb8\xef\xbc\x8c"
+                          "\xe8\xb7\xb3\xe8\xbf\x87\xe6\x87\x92\xe7\x8b\x97"
+                          "\xe3\x80\x82 API \xe5\xaf\x86\xe9\x92\xa5\\n",
+                          200 << 10);
+    docs[nd++] = text_doc("Russian, 200 KB",
+                          "\xd1\x81\xd1\x8a\xd0\xb5\xd1\x88\xd1\x8c "
+                          "\xd0\xb5\xd1\x89\xd1\x91 \xd1\x8d\xd1\x82\xd0\xb8"
+                          "\xd1\x85 \xd0\xbc\xd1\x8f\xd0\xb3\xd0\xba\xd0\xb8"
+                          "\xd1\x85, \xd0\xb1\xd1\x83\xd0\xbb\xd0\xbe\xd0\xba ",
+                          200 << 10);
+    docs[nd++] = text_doc("\\uXXXX text, 200 KB",
+                          "\\u5feb\\u901f\\u7684\\u68d5\\u8272\\u72d0\\u72f8"
+                          "\\uff0c\\u8df3\\u8fc7 \\ud83d\\ude00", 200 << 10);
+    docs[nd++] = array_doc("indented, 200 KB",
+                           "{\n      \"type\": \"text\",\n      \"cache\": {\n"
+                           "        \"kind\": \"short\",\n        \"n\": 12\n"
+                           "      },\n      \"list\": [\n        true,\n"
+                           "        \"word\"\n      ]\n    }", 200 << 10);
+    docs[nd++] = array_doc("numbers, 200 KB", "-0.0123456789,17,1.5e-7,4711",
+                           200 << 10);
+
+    v = ngx_modelgw_skip_variants(&n);
+
+    printf("MB/s%-18s", "");
+
+    for (k = 0; k < n; k++) {
+        printf("%10s", (char *) v[k].name.data);
+    }
+
+    printf("%10s\n", "yajl");
+
+    for (i = 0; i < nd; i++) {
+        printf("%-22s", docs[i].name);
+
+        for (k = 0; k < n; k++) {
+            printf("%10.0f", docs[i].len / 1e6
+                   / measure(scanner(&request_conf, v[k].skip), &docs[i],
+                             docs[i].len, SECONDS));
+            fflush(stdout);
+        }
+
+        printf("%10.0f\n", docs[i].len / 1e6
+               / measure(NULL, &docs[i], docs[i].len, SECONDS));
+
+        free(docs[i].data);
+    }
+}
+
+
+static void
+bench_chunks(ngx_modelgw_skip_pt skip)
+{
+    doc_t          big, half;
+    double         a, b;
+    size_t         i;
+    static size_t  pieces[] = { 1, 16, 1400, 4096, 65536, 32 << 20 };
+
+    big = text_doc("32 MB", "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAA",
+                   32 << 20);
+    half = text_doc("16 MB", "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAA",
+                    16 << 20);
+
+    printf("\none string of 32 MB      MB/s   cost to 16 MB   yajl, 1 MB\n");
+
+    for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        a = measure(scanner(&request_conf, skip), &big, pieces[i], 0);
+        b = measure(scanner(&request_conf, skip), &half, pieces[i], 0);
+
+        printf("chunks of %8zu B %10.0f %11.2f", pieces[i],
+               big.len / 1e6 / a, a / b);
+
+        if (pieces[i] < 1400) {
+            printf("\n");
+            continue;
+        }
+
+        half.len = 0;
+        half = text_doc("1 MB", "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNby",
+                        1 << 20);
+        printf("%15.0f\n", half.len / 1e6
+                           / measure(NULL, &half, pieces[i], 0));
+    }
+}
+
+
+static void
+bench_events(ngx_modelgw_skip_pt skip)
+{
+    doc_t   d;
+    double  ours, theirs;
+
+    d.name = "event";
+    d.data = (u_char *) chunk;
+    d.len = strlen(chunk);
+
+    ours = measure(scanner(&event_conf, skip), &d, d.len, SECONDS);
+    theirs = measure(NULL, &d, d.len, SECONDS);
+
+    printf("\nstream event of %zu B: %.0f ns, reset included; yajl %.0f ns\n",
+           d.len, ours * 1e9, theirs * 1e9);
+}
+
+
+int
+main(void)
+{
+    ngx_uint_t                   n;
+    ngx_modelgw_skip_variant_t  *v;
+
+    pool = stub_pool_create();
+
+    if (pool == NULL) {
+        return 1;
+    }
+
+    v = ngx_modelgw_skip_variants(&n);
+
+    bench_kinds();
+    bench_chunks(v[0].skip);
+    bench_events(v[0].skip);
+
+    return 0;
+}

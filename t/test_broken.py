@@ -1,0 +1,341 @@
+"""Streams and answers that break: they never look complete (design.md, 3 and 5).
+
+A stream that broke after its first event ends with an error frame in the
+protocol's own form, without the terminal event, and without a proper end of
+the response.  Before the first event it is a real status.
+"""
+
+import json
+import time
+
+import pytest
+
+from client import assert_flat
+from gateway import chat, messages
+from upstream import (DONE, chat_completion, chat_error, chat_stream, data,
+                      event, message, message_error, message_stream, raw,
+                      reply, sse)
+
+TERMINAL = {"chat": b"[DONE]", "messages": b"message_stop"}
+
+
+class Side:
+
+    def __init__(self, gw, name):
+        chatty = name == "chat"
+        self.name = name
+        self.up = gw.b if chatty else gw.a
+        self.call = gw.chat if chatty else gw.messages
+        self.body = chat(stream=True) if chatty else messages(stream=True)
+        self.plain = chat() if chatty else messages()
+        self.events = chat_stream("one-0613", usage=False) if chatty \
+            else message_stream("large-2026-01-01")
+        self.answer = json.dumps(
+            chat_completion("one-0613", "x" * 3000) if chatty
+            else message("large-2026-01-01", "x" * 3000)).encode()
+
+
+@pytest.fixture(params=["chat", "messages"])
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["1.1", "1.0"])
+def broken(request, module_gateway):
+    """Gateways that give up after a second, under both versions upwards."""
+    return module_gateway(gateway="""
+        location /v1/ {
+            modelgw on;
+            proxy_http_version %s;
+            proxy_set_header Connection "";
+            proxy_read_timeout 1s;
+            proxy_pass $modelgw_upstream;
+        }""" % request.param)
+
+
+@pytest.fixture
+def side(broken, name):
+    broken.a.reset(), broken.b.reset()
+    return Side(broken, name)
+
+
+def frames(body):
+    return [f for f in body.split(b"\n\n") if f]
+
+
+def assert_error_frame(frame, name):
+    """What the protocol's own clients raise on."""
+    lines = frame.split(b"\n")
+    values = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+    obj = json.loads(b"\n".join(values))
+    if name == "chat":
+        assert isinstance(obj["code"], str) and obj["code"]
+        assert isinstance(obj["message"], str) and obj["message"]
+        assert obj["error"]["code"] == obj["code"]
+        assert obj["error"]["message"] == obj["message"]
+    else:
+        assert b"event: error" in lines
+        assert obj["type"] == "error"
+        assert obj["error"]["type"].endswith("_error")
+        assert obj["error"]["message"]
+    return obj
+
+
+def assert_broken(r, name, sent=None):
+    """The response looks broken to every client."""
+    assert r.status == 200, r
+    assert not r.complete, r
+    parts = frames(r.body)
+    assert_error_frame(parts[-1], name)
+    assert TERMINAL[name] not in r.body
+    if sent is not None:
+        assert parts[:-1] == frames(sent)
+
+
+def mapped(events):
+    return b"".join(events).replace(b"one-0613", b"fam-b-one").replace(
+        b"large-2026-01-01", b"fam-a-large")
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "stall"])
+@pytest.mark.parametrize("framing", ["chunked", "sized", "close"])
+def test_in_the_middle(side, framing, how, http):
+    events = side.events[:3]
+    side.up.script(sse(events + [0.05], framing=framing, end=how))
+    r = side.call(side.body, version=http)
+    # a reset may overtake what was sent before it
+    assert_broken(r, side.name, None if how == "reset" else mapped(events))
+
+
+@pytest.mark.parametrize("how", ["clean", "close"])
+@pytest.mark.parametrize("framing", ["chunked", "sized", "close"])
+def test_without_the_terminal_event(side, framing, how, http):
+    """A proper end of the framing, but no [DONE], no message_stop."""
+    events = side.events[:-1]
+    side.up.script(sse(events, framing=framing, end=how))
+    r = side.call(side.body, version=http)
+    assert_broken(r, side.name, mapped(events))
+
+
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+def test_half_an_event(side, framing, http):
+    """What is left of an event is no event."""
+    part = side.events[1][:-9]
+    side.up.script(sse(side.events[:1] + [part, 0.05], framing=framing,
+                       end="close"))
+    r = side.call(side.body, version=http)
+    assert r.status == 200 and not r.complete
+    assert_error_frame(frames(r.body)[-1], side.name)
+    assert TERMINAL[side.name] not in r.body
+
+
+def test_terminal_event_without_its_blank_line(side):
+    """Cut in the last byte: complete or broken, but one of the two."""
+    events = side.events[:-1] + [side.events[-1].rstrip(b"\n")]
+    side.up.script(sse(events, framing="close"))
+    r = side.call(side.body)
+    if not r.complete:
+        assert_error_frame(frames(r.body)[-1], side.name)
+
+
+@pytest.mark.parametrize("how,status,code", [
+    ("close", 502, "UPSTREAM_ERROR"), ("reset", 502, "UPSTREAM_ERROR"),
+    ("stall", 504, "UPSTREAM_TIMEOUT"), ("clean", 502, "UPSTREAM_ERROR")])
+@pytest.mark.parametrize("framing", ["chunked", "sized", "close"])
+def test_before_the_first_event(side, framing, how, status, code, http):
+    """The head of a stream and no event: a real status."""
+    side.up.script(sse([0.02], framing=framing, end=how))
+    r = side.call(side.body, version=http)
+    assert_flat(r, status, code)
+
+
+@pytest.mark.parametrize("how", ["close", "stall"])
+def test_only_a_part_of_the_first_event(side, how):
+    side.up.script(sse([side.events[0][:10]], end=how))
+    r = side.call(side.body)
+    if r.status == 200:
+        assert not r.complete
+        assert_error_frame(frames(r.body)[-1], side.name)
+    else:
+        assert_flat(r, (502, 504))
+
+
+def test_only_comments(side):
+    side.up.script(sse([b": ping\n\n"] * 3, end="close"))
+    r = side.call(side.body)
+    if r.status == 200:
+        assert not r.complete
+        assert_error_frame(frames(r.body)[-1], side.name)
+    else:
+        assert_flat(r, 502, "UPSTREAM_ERROR")
+
+
+@pytest.mark.parametrize("how", ["clean", "close", "reset", "stall"])
+def test_after_the_terminal_event(side, how):
+    """All is there: however the upstream ends now, the stream is whole."""
+    side.up.script(sse(side.events + [0.05], end=how))
+    r = side.call(side.body)
+    assert r.status == 200 and r.complete, r
+    assert r.body == mapped(side.events)
+
+
+def test_events_after_the_terminal_event(side):
+    """Whatever comes then, the client has a whole stream."""
+    side.up.script(sse(side.events + [b": bye\n\n"], end="close"))
+    r = side.call(side.body)
+    assert r.status == 200 and r.complete, r
+    assert r.body.startswith(mapped(side.events))
+
+
+def test_broken_chunk_framing(side):
+    side.up.script(raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream"
+                       b"\r\nTransfer-Encoding: chunked\r\n\r\n",
+                       b"%x\r\n" % len(side.events[0]) + side.events[0]
+                       + b"\r\n", 0.1, b"zzzz\r\n", "close"))
+    r = side.call(side.body)
+    assert_broken(r, side.name)
+
+
+def test_next_request_after_a_broken_stream(side, broken):
+    """The connection is not used again, the gateway goes on."""
+    side.up.script(sse(side.events[:2], end="close"))
+    with broken.connect() as c:
+        key = broken.bob if side.name == "chat" else broken.alice
+        target = "/v1/chat/completions" if side.name == "chat" \
+            else "/v1/messages"
+        c.request("POST", target, [key.bearer()], body=side.body)
+        r = c.response()
+        assert_broken(r, side.name)
+        assert c.closed()
+    side.up.reset()
+    assert side.call(side.body).complete
+
+
+def test_break_is_told_at_once(side):
+    side.up.script(sse(side.events[:2], end="close"))
+    start = time.monotonic()
+    assert_broken(side.call(side.body), side.name)
+    assert time.monotonic() - start < 0.9
+
+
+# answers that are no streams
+
+@pytest.mark.parametrize("how,status", [("close", 502), ("reset", 502),
+                                        ("stall", 504)])
+@pytest.mark.parametrize("framing", ["sized", "chunked"])
+def test_answer_that_ends_early(side, framing, how, status, http):
+    half = side.answer[:len(side.answer) // 2]
+    side.up.script(reply(200, half, framing=framing, end=how,
+                         length=len(side.answer)))
+    r = side.call(side.plain, version=http)
+    assert_flat(r, status, {502: "UPSTREAM_ERROR",
+                            504: "UPSTREAM_TIMEOUT"}[status])
+
+
+def test_answer_cut_by_the_close(side, http):
+    """Without a length only the JSON tells."""
+    side.up.script(reply(200, side.answer[:-1], framing="close"))
+    assert_flat(side.call(side.plain, version=http), 502, "UPSTREAM_ERROR")
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize("framing", ["sized", "chunked", "close"])
+def test_big_answer_that_ends_early(side, framing, how):
+    """A status if the head is still ours, a cut connection if not."""
+    answer = side.answer.replace(b"xxx", b"x" * 900)
+    side.up.script(reply(200, answer[:-9], framing=framing, end=how,
+                         length=len(answer)))
+    r = side.call(side.plain)
+    if r.status == 200:
+        assert not r.complete
+    else:
+        assert_flat(r, 502, "UPSTREAM_ERROR")
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 10])
+def test_answer_cut_anywhere(side, at):
+    for i in range(1, len(side.answer) - 1, len(side.answer) // at - 1):
+        side.up.script(reply(200, side.answer[:i], framing="close"))
+        assert_flat(side.call(side.plain), 502, "UPSTREAM_ERROR")
+
+
+# errors that the upstream puts into a stream
+
+def test_error_event_of_messages_passes(broken):
+    """In the upstream's own words, scrubbed, and the stream is no success."""
+    events = message_stream("large-2026-01-01")[:3]
+    error = event("error", message_error("Overloaded", "overloaded_error"))
+    for end in ("clean", "close"):
+        broken.a.reset()
+        broken.a.script(sse(events + [error], end=end))
+        r = broken.messages(messages(stream=True))
+        assert r.status == 200 and b"message_stop" not in r.body
+        parts = frames(r.body)
+        obj = assert_error_frame(parts[3], "messages")
+        assert obj["error"] == {"type": "overloaded_error",
+                                "message": "Overloaded"}
+        assert parts[:3] == frames(mapped(events))
+
+
+def test_error_frame_of_chat(broken):
+    """The vendor's error object in a chunk: clients of chat raise on it."""
+    events = chat_stream("one-0613", usage=False)[:2]
+    error = data(chat_error("The server had an error", "server_error"))
+    for end in ("clean", "close"):
+        broken.b.reset()
+        broken.b.script(sse(events + [error], end=end))
+        r = broken.chat(chat(stream=True))
+        assert r.status == 200
+        assert b"[DONE]" not in r.body and not r.complete
+        bad = [json.loads(f[6:]) for f in frames(r.body)
+               if b'"error"' in f]
+        assert bad and all("message" in b["error"] for b in bad)
+        assert "The server had an error" in str(bad[0])
+
+
+def test_error_frame_and_done(broken):
+    """[DONE] behind an error does not heal it."""
+    events = chat_stream("one-0613", usage=False)[:2]
+    broken.b.reset()
+    broken.b.script(sse(events + [data(chat_error("x")), DONE]))
+    r = broken.chat(chat(stream=True))
+    assert b'"error"' in r.body
+
+
+def test_error_as_the_first_event(broken):
+    """Nothing is out yet: a status, or a stream that shows the error."""
+    broken.a.reset(), broken.b.reset()
+    broken.a.script(sse([event("error", message_error("first"))]))
+    broken.b.script(sse([data(chat_error("first"))]))
+    for r in (broken.messages(messages(stream=True)),
+              broken.chat(chat(stream=True))):
+        if r.status == 200:
+            assert b"first" in r.body and b'"error"' in r.body
+        else:
+            assert_flat(r, (400, 502, 503))
+
+
+def test_K6_secrets_in_error_events(broken):
+    text = "key %s at https://api.vendor-%s.test/x model large-2026-01-01"
+    broken.a.reset(), broken.b.reset()
+    broken.a.script(sse(message_stream("large-2026-01-01")[:2] + [event(
+        "error", message_error(text % (broken.secret_a, "a")))]))
+    broken.b.script(sse(chat_stream("one-0613", usage=False)[:2] + [data(
+        chat_error(text % (broken.secret_b, "b")))]))
+    for r, secret in ((broken.messages(messages(stream=True)),
+                       broken.secret_a),
+                      (broken.chat(chat(stream=True)), broken.secret_b)):
+        assert secret.encode() not in r.body
+        assert b"vendor-" not in r.body
+    assert b"large-2026-01-01" not in broken.messages(
+        messages(stream=True)).body
+
+
+def test_silence_in_a_long_stream(broken, name):
+    """Pauses below the timeout are none; above it the stream breaks."""
+    side = Side(broken, name)
+    side.up.reset()
+    side.up.script(sse([x for e in side.events for x in (e, 0.3)]))
+    assert side.call(side.body).complete
+    side.up.script(sse(side.events[:2] + [2.5] + side.events[2:]))
+    assert_broken(side.call(side.body), name)

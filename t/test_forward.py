@@ -1,0 +1,379 @@
+"""What the upstream gets: request line, headers, credential."""
+
+import pytest
+
+import client
+import gateway as lib
+from client import assert_flat, build
+from gateway import chat, messages
+from upstream import Refused
+
+CONSTANT = ("POST /v1/chat/completions HTTP/1.1",
+            "POST /v1/messages HTTP/1.1",
+            "POST /v1/messages?beta=true HTTP/1.1",
+            "POST /v1/messages/count_tokens HTTP/1.1",
+            "POST /v1/messages/count_tokens?beta=true HTTP/1.1")
+
+
+@pytest.mark.parametrize("target,line", [
+    ("/v1/chat/completions", CONSTANT[0]),
+    ("/v1/messages", CONSTANT[1]),
+    ("/v1/messages?beta=true", CONSTANT[2]),
+    ("/v1/messages/count_tokens", CONSTANT[3]),
+    ("/v1/messages/count_tokens?beta=true", CONSTANT[4]),
+    ("/v1/chat/completions?beta=true", CONSTANT[0]),
+    ("/v1/chat/completions?model=z&x=%0d%0a", CONSTANT[0]),
+    ("/v1/chat/completions?", CONSTANT[0]),
+    ("/v1/messages?", CONSTANT[1]),
+    ("/v1/messages?x=beta=true", CONSTANT[1]),
+    ("/v1/messages?xbeta=true", CONSTANT[1]),
+    ("/v1/messages?beta=false", CONSTANT[1]),
+    ("/v1/messages?beta=true&x=y", CONSTANT[2]),
+    ("/v1/messages?x=y&beta=true", CONSTANT[2])])
+def test_H6_request_line(gw, target, line, http):
+    key, body = (gw.bob, chat()) if "chat" in target \
+        else (gw.alice, messages())
+    r = gw.post(target, body, key, version=http)
+    assert r.status == 200, r
+    request = (gw.b if "chat" in target else gw.a).last()
+    assert request.line == line
+
+
+@pytest.mark.parametrize("target", [
+    "//v1/chat/completions", "/v1//chat/completions",
+    "/v1/../v1/chat/completions", "/v1/./chat/completions",
+    "/x/../v1/chat/completions", "/v1/chat/completions/",
+    "/v1%2fchat/completions", "/v1/chat%2fcompletions",
+    "/v1%2Fchat%2Fcompletions", "/%76%31/chat/completions",
+    "/v1/chat/complet%69ons", "/V1/chat/completions",
+    "/v1/Chat/Completions", "/v1/chat/completions;x=1",
+    "/v1/chat/completions;", "/v1;/chat/completions",
+    "/v1/chat/completions%00", "/v1/chat/completions%20",
+    "/v1/chat/completions%0d%0aX:%20y", "/v1/chat/completions%3Fx",
+    "/v1/chat/completions#frag", "/v1/chat/completions%23frag",
+    "/v1/chat/completions/../completions", "/v1/chat/completions/x",
+    "/v1/chat/completionsx", "/v1/v1/chat/completions",
+    "/v1/chat/completions\\..\\x", "/v1/chat/../chat/completions",
+    "http://evil.test/v1/chat/completions",
+    "http://api.vendor-b.test/v1/chat/completions",
+    "https://evil.test:1/v1/chat/completions?x",
+    "http://evil.test//v1/chat/completions"])
+def test_H6_path_grid(gw, target):
+    """Refused flatly, or served with the constant line; nothing between."""
+    r = gw.chat()
+    assert r.status == 200
+    gw.b.reset()
+    r = gw.post(target, chat(), gw.bob)
+    if r.status == 200:
+        assert gw.b.last().line == CONSTANT[0]
+        assert gw.b.last().get("host") == "api.vendor-b.test"
+    else:
+        assert_flat(r, (400, 404, 405))
+        assert gw.untouched()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "TRACE",
+                                    "PROPFIND", "BREW", "post", "CONNECT"])
+@pytest.mark.parametrize("target", ["/v1/chat/completions", "/v1/messages",
+                                    "/v1/messages/count_tokens"])
+def test_H6_wrong_method(gw, method, target):
+    key = gw.bob if "chat" in target else gw.alice
+    r = gw.request(method, target, key)
+    if method in ("TRACE", "CONNECT", "BREW", "post"):
+        assert_flat(r, (400, 405))      # nginx's own verdict on these
+    else:
+        assert_flat(r, 405, "METHOD_NOT_ALLOWED")
+        assert r.get("allow") and "POST" in r.get("allow")
+    assert gw.untouched()
+
+
+@pytest.mark.parametrize("target", ["/v1/", "/v1/x", "/v1/embeddings",
+                                    "/v1/responses", "/v1/chat", "/v1/complete",
+                                    "/v1/messages/batches", "/v1/messages/",
+                                    "/v1/messages/count_tokens/x"])
+def test_H6_other_endpoints(gw, target, http):
+    for method in ("GET", "POST"):
+        r = gw.request(method, target, gw.alice,
+                       body=b"{}" if method == "POST" else None,
+                       version=http)
+        assert_flat(r, (404, 405))
+    r = gw.post(target, {}, gw.alice, version=http)
+    assert_flat(r, 404, "NOT_FOUND")
+    assert gw.untouched()
+
+
+@pytest.mark.parametrize("host", ["x/v1/models?", "evil.test", "127.0.0.1",
+                                  "api.vendor-b.test", "a b", "x:99999",
+                                  "[::1]", "..", "evil.test/v1/messages#"])
+def test_H7_host_decides_nothing(gw, host):
+    with gw.connect() as c:
+        c.request("POST", "/v1/chat/completions", [], body=chat(), host=host)
+        r = c.response()
+        assert_flat(r, (400, 401, 404))
+    assert gw.untouched()
+    with gw.connect() as c:
+        c.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                  body=chat(), host=host)
+        r = c.response()
+    if r.status == 200:
+        assert gw.b.last().all("host") == ["api.vendor-b.test"]
+    else:
+        assert_flat(r, (400, 404))
+
+
+# H4: headers
+
+def sent(gw, headers, version="h1"):
+    r = gw.chat(headers=headers, version=version)
+    assert r.status == 200, r
+    return gw.b.last()
+
+
+def test_H4_least_headers(gw):
+    """Exactly these, when the client sends no other."""
+    request = sent(gw, [])
+    assert request.names() == ["accept-encoding", "authorization",
+                               "content-length", "host"] \
+        or request.names() == ["accept-encoding", "authorization",
+                               "connection", "content-length", "host"]
+    assert request.get("host") == "api.vendor-b.test"
+    assert request.get("accept-encoding") == "identity"
+    assert request.get("content-length") == str(len(request.body))
+    assert request.get("connection", "keep-alive").lower() == "keep-alive"
+
+
+DROPPED = [("Cookie", "a=b"), ("Forwarded", "for=1.2.3.4"),
+           ("X-Forwarded-For", "1.2.3.4"), ("X-Forwarded-Host", "evil"),
+           ("X-Forwarded-Proto", "https"), ("X-Forwarded-Port", "1"),
+           ("X-Forwarded-Anything", "1"), ("X-Real-IP", "1.2.3.4"),
+           ("Via", "1.1 x"), ("Proxy-Authorization", "Basic eDp5"),
+           ("Proxy-Connection", "keep-alive"), ("Proxy-Anything", "x"),
+           ("TE", "trailers"), ("Upgrade", "websocket"),
+           ("Keep-Alive", "timeout=5"), ("Trailer", "X-Foo"),
+           ("Expect", "100-continue")]
+
+
+@pytest.mark.parametrize("name,value", DROPPED, ids=lambda v: v)
+def test_H4_dropped(gw, name, value):
+    for form in (name, name.lower(), name.upper()):
+        request = sent(gw, [(form, value)])
+        assert request.get(name) is None
+
+
+@pytest.mark.parametrize("value", ["gzip, deflate, br, zstd", "identity",
+                                   "*", "", "gzip;q=1.0"])
+def test_L3_accept_encoding(gw, value, http):
+    request = sent(gw, [("Accept-Encoding", value)], http)
+    assert request.all("accept-encoding") == ["identity"]
+
+
+PASSED = [("anthropic-version", "2026-10-21"),
+          ("anthropic-beta", ",".join("beta-%d-2025-01-01" % i
+                                      for i in range(8))),
+          ("anthropic-dangerous-direct-browser-access", "true"),
+          ("X-Stainless-Retry-Count", "0"), ("x-stainless-lang", "js"),
+          ("X-Stainless-Read-Timeout", "600"),
+          ("User-Agent", "claude-cli/2.1.329 (external, sdk-cli)"),
+          ("session_id", "abc"), ("conversation_id", "def"),
+          ("OpenAI-Organization", "org-1"), ("X-App", "cli"),
+          ("Accept", "text/event-stream"), ("Accept-Language", "*"),
+          ("X-Claude-Code-Session-Id", "1"), ("originator", "codex"),
+          ("x-codex-turn-metadata", '{"a":"%s"}' % ("b" * 700)),
+          ("Content-Type", "application/json"), ("Idempotency-Key", "k")]
+
+
+@pytest.mark.parametrize("name,value", PASSED, ids=lambda v: v[:20])
+def test_H4_passed(gw, name, value):
+    request = sent(gw, [(name, value)])
+    assert request.all(name) == [value]
+
+
+def test_H4_all_together(gw, http):
+    """More than 20 headers: nginx keeps them in parts of 20."""
+    drop = [d for d in DROPPED
+            if http == "h1" or d[0].lower() not in
+            ("te", "upgrade", "keep-alive", "proxy-connection", "expect")]
+    mixed = [h for pair in zip(PASSED, drop) for h in pair] \
+        + PASSED[len(drop):] + drop[len(PASSED):]
+    many = [("X-Many-%d" % i, str(i)) for i in range(60)]
+    request = sent(gw, mixed + many, http)
+    for name, value in PASSED + many:
+        assert request.all(name) == [value], name
+    for name, _ in DROPPED:
+        assert request.get(name) is None, name
+    assert request.all("authorization") == ["Bearer " + gw.secret_b]
+    assert request.all("accept-encoding") == ["identity"]
+    assert request.get("x-api-key") is None
+
+
+@pytest.mark.parametrize("at", [0, 1, 18, 19, 20, 21, 39, 40, 41, 60])
+def test_H4_credential_at_any_place(gw, at):
+    """Compaction of the header list works wherever the key stands."""
+    headers = [("X-Many-%d" % i, str(i)) for i in range(60)]
+    headers[at:at] = [("Cookie", "x"), gw.alice.header()]
+    r = gw.post("/v1/messages", messages(), headers=headers)
+    assert r.status == 200, r
+    request = gw.a.last()
+    assert gw.alice.secret.encode() not in request.head
+    assert request.get("cookie") is None
+    assert request.all("x-api-key") == [gw.secret_a]
+    assert [v for n, v in request.headers if n.startswith("X-Many-")] \
+        == [str(i) for i in range(60)]
+
+
+@pytest.mark.parametrize("value", [
+    "close, X-Foo", "X-Foo", "keep-alive, x-foo, x-bar", "X-FOO , X-Bar",
+    ",,X-Foo,,"])
+def test_H4_named_in_connection(gw, value):
+    request = sent(gw, [("Connection", value), ("X-Foo", "1"),
+                        ("X-Other", "2")])
+    assert request.get("x-foo") is None
+    assert request.get("x-other") == "2"
+    assert "foo" not in request.get("connection", "").lower()
+
+
+def test_H4_connection_names_what_must_stay(gw):
+    """A client cannot strip the credential or the length this way."""
+    for name in ("authorization", "content-length", "host",
+                 "accept-encoding"):
+        request = sent(gw, [("Connection", "close, " + name)])
+        assert request.all("authorization") == ["Bearer " + gw.secret_b]
+        assert request.all("accept-encoding") == ["identity"]
+        assert request.all("content-length") == [str(len(request.body))]
+        assert request.all("host") == ["api.vendor-b.test"]
+
+
+def test_H4_repeated_headers_pass(gw):
+    request = sent(gw, [("anthropic-beta", "a"), ("anthropic-beta", "b")])
+    assert ",".join(request.all("anthropic-beta")).replace(" ", "") == "a,b"
+
+
+def test_H5_no_new_lines_from_values(gw):
+    with gw.connect() as c:
+        c.send(build("POST", "/v1/chat/completions",
+                     [gw.bob.bearer(), ("X-A", "1\r X-Evil: 2")],
+                     body=chat()))
+        c.response()
+    for request in gw.b.requests:
+        assert request.get("x-evil") is None
+
+
+def test_H8_connection_headers_over_h2(gw):
+    """RFC 9113, 8.2.2: such a request is malformed; if nginx takes it all
+    the same, the headers go no further."""
+    for name, value in (("connection", "x-foo"), ("te", "gzip"),
+                        ("keep-alive", "1"), ("proxy-connection", "x"),
+                        ("upgrade", "h2c"),
+                        ("transfer-encoding", "chunked")):
+        gw.b.reset()
+        try:
+            r = gw.chat(headers=[(name, value), ("x-foo", "1")],
+                        version="h2")
+        except Exception as e:
+            assert "Protocol" in type(e).__name__, e
+            continue
+        if r.status == 200:
+            request = gw.b.last()
+            assert request.get(name, "keep-alive") != value or \
+                name == "connection"
+            assert request.all("content-length") == [str(len(request.body))]
+
+
+def test_H1_sized_upwards(gw):
+    """Whatever the client's framing, upwards it is a Content-Length."""
+    for kw in ({}, {"chunked": True}, {"chunked": 1}, {"version": "h2"}):
+        gw.b.reset()
+        assert gw.chat(chat("code-x"), **kw).status == 200
+        request = gw.b.last()
+        assert request.all("content-length") == [str(len(request.body))]
+        assert request.get("transfer-encoding") is None
+
+
+# the group's credential
+
+@pytest.mark.parametrize("spec,name,form", [
+    ("x-api-key file:$dir/b.secret", "x-api-key", "%s"),
+    ("Authorization file:$dir/b.secret bearer", "authorization",
+     "Bearer %s"),
+    ("authorization file:$dir/b.secret", "authorization", "%s"),
+    ("X-Goog-Api-Key file:$dir/b.secret", "x-goog-api-key", "%s"),
+    ("api-key file:$dir/b.secret bearer", "api-key", "Bearer %s")])
+def test_credential(gateway, spec, name, form):
+    g = gateway(groups=lib.group_a() + lib.group_b(credential=spec))
+    for headers in ([], [(name.title(), "evil")], [(name.upper(), "evil")] * 2):
+        if name in ("authorization", "x-api-key"):
+            headers = []
+        r = g.chat(headers=headers)
+        assert r.status == 200, r
+        request = g.b.last()
+        assert request.all(name) == [form % g.secret_b]
+        assert g.bob.secret.encode() not in request.head
+        for other in {"authorization", "x-api-key"} - {name}:
+            assert request.get(other) is None
+
+
+def test_keepalive_upwards(gw):
+    """One connection to the upstream for requests one after the other."""
+    for _ in range(5):
+        assert gw.chat().status == 200
+    if gw.workers == 1:
+        assert len({r.conn for r in gw.b.requests}) == 1
+
+
+def test_host_is_the_upstreams_name(gw):
+    assert gw.messages().status == 200
+    assert gw.a.last().all("host") == ["api.vendor-a.test"]
+
+
+def test_proxy_http_10_upwards(gateway):
+    """Even so the request has a length and no connection header leaks."""
+    g = gateway(gateway="""
+        location /v1/ {
+            modelgw on;
+            proxy_http_version 1.0;
+            proxy_pass $modelgw_upstream;
+        }""")
+    r = g.chat(headers=[("Connection", "close, X-Foo"), ("X-Foo", "1")])
+    assert r.status == 200, r
+    request = g.b.last()
+    assert request.line == "POST /v1/chat/completions HTTP/1.0"
+    assert request.get("x-foo") is None
+    assert request.all("content-length") == [str(len(request.body))]
+
+
+def test_proxy_set_header_of_the_operator(gateway):
+    """An operator's own header is added; ours cannot be lost by it."""
+    g = gateway(location='proxy_set_header X-Mine "yes"; '
+                         'proxy_set_header Connection "";')
+    r = g.chat(headers=[("Accept-Encoding", "gzip")])
+    assert r.status == 200, r
+    request = g.b.last()
+    assert request.get("x-mine") == "yes"
+    assert request.all("authorization") == ["Bearer " + g.secret_b]
+    assert request.all("accept-encoding") == ["identity"]
+
+
+def test_two_servers_with_one_upstream_block(gateway):
+    """The second server of the block is tried only if nothing was sent."""
+    refused = Refused()
+    try:
+        g = gateway(upstreams="""
+    upstream api.vendor-a.test { server 127.0.0.1:$a; }
+    upstream api.vendor-b.test { server 127.0.0.1:%d; server 127.0.0.1:$b; }
+""" % refused.port)
+        for _ in range(4):
+            assert g.chat().status == 200
+        assert len(g.b.requests) == 4
+    finally:
+        refused.stop()
+
+
+def test_h2_many_requests_on_one_connection(gw):
+    with client.h2_client(gw.port2) as c:
+        for i in range(20):
+            key, body, target = [
+                (gw.bob, chat("code-%d" % i), "/v1/chat/completions"),
+                (gw.alice, messages(), "/v1/messages")][i % 2]
+            r = c.post(target, headers=[key.bearer()], json=body)
+            assert r.status_code == 200, r.text
+            assert r.json()["model"] == body["model"]

@@ -1,0 +1,155 @@
+
+/*
+ * The variants of the string loop: each against a loop over bytes, for every
+ * byte at every place of runs around the vectors' sizes.
+ */
+
+
+#include "unit.h"
+
+#include "ngx_modelgw_skip.h"
+
+
+#define LONGEST  150
+
+
+static size_t
+reference(u_char *p, size_t len)
+{
+    size_t  n;
+
+    for (n = 0; n < len; n++) {
+        if (p[n] < 0x20 || p[n] >= 0x80 || p[n] == '"' || p[n] == '\\') {
+            break;
+        }
+    }
+
+    return n;
+}
+
+
+static void
+compare(u_char *p, size_t len)
+{
+    u_char                      *copy;
+    size_t                       want;
+    ngx_uint_t                   i, n;
+    ngx_modelgw_skip_variant_t  *v;
+
+    v = ngx_modelgw_skip_variants(&n);
+    want = reference(p, len);
+
+    /* a block of its own: ASan sees a read behind it and before it */
+
+    copy = unit_dup(p, len);
+
+    for (i = 0; i < n; i++) {
+        if (v[i].skip(copy, len) != want) {
+            print_error("%s: %zu instead of %zu of %zu\n",
+                        (char *) v[i].name.data, v[i].skip(copy, len), want,
+                        len);
+            fail();
+        }
+    }
+
+    unit_free(copy);
+}
+
+
+static void
+test_variants(void **state)
+{
+    ngx_uint_t                   i, n;
+    ngx_modelgw_skip_variant_t  *v;
+
+    v = ngx_modelgw_skip_variants(&n);
+
+    assert_true(n >= 1);
+    assert_string_equal(v[n - 1].name.data, "scalar");
+
+    for (i = 0; i < n; i++) {
+        assert_int_equal(v[i].name.len, ngx_strlen(v[i].name.data));
+        assert_int_equal(v[i].skip((u_char *) "", 0), 0);
+    }
+}
+
+
+static void
+test_every_byte_everywhere(void **state)
+{
+    u_char      buf[LONGEST];
+    size_t      len, at;
+    ngx_uint_t  ch;
+
+    for (len = 1; len <= LONGEST; len += (len < 70) ? 1 : 13) {
+        for (at = 0; at < len; at++) {
+            for (ch = 0; ch < 256; ch += (len < 40) ? 1 : 3) {
+                memset(buf, 'a', len);
+                buf[at] = (u_char) ch;
+
+                compare(buf, len);
+            }
+        }
+    }
+}
+
+
+/* two marks: the first one counts; plain bytes next to the borders of plain */
+
+static void
+test_two_marks(void **state)
+{
+    u_char         buf[LONGEST];
+    size_t         i, k, a, b;
+    static u_char  marks[] = { 0x00, 0x1f, '"', '\\', 0x80, 0xff };
+    static u_char  plain[] = { 0x20, 0x21, 0x23, 0x5b, 0x5d, 0x7f };
+
+    for (a = 0; a < 70; a++) {
+        for (b = a + 1; b < 72; b++) {
+            for (i = 0; i < sizeof(marks); i++) {
+                for (k = 0; k < sizeof(buf); k++) {
+                    buf[k] = plain[(k + i) % sizeof(plain)];
+                }
+
+                buf[a] = marks[i];
+                buf[b] = marks[(i + b) % sizeof(marks)];
+
+                compare(buf, 72);
+            }
+        }
+    }
+}
+
+
+static void
+test_random(void **state)
+{
+    u_char      buf[LONGEST];
+    size_t      i;
+    ngx_uint_t  n;
+
+    srandom(1);
+
+    for (n = 0; n < 100000; n++) {
+        for (i = 0; i < sizeof(buf); i++) {
+            buf[i] = (u_char) ((random() % 64) ? 0x20 + random() % 0x60
+                                               : random());
+        }
+
+        compare(buf, random() % sizeof(buf));
+    }
+}
+
+
+int
+main(void)
+{
+    const struct CMUnitTest  tests[] = {
+        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_every_byte_everywhere),
+        cmocka_unit_test(test_two_marks),
+        cmocka_unit_test(test_random)
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
