@@ -332,7 +332,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     if (a.encoded) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNSUPPORTED_MEDIA_TYPE,
                                       "UNSUPPORTED_ENCODING",
-                                      "The request body must not be compressed");
+                                      "The body must not be compressed");
     }
 
     return NGX_OK;

@@ -12,12 +12,6 @@
  * What comes after OPEN is dropped.  A stream that is COMPLETE or FAILED ends
  * with last_buf; one that is BROKEN ends without, and so never looks whole: no
  * last chunk, or RST_STREAM, or a closed connection behind the error frame.
- *
- * Memory: events that lie wholly in the upstream's buffer are not copied; the
- * buffer is given back (buf->shadow, as in ngx_http_sub_filter_module) when the
- * last of our bufs made from it is sent, so a slow reader stops the reading.
- * Pieces that are inserted, and what lies between them, go into one buf: many
- * events of one read stay few bufs in one writev().
  */
 
 
@@ -26,9 +20,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
-
-
-#define NGX_HTTP_MODELGW_STREAM_SMALL  2048   /* bytes better copied */
+#include "ngx_http_modelgw_emit.h"
 
 
 typedef enum {
@@ -46,14 +38,7 @@ struct ngx_http_modelgw_stream_s {
     ngx_modelgw_scan_conf_t           scan_conf;
     ngx_modelgw_scan_t               *scan;
 
-    ngx_chain_t                      *out;    /* made in this call */
-    ngx_chain_t                     **last_out;
-    ngx_chain_t                      *busy;   /* passed on, not sent yet */
-    ngx_chain_t                      *free;   /* bufs with memory of their own */
-
-    ngx_buf_t                        *tail;   /* the last of out, if it may
-                                                 grow */
-    size_t                            hint;   /* bytes that may still follow */
+    ngx_http_modelgw_emit_t           emit;
 };
 
 
@@ -71,15 +56,8 @@ static ngx_int_t ngx_http_modelgw_stream_frame(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st);
-static ngx_int_t ngx_http_modelgw_stream_emit(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st, u_char *p, size_t len, ngx_uint_t borrowed);
-static ngx_buf_t *ngx_http_modelgw_stream_buf(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st, size_t size);
 static ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
-static void ngx_http_modelgw_stream_release(ngx_http_modelgw_stream_t *st);
 
 
 ngx_int_t
@@ -106,6 +84,8 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 
     ngx_modelgw_sse_init(&st->sse, r->pool, NGX_MODELGW_SSE_MAX_EVENT);
 
+    st->emit.pool = r->pool;
+
     ctx->stream = st;
 
     ngx_http_clear_content_length(r);
@@ -124,9 +104,7 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
 
     st = ctx->stream;
 
-    st->out = NULL;
-    st->last_out = &st->out;
-    st->tail = NULL;
+    ngx_http_modelgw_emit_begin(&st->emit);
 
     last = (in && ctx->upstream_rc != NGX_AGAIN);
 
@@ -169,7 +147,7 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
             break;
         }
 
-        st->hint = b->last - p;
+        st->emit.hint = b->last - p;
 
         if (rc == NGX_OK) {
             rc = ngx_http_modelgw_stream_event(r, ctx, &ev);
@@ -186,13 +164,7 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
         }
     }
 
-    if (st->tail) {
-        st->tail->shadow = b;
-        st->tail = NULL;
-
-    } else {
-        b->pos = b->last;
-    }
+    ngx_http_modelgw_emit_read(&st->emit, b);
 
     return NGX_OK;
 }
@@ -216,8 +188,8 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
     st = ctx->stream;
 
     if (!ev->has_data) {
-        return ngx_http_modelgw_stream_emit(r, st, ev->raw.data, ev->raw.len,
-                                            ev->borrowed);
+        return ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
+                                     ev->borrowed);
     }
 
     rc = ngx_http_modelgw_stream_scan(ctx, ev, &from, &to);
@@ -246,29 +218,29 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
     }
 
     if (to == 0) {
-        return ngx_http_modelgw_stream_emit(r, st, ev->raw.data, ev->raw.len,
-                                            ev->borrowed);
+        return ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
+                                     ev->borrowed);
     }
 
-    st->hint += ev->raw.len + ctx->service_json.len;
+    st->emit.hint += ev->raw.len + ctx->service_json.len;
 
-    if (ngx_http_modelgw_stream_emit(r, st, ev->raw.data, from, ev->borrowed)
+    if (ngx_http_modelgw_emit(&st->emit, ev->raw.data, from, ev->borrowed)
         != NGX_OK
-        || ngx_http_modelgw_stream_emit(r, st, ctx->service_json.data,
-                                        ctx->service_json.len, 0)
+        || ngx_http_modelgw_emit(&st->emit, ctx->service_json.data,
+                                 ctx->service_json.len, 0)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_stream_emit(r, st, ev->raw.data + to,
-                                        ev->raw.len - to, ev->borrowed);
+    return ngx_http_modelgw_emit(&st->emit, ev->raw.data + to,
+                                 ev->raw.len - to, ev->borrowed);
 }
 
 
 /*
- * Scans an event's data; *from and *to are the model id's span in its raw bytes,
- * 0 if it has none.
+ * Scans an event's data; *from and *to are the model id's span in its raw
+ * bytes, 0 if it has none.
  *     NGX_OK        it is JSON
  *     NGX_DONE      it is "[DONE]", the last event of a chat stream
  *     NGX_DECLINED  it is something else
@@ -278,11 +250,11 @@ static ngx_int_t
 ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
 {
-    off_t                       fed, f, t;
-    u_char                     *state;
-    ngx_str_t                   line;
-    ngx_uint_t                  protocol;
-    ngx_modelgw_scan_t         *scan;
+    off_t                fed, f, t;
+    u_char              *state;
+    ngx_str_t            line;
+    ngx_uint_t           protocol;
+    ngx_modelgw_scan_t  *scan;
 
     scan = ctx->stream->scan;
     protocol = ctx->endpoint->protocol;
@@ -376,7 +348,7 @@ ngx_http_modelgw_stream_break(ngx_http_request_t *r,
 
     /* with nothing sent yet it can be a real status */
 
-    if (ctx->header_held && ctx->stream->out == NULL) {
+    if (ctx->header_held && ctx->stream->emit.out == NULL) {
         return NGX_OK;
     }
 
@@ -402,8 +374,7 @@ ngx_http_modelgw_stream_frame(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_stream_emit(r, ctx->stream, frame.data, frame.len,
-                                        0);
+    return ngx_http_modelgw_emit(&ctx->stream->emit, frame.data, frame.len, 0);
 }
 
 
@@ -425,7 +396,7 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         /* the blank line that never came */
 
         if (rc == NGX_OK && st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE) {
-            rc = ngx_http_modelgw_stream_emit(r, st, (u_char *) "\n\n", 2, 0);
+            rc = ngx_http_modelgw_emit(&st->emit, (u_char *) "\n\n", 2, 0);
         }
     }
 
@@ -444,134 +415,7 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_OK;
     }
 
-    return ngx_http_modelgw_stream_last(r, st);
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_stream_last(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st)
-{
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl;
-
-    b = ngx_calloc_buf(r->pool);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    cl = ngx_alloc_chain_link(r->pool);
-    if (cl == NULL) {
-        return NGX_ERROR;
-    }
-
-    cl->buf = b;
-    cl->next = NULL;
-
-    *st->last_out = cl;
-    st->last_out = &cl->next;
-
-    return NGX_OK;
-}
-
-
-/* borrowed: the bytes stay where they are until the upstream's buf is freed */
-
-static ngx_int_t
-ngx_http_modelgw_stream_emit(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st, u_char *p, size_t len, ngx_uint_t borrowed)
-{
-    ngx_buf_t  *b;
-
-    if (len == 0) {
-        return NGX_OK;
-    }
-
-    b = st->tail;
-
-    if (b && borrowed && b->memory && b->last == p) {
-        b->last += len;
-        return NGX_OK;
-    }
-
-    if (b && b->temporary && (size_t) (b->end - b->last) >= len
-        && (!borrowed || len <= NGX_HTTP_MODELGW_STREAM_SMALL))
-    {
-        b->last = ngx_cpymem(b->last, p, len);
-        return NGX_OK;
-    }
-
-    b = ngx_http_modelgw_stream_buf(r, st, borrowed ? 0 : len);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (borrowed) {
-        b->memory = 1;
-        b->pos = p;
-        b->last = p + len;
-
-    } else {
-        b->last = ngx_cpymem(b->last, p, len);
-    }
-
-    st->tail = b;
-
-    return NGX_OK;
-}
-
-
-/* a new buf at the end of out; with a size, it has memory of its own */
-
-static ngx_buf_t *
-ngx_http_modelgw_stream_buf(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st, size_t size)
-{
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl, **ll;
-
-    for (ll = &st->free; *ll; ll = &(*ll)->next) {
-
-        b = (*ll)->buf;
-
-        if ((size == 0) == (b->start == NULL)
-            && (size_t) (b->end - b->start) >= size)
-        {
-            break;
-        }
-    }
-
-    if (*ll) {
-        cl = *ll;
-        *ll = cl->next;
-
-    } else {
-        cl = ngx_alloc_chain_link(r->pool);
-        if (cl == NULL) {
-            return NULL;
-        }
-
-        cl->buf = size ? ngx_create_temp_buf(r->pool, size + st->hint)
-                       : ngx_calloc_buf(r->pool);
-        if (cl->buf == NULL) {
-            return NULL;
-        }
-    }
-
-    b = cl->buf;
-    b->pos = b->start;
-    b->last = b->start;
-    b->shadow = NULL;
-    b->flush = 0;
-
-    cl->next = NULL;
-    *st->last_out = cl;
-    st->last_out = &cl->next;
-
-    return b;
+    return ngx_http_modelgw_emit_last(&st->emit);
 }
 
 
@@ -580,14 +424,13 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
     ngx_int_t                   rc;
-    ngx_chain_t                *cl, **ll;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
 
     if (ctx->header_held) {
 
-        if (st->out == NULL) {
+        if (st->emit.out == NULL) {
             return (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN)
                    ? ngx_http_modelgw_filter_error(r, ctx) : NGX_OK;
         }
@@ -599,54 +442,11 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
         }
     }
 
-    if (st->out == NULL && in != NULL && st->busy == NULL) {
+    /* nginx asks with NULL for what is still to be sent */
+
+    if (st->emit.out == NULL && st->emit.busy == NULL && in != NULL) {
         return NGX_OK;
     }
 
-    for (ll = &st->busy; *ll; ll = &(*ll)->next) { /* void */ }
-
-    *ll = st->out;
-
-    /* the stream is unbuffered: whatever is here leaves now */
-
-    for (cl = st->out; cl; cl = cl->next) {
-        if (cl->next == NULL) {
-            cl->buf->flush = 1;
-        }
-    }
-
-    rc = ngx_http_modelgw_filter_body(r, st->out);
-
-    ngx_http_modelgw_stream_release(st);
-
-    return rc;
-}
-
-
-static void
-ngx_http_modelgw_stream_release(ngx_http_modelgw_stream_t *st)
-{
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl;
-
-    while (st->busy) {
-
-        cl = st->busy;
-        b = cl->buf;
-
-        if (ngx_buf_size(b) != 0) {
-            break;
-        }
-
-        if (b->shadow) {
-            b->shadow->pos = b->shadow->last;
-        }
-
-        st->busy = cl->next;
-
-        if (!b->last_buf) {
-            cl->next = st->free;
-            st->free = cl;
-        }
-    }
+    return ngx_http_modelgw_emit_send(r, &st->emit);
 }

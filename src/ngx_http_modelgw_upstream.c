@@ -2,14 +2,14 @@
 /*
  * The request as the upstream gets it, and the headers of its answer.
  *
- * $modelgw_upstream has a value once in a request's life: after the verdict, and
- * before any internal redirect.  Giving it out is what arms the request: only
- * then the client's headers are replaced and the group's credential is put in.
- * A location that proxies to anything else never holds the credential.
+ * $modelgw_upstream has a value once in a request's life: after the verdict,
+ * and before any internal redirect.  Giving it out is what arms the request:
+ * only then the client's headers are replaced and the group's credential is put
+ * in.  A location that proxies to anything else never holds the credential.
  *
- * Headers are passed on by a new list, since the proxy module writes all that is
- * in headers_in.headers, whatever its hash.  Elements of the old list stay where
- * they are: headers_in points to them.
+ * Headers are passed on by a new list, since the proxy module writes all that
+ * is in headers_in.headers, whatever its hash.  Elements of the old list stay
+ * where they are: headers_in points to them.
  */
 
 

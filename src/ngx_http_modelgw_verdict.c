@@ -346,8 +346,8 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
 
 /*
  * A chat stream tells its usage only if asked to.  What is missing for that is
- * put where the client wrote "stream_options", or behind the model.  Returns the
- * number of cuts used, 0 or 1.
+ * put where the client wrote "stream_options", or behind the model.  Returns
+ * the number of cuts used, 0 or 1.
  */
 
 static ngx_uint_t

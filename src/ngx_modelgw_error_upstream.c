@@ -56,6 +56,8 @@ typedef struct {
 } ngx_modelgw_error_upstream_doc_t;
 
 
+static ngx_int_t ngx_modelgw_error_upstream_read(ngx_pool_t *pool,
+    ngx_str_t *body, ngx_modelgw_error_upstream_doc_t *doc);
 static ngx_modelgw_error_upstream_row_t *ngx_modelgw_error_upstream_row(
     ngx_uint_t status);
 static ngx_uint_t ngx_modelgw_error_upstream_status(
@@ -85,21 +87,18 @@ static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
 };
 
 
-/* an upstream's statuses; 529 is known to clients of the messages API only */
+/* an upstream's statuses; behind the message: loud, text, context */
 
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
     { 400, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the upstream refused the request as invalid"),
-      0, 1, 1 },
+      ngx_string("the upstream refused the request as invalid"), 0, 1, 1 },
 
     { 422, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the upstream refused the request as invalid"),
-      0, 1, 1 },
+      ngx_string("the upstream refused the request as invalid"), 0, 1, 1 },
 
     { 413, 413, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("the request is too large for the upstream"),
-      0, 1, 0 },
+      ngx_string("the request is too large for the upstream"), 0, 1, 0 },
 
     { 401, 502, ngx_string("UPSTREAM_ERROR"),
       ngx_string("the upstream could not serve this model"), 1, 0, 0 },
@@ -117,7 +116,8 @@ static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
       ngx_string("the upstream could not serve this model"), 1, 0, 0 },
 
     { 429, 429, ngx_string("RATE_LIMITED"),
-      ngx_string("the upstream is rate limiting this gateway, retry later"), 0, 0, 0 },
+      ngx_string("the upstream is rate limiting this gateway, retry later"),
+      0, 0, 0 },
 
     { 408, 504, ngx_string("UPSTREAM_TIMEOUT"),
       ngx_string("the upstream timed out"), 0, 0, 0 },
@@ -206,20 +206,8 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
     ngx_modelgw_error_upstream_doc_t   doc;
     ngx_modelgw_error_upstream_row_t  *row;
 
-    ngx_memzero(&doc, sizeof(ngx_modelgw_error_upstream_doc_t));
-
-    switch (ngx_modelgw_json_read(pool, body, ngx_modelgw_error_upstream_slots,
-                                  &doc))
-    {
-
-    case NGX_OK:
-        break;
-
-    case NGX_ERROR:
+    if (ngx_modelgw_error_upstream_read(pool, body, &doc) != NGX_OK) {
         return NGX_ERROR;
-
-    default: /* NGX_DECLINED: HTML, cut, nothing at all */
-        ngx_memzero(&doc, sizeof(ngx_modelgw_error_upstream_doc_t));
     }
 
     inside = (status >= 200 && status < 300);
@@ -263,6 +251,28 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
     }
 
     return NGX_OK;
+}
+
+
+/* A body that is no JSON object, or not wholly, is as good as none. */
+
+static ngx_int_t
+ngx_modelgw_error_upstream_read(ngx_pool_t *pool, ngx_str_t *body,
+    ngx_modelgw_error_upstream_doc_t *doc)
+{
+    ngx_int_t  rc;
+
+    ngx_memzero(doc, sizeof(ngx_modelgw_error_upstream_doc_t));
+
+    rc = ngx_modelgw_json_read(pool, body, ngx_modelgw_error_upstream_slots,
+                               doc);
+
+    if (rc == NGX_DECLINED) {
+        ngx_memzero(doc, sizeof(ngx_modelgw_error_upstream_doc_t));
+        return NGX_OK;
+    }
+
+    return rc;
 }
 
 

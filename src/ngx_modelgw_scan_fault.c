@@ -45,7 +45,7 @@ static const char  *ngx_modelgw_scan_faults[] = {
     "",                                              /* SOUND */
     "",                                              /* UNEXPECTED */
     "the document ends too early",                   /* CUT */
-    "nested too deep",                               /* DEEP */
+    "nested deeper than 64 levels",                  /* DEEP */
     "control byte in string",                        /* CONTROL */
     "invalid escape in string",                      /* ESCAPE */
     "invalid UTF-8 in string",                       /* UTF8 */

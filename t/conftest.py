@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 
+pytest.register_assert_rewrite("client", "gateway", "upstream")
+
 import gateway as gatewaylib
 import upstream
 

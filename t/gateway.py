@@ -33,6 +33,9 @@ LOG_LEVEL = os.environ.get("MODELGW_LOG_LEVEL", "info")
 LOUD = re.compile(r"\[(alert|emerg|crit)\]|Sanitizer"
                   r"|exited with (fatal )?code [1-9]|exited on signal")
 
+QUOTED = re.compile(rb"(?m)^.*\[info\].* client sent "
+                    rb"(duplicate|invalid) (header|host).*$")
+
 LOG_FORMAT = """log_format test escape=json '{"tag":"$http_x_test_tag",'
         '"status":"$status","request":"$request","uri":"$uri",'
         '"id":"$modelgw_id","account":"$modelgw_account",'
@@ -380,7 +383,7 @@ http {
         assert process.returncode == 0, self.faults()
         assert not self.faults(), "\n".join(self.faults())
         if self.quiet and self.log_level != "debug":
-            assert self.leaks() == []
+            assert self.leaks() == [], "secrets in " + self.dir
 
     def read(self, name):
         try:
@@ -406,7 +409,8 @@ http {
         return out
 
     def leaks(self, more=()):
-        """Where secrets stand that should not: (file, secret)."""
+        """Where secrets stand that should not: (file, secret).  At level
+        info nginx itself quotes headers that it refuses."""
         out = []
         private = ("nginx.conf", "keys.conf", "a.secret", "b.secret",
                    "keys.conf.new")
@@ -415,7 +419,7 @@ http {
                 if name in private or name.endswith(".pem"):
                     continue
                 with open(os.path.join(folder, name), "rb") as f:
-                    text = f.read()
+                    text = QUOTED.sub(b"", f.read())
                 out += [(name, s) for s in self.secrets() + list(more)
                         if s.encode() in text]
         return out

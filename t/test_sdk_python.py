@@ -16,7 +16,7 @@ import openai
 import pytest
 
 import upstream
-from gateway import Key
+from gateway import Gateway, Key
 from sdk import answers
 from upstream import (chat_completion, chat_error, chat_stream, data, event,
                       message, message_error, message_stream, reply,
@@ -268,7 +268,7 @@ def test_body_arrives_byte_for_byte(api):
 
     http = getattr(api.sdk, "DefaultAsyncHttpxClient"
                    if api.form == "async" else "DefaultHttpxClient")
-    text = 'ä €\u2028\U0001f600 "model":"%s" \\ \t' % api.model * 60000
+    text = 'ä €\u2028\U0001f600 "model":"%s" \\ \t' % api.model * 80000
 
     async def body(c):
         await api.ask(c, messages=[{"role": "user", "content": text}],
@@ -334,7 +334,7 @@ def test_stream_helper(api):
     kinds, final, text = api.run(body)
     assert text == "Hello"
     assert final.model == api.model
-    assert kinds.count("content.delta" if api.sdk is openai else "text") == 2
+    assert kinds.count("content.delta" if api.sdk is openai else "text") >= 2
 
 
 def test_stream_helper_text_only(messages):
@@ -741,7 +741,7 @@ def test_messages_with_a_key_for_chat(gw, form, tag):
 @pytest.mark.parametrize("status, outer, code", [
     (401, 502, "UPSTREAM_ERROR"), (403, 502, "UPSTREAM_ERROR"),
     (404, 502, "UPSTREAM_ERROR"), (429, 429, "RATE_LIMITED"),
-    (500, 502, "UPSTREAM_ERROR"), (503, 503, "UPSTREAM_UNAVAILABLE"),
+    (500, 502, "UPSTREAM_ERROR"), (503, 503, "UPSTREAM_OVERLOADED"),
     (529, 529, "UPSTREAM_OVERLOADED"), (504, 504, "UPSTREAM_TIMEOUT"),
 ])
 def test_errors_of_the_upstream(api, status, outer, code):
@@ -798,13 +798,17 @@ def test_5xx_then_well(slow_api):
 
 
 @pytest.mark.parametrize("cls, form", [(Chat, "async"), (Messages, "sync")])
-def test_refused_connection_is_repeated(gateway, tag, cls, form):
+def test_refused_connection_is_repeated(tmp_path, tag, cls, form):
     nobody = upstream.Refused()
-    api = cls(gateway(a=nobody, b=nobody), form, tag)
-    e, _ = api.fails(503, "", retries=1)
-    assert e.body["code"] == "UPSTREAM_UNAVAILABLE"
-    assert api.seen(2) == 2
-    nobody.stop()
+    gw = Gateway(tmp_path, nobody, nobody).start()
+    try:
+        api = cls(gw, form, tag)
+        e, _ = api.fails(503, "", retries=1)
+        assert e.body["code"] == "UPSTREAM_UNAVAILABLE"
+        assert api.seen(2) == 2
+    finally:
+        gw.stop()
+        nobody.stop()
 
 
 # Request ids.

@@ -161,7 +161,7 @@ start_nginx() {
 # What to paste.  $1 what it shows, the rest is curl's arguments.
 
 show() {
-    printf '\n# %s\ncurl -sS' "$1"
+    printf "\n# %s\ncurl -sSw '\\n%%{http_code}\\n'" "$1"
     shift
     printf ' %s' "$@"
     echo

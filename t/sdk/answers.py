@@ -71,13 +71,12 @@ def message_tool_stream(model, name, input=ARGUMENTS, id="toolu_1"):
                   usual[-1]]
 
 
-def is_result(body):
-    """The last message carries a tool's result, in either protocol."""
-    last = body["messages"][-1]
-    return last["role"] == "tool" or (
-        isinstance(last["content"], list)
-        and any(part.get("type") == "tool_result"
-                for part in last["content"]))
+def has_result(body):
+    """A message carries a tool's result, in either protocol."""
+    return any(m["role"] == "tool" or isinstance(m["content"], list)
+               and any(part.get("type") == "tool_result"
+                       for part in m["content"])
+               for m in body["messages"])
 
 
 def tools(name, arguments=ARGUMENTS, text="It is fine."):
@@ -89,7 +88,7 @@ def tools(name, arguments=ARGUMENTS, text="It is fine."):
         chat = x.request.target.endswith("/chat/completions")
         stream = body.get("stream")
 
-        if is_result(body):
+        if has_result(body):
             events = upstream.chat_stream if chat else upstream.message_stream
             whole = upstream.chat_completion if chat else upstream.message
             script = (upstream.sse(events(model, [text])) if stream

@@ -298,16 +298,20 @@ async function ai(prefix, model, provider) {
         return { text, calls };
     });
     scene('broken_cut', async (name) => {
-        const errors = [];
         const r = streamText({ model: make(name), prompt: name,
-                               onError: ({ error }) => {
-                                   errors.push(String(error.message ?? error));
-                               } });
-        let text = '';
-        for await (const part of r.textStream) {
-            text += part;
+                               onError: () => {} });
+        const out = { text: '', errors: [] };
+        try {
+            for await (const part of r.fullStream) {
+                out.text += part.type === 'text-delta' ? part.text : '';
+                if (part.type === 'error') {
+                    out.errors.push(describe(part.error));
+                }
+            }
+        } catch (e) {
+            out.errors.push(describe(e));
         }
-        return { text, errors };
+        return out;
     });
     scene('error_401', (name) => generateText({
         model: make(name, { apiKey: 'sk-eu-no' }), prompt: name }));

@@ -1,0 +1,278 @@
+
+/*
+ * The configuration: its structs, which live as long as the cycle, and what
+ * reads and checks it, grouped by the file that defines it.
+ */
+
+
+#ifndef _NGX_HTTP_MODELGW_CONF_H_INCLUDED_
+#define _NGX_HTTP_MODELGW_CONF_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_price.h"
+#include "ngx_modelgw_skip.h"
+#include "ngx_modelgw_usage.h"
+
+
+/* where something was written; for messages after all was read */
+
+typedef struct {
+    u_char                           *file;
+    ngx_uint_t                        line;
+} ngx_http_modelgw_place_t;
+
+
+/*
+ * What a model can do, for the translation of chat: translate.md, 1.4.  The
+ * fields are of one type, so that the table of options in model.c can set them
+ * by offset.
+ */
+
+#define NGX_HTTP_MODELGW_SAMPLING_BOTH      0
+#define NGX_HTTP_MODELGW_SAMPLING_ONE_OF    1
+#define NGX_HTTP_MODELGW_SAMPLING_NONE      2
+
+#define NGX_HTTP_MODELGW_THINKING_NONE           0
+#define NGX_HTTP_MODELGW_THINKING_BUDGET         1
+#define NGX_HTTP_MODELGW_THINKING_ADAPTIVE       2
+#define NGX_HTTP_MODELGW_THINKING_ADAPTIVE_ONLY  3
+
+#define NGX_HTTP_MODELGW_EFFORT_MINIMAL  0x01
+#define NGX_HTTP_MODELGW_EFFORT_LOW      0x02
+#define NGX_HTTP_MODELGW_EFFORT_MEDIUM   0x04
+#define NGX_HTTP_MODELGW_EFFORT_HIGH     0x08
+#define NGX_HTTP_MODELGW_EFFORT_XHIGH    0x10
+#define NGX_HTTP_MODELGW_EFFORT_MAX      0x20
+
+#define NGX_HTTP_MODELGW_REASONING_OFF      0
+#define NGX_HTTP_MODELGW_REASONING_CONTENT  1
+#define NGX_HTTP_MODELGW_REASONING_FULL     2
+
+typedef struct {
+    ngx_uint_t                        sampling;
+    ngx_uint_t                        thinking;
+    ngx_uint_t                        effort;      /* bits; 0: none */
+    ngx_uint_t                        structured;  /* 1: native */
+    ngx_uint_t                        strict;
+    ngx_uint_t                        prefill;
+    ngx_uint_t                        forced_tool_choice;
+    ngx_uint_t                        default_max_tokens;
+    ngx_uint_t                        reasoning_output;
+    ngx_uint_t                        usage_input_includes_cache;
+} ngx_http_modelgw_caps_t;
+
+
+typedef struct {
+    ngx_str_t                         id;          /* service id; "~..." of a
+                                                      pattern */
+    ngx_str_t                         upstream_id; /* may hold $0 to $9 if a
+                                                      pattern */
+#if (NGX_PCRE)
+    ngx_regex_t                      *regex;       /* NULL: a listed model */
+#endif
+    ngx_modelgw_price_t               price;
+    ngx_uint_t                        context;     /* tokens; 0: not given */
+    ngx_uint_t                        max_output;  /* tokens; 0: not given */
+    ngx_http_modelgw_caps_t           caps;
+    ngx_http_modelgw_place_t          place;
+    unsigned                          priced:1;
+    unsigned                          free:1;
+} ngx_http_modelgw_model_t;
+
+
+typedef struct {
+    ngx_str_t                         name;
+    ngx_uint_t                        protocol;    /* of NGX_MODELGW_CHAT,
+                                                      _MESSAGES */
+    ngx_array_t                       families;    /* of ngx_str_t: prefixes */
+    ngx_str_t                         owned_by;
+    ngx_str_t                         upstream;    /* "https://NAME" */
+    ngx_str_t                         host;        /* NAME of it */
+
+    /* the header that carries the group's credential */
+    ngx_str_t                         header;      /* as configured */
+    ngx_str_t                         header_lowcase;
+    ngx_uint_t                        header_hash; /* of header_lowcase */
+    ngx_str_t                         header_value;
+    ngx_str_t                         secret;      /* header_value without
+                                                      "Bearer " */
+
+    ngx_array_t                       models;      /* of
+                                                 ngx_http_modelgw_model_t:
+                                                 listed, as declared */
+    ngx_array_t                       patterns;    /* as declared: the first
+                                                      that matches counts */
+    ngx_array_t                       denied;      /* of ngx_str_t: fields
+                                                      of the body */
+    ngx_array_t                       allowed;     /* of ngx_str_t: taken off
+                                                      the default list */
+
+    ngx_http_modelgw_place_t          place;       /* of modelgw_group, or of
+                                                      the first key before it */
+    ngx_http_modelgw_place_t          upstream_place;
+    unsigned                          declared:1;
+    unsigned                          ssl:1;       /* upstream is https */
+} ngx_http_modelgw_group_t;
+
+
+/* the models= lists of keys, while the configuration is read */
+
+typedef struct ngx_http_modelgw_lists_s  ngx_http_modelgw_lists_t;
+
+
+typedef struct {
+    ngx_array_t                       groups;      /* of
+                                                 ngx_http_modelgw_group_t * */
+    ngx_modelgw_keys_t               *keys;        /* NULL: no modelgw_keys */
+    ngx_str_t                         key_prefix;
+    ngx_modelgw_key_hash_t           *hash;
+    ngx_modelgw_skip_pt               skip;
+    size_t                            zone_size;   /* 0: no modelgw_zone */
+    ngx_http_modelgw_lists_t         *lists;       /* NULL after all is read */
+    unsigned                          used:1;      /* some location has
+                                                      "modelgw on" or flat
+                                                      errors */
+} ngx_http_modelgw_main_conf_t;
+
+
+typedef struct {
+    unsigned                          gateway:1;   /* a location of it has
+                                                      "modelgw on" */
+} ngx_http_modelgw_srv_conf_t;
+
+
+typedef struct {
+    ngx_flag_t                        enable;
+    ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as the
+                                                      server is a gateway */
+    ngx_flag_t                        error_compat;
+    ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
+} ngx_http_modelgw_loc_conf_t;
+
+
+/* conf.c */
+
+void *ngx_http_modelgw_create_main_conf(ngx_conf_t *cf);
+char *ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf);
+void *ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf);
+void *ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf);
+char *ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+char *ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* Whether text is 1 to max letters, digits and characters of "also". */
+ngx_uint_t ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also,
+    size_t max);
+
+/* Whether the text is in an array of ngx_str_t. */
+ngx_uint_t ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text);
+
+/* group.c: modelgw_group */
+
+char *ngx_http_modelgw_group(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/*
+ * The group of that name, made with "declared" 0 and the place given if this is
+ * the first that is heard of it; NULL: no memory.
+ */
+ngx_http_modelgw_group_t *ngx_http_modelgw_group_named(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *name,
+    ngx_http_modelgw_place_t *place);
+
+/* What can be checked only when all is read: NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_group_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/* The group whose family the id belongs to; NULL: none. */
+ngx_http_modelgw_group_t *ngx_http_modelgw_group_of_family(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *id);
+
+/* family.c: the family line of a group */
+
+char *ngx_http_modelgw_family(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
+
+/* Whether one of the group's families is a prefix of the id. */
+ngx_uint_t ngx_http_modelgw_family_owns(ngx_http_modelgw_group_t *group,
+    ngx_str_t *id);
+
+/* fields.c: the deny_field and allow_field lines of a group */
+
+char *ngx_http_modelgw_fields(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
+
+/* Makes group->denied complete, at the end of the block. */
+char *ngx_http_modelgw_fields_done(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/* credential.c: the credential line of a group */
+
+char *ngx_http_modelgw_credential(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/* model.c: the model line of a group, and finding models */
+
+char *ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
+
+/* Whether text may be a model id: 1 to 256 of A-Z a-z 0-9 . _ : / @ + - */
+ngx_uint_t ngx_http_modelgw_model_id(ngx_str_t *text);
+
+/*
+ * The model of the group with the service id; *upstream_id is what the upstream
+ * calls it (in pool for a pattern).
+ *     NGX_OK
+ *     NGX_DECLINED  the group has no such model
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_model_find(ngx_pool_t *pool,
+    ngx_http_modelgw_group_t *group, ngx_str_t *id,
+    ngx_http_modelgw_model_t **model, ngx_str_t *upstream_id);
+
+/* Whether a model of the group that exists may be used with the key. */
+ngx_uint_t ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key,
+    ngx_str_t *id);
+
+/* option.c: the options of a model line; sets the model's fields from cf */
+
+ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf,
+    ngx_http_modelgw_model_t *model);
+
+/* keys.c: modelgw_keys */
+
+char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* lists.c: the models= lists of keys */
+
+ngx_int_t ngx_http_modelgw_lists_init(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * The list "a,b" of models of a group, as an array of ngx_str_t; place is that
+ * of the key.  NULL: no memory.
+ */
+ngx_array_t *ngx_http_modelgw_lists_get(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_group_t *group,
+    ngx_str_t *value, ngx_http_modelgw_place_t *place);
+
+/* What can be checked only when all is read: NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_lists_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/* lint.c: what nginx -t refuses or warns of in a gateway location */
+
+/*
+ * Checks and adjusts the location that cf->ctx is at; called as it is merged.
+ * own tells that "modelgw on" is its own, not inherited.
+ *     NGX_CONF_OK, or NGX_CONF_ERROR after a line in the log
+ */
+char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);
+
+
+#endif /* _NGX_HTTP_MODELGW_CONF_H_INCLUDED_ */

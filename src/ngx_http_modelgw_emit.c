@@ -1,0 +1,245 @@
+
+/*
+ * Output of a stream: the chain that is made of an upstream's bytes and of
+ * ours, and the memory under it.
+ *
+ * Bytes of the upstream's buffer are borrowed: our bufs point to them, and the
+ * upstream's buf counts as read when the last of our bufs made from it is sent
+ * (buf->shadow, as in ngx_http_sub_filter_module).  So a slow reader stops the
+ * reading, and nothing is copied without need.  Pieces that are inserted, and
+ * short ones between them, go into one buf with memory of its own: many events
+ * of one read stay few bufs in one writev().
+ *
+ * A buf is on one of three lists: out (made in this call of the filter), busy
+ * (passed on, not sent yet), free.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_emit.h"
+
+
+#define NGX_HTTP_MODELGW_EMIT_SMALL  2048   /* bytes better copied */
+
+
+static ngx_buf_t *ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em,
+    size_t size);
+static ngx_chain_t *ngx_http_modelgw_emit_reuse(ngx_http_modelgw_emit_t *em,
+    size_t size);
+static void ngx_http_modelgw_emit_release(ngx_http_modelgw_emit_t *em);
+
+
+void
+ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em)
+{
+    em->out = NULL;
+    em->last_out = &em->out;
+    em->tail = NULL;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
+    ngx_uint_t borrowed)
+{
+    ngx_buf_t  *b;
+
+    if (len == 0) {
+        return NGX_OK;
+    }
+
+    b = em->tail;
+
+    if (b && borrowed && b->memory && b->last == p) {
+        b->last += len;
+        return NGX_OK;
+    }
+
+    if (b && b->temporary && (size_t) (b->end - b->last) >= len
+        && (!borrowed || len <= NGX_HTTP_MODELGW_EMIT_SMALL))
+    {
+        b->last = ngx_cpymem(b->last, p, len);
+        return NGX_OK;
+    }
+
+    b = ngx_http_modelgw_emit_buf(em, borrowed ? 0 : len);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (borrowed) {
+        b->memory = 1;
+        b->pos = p;
+        b->last = p + len;
+
+    } else {
+        b->last = ngx_cpymem(b->last, p, len);
+    }
+
+    em->tail = b;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b)
+{
+    if (em->tail) {
+        em->tail->shadow = b;
+        em->tail = NULL;
+
+    } else {
+        b->pos = b->last;
+    }
+}
+
+
+ngx_int_t
+ngx_http_modelgw_emit_last(ngx_http_modelgw_emit_t *em)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = ngx_calloc_buf(em->pool);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    cl = ngx_alloc_chain_link(em->pool);
+    if (cl == NULL) {
+        return NGX_ERROR;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    *em->last_out = cl;
+    em->last_out = &cl->next;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_emit_send(ngx_http_request_t *r, ngx_http_modelgw_emit_t *em)
+{
+    ngx_int_t     rc;
+    ngx_chain_t  *cl, **ll;
+
+    for (ll = &em->busy; *ll; ll = &(*ll)->next) { /* void */ }
+
+    *ll = em->out;
+
+    /* the stream is unbuffered: whatever is here leaves now */
+
+    for (cl = em->out; cl; cl = cl->next) {
+        if (cl->next == NULL) {
+            cl->buf->flush = 1;
+        }
+    }
+
+    rc = ngx_http_modelgw_filter_body(r, em->out);
+
+    em->out = NULL;
+
+    ngx_http_modelgw_emit_release(em);
+
+    return rc;
+}
+
+
+/* a new buf at the end of out; with a size, it has memory of its own */
+
+static ngx_buf_t *
+ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em, size_t size)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    cl = ngx_http_modelgw_emit_reuse(em, size);
+
+    if (cl == NULL) {
+        cl = ngx_alloc_chain_link(em->pool);
+        if (cl == NULL) {
+            return NULL;
+        }
+
+        cl->buf = size ? ngx_create_temp_buf(em->pool, size + em->hint)
+                       : ngx_calloc_buf(em->pool);
+        if (cl->buf == NULL) {
+            return NULL;
+        }
+    }
+
+    b = cl->buf;
+    b->pos = b->start;
+    b->last = b->start;
+    b->shadow = NULL;
+    b->flush = 0;
+
+    cl->next = NULL;
+    *em->last_out = cl;
+    em->last_out = &cl->next;
+
+    return b;
+}
+
+
+static ngx_chain_t *
+ngx_http_modelgw_emit_reuse(ngx_http_modelgw_emit_t *em, size_t size)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl, **ll;
+
+    for (ll = &em->free; *ll; ll = &(*ll)->next) {
+
+        cl = *ll;
+        b = cl->buf;
+
+        if ((size == 0) == (b->start == NULL)
+            && (size_t) (b->end - b->start) >= size)
+        {
+            *ll = cl->next;
+            return cl;
+        }
+    }
+
+    return NULL;
+}
+
+
+static void
+ngx_http_modelgw_emit_release(ngx_http_modelgw_emit_t *em)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    while (em->busy) {
+
+        cl = em->busy;
+        b = cl->buf;
+
+        if (ngx_buf_size(b) != 0) {
+            break;
+        }
+
+        if (b->shadow) {
+            b->shadow->pos = b->shadow->last;
+        }
+
+        em->busy = cl->next;
+
+        if (!b->last_buf) {
+            cl->next = em->free;
+            em->free = cl;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+
+/*
+ * Output of a stream: see emit.c.
+ */
+
+
+#ifndef _NGX_HTTP_MODELGW_EMIT_H_INCLUDED_
+#define _NGX_HTTP_MODELGW_EMIT_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+
+typedef struct {
+    ngx_pool_t                         *pool;
+    ngx_chain_t                        *out;    /* made in this call */
+    ngx_chain_t                       **last_out;
+    ngx_chain_t                        *busy;   /* passed on, not sent yet */
+    ngx_chain_t                        *free;
+    ngx_buf_t                          *tail;   /* of out, if it may grow */
+    size_t                              hint;   /* bytes that may still come of
+                                                   the upstream's buf */
+} ngx_http_modelgw_emit_t;
+
+
+/* The filter was called: what is emitted now leaves with emit_send(). */
+void ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em);
+
+/*
+ * Appends len bytes.  Borrowed ones stay where they are until emit_read() of
+ * their buf has had its effect; others are copied.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p,
+    size_t len, ngx_uint_t borrowed);
+
+/*
+ * All of the upstream's buf was dealt with: it counts as read when what was
+ * emitted since the call before is sent, at once if that is nothing.
+ */
+void ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b);
+
+/* Appends last_buf: NGX_OK, NGX_ERROR (no memory). */
+ngx_int_t ngx_http_modelgw_emit_last(ngx_http_modelgw_emit_t *em);
+
+/* Passes it all on; the usual return codes of filters. */
+ngx_int_t ngx_http_modelgw_emit_send(ngx_http_request_t *r,
+    ngx_http_modelgw_emit_t *em);
+
+
+#endif /* _NGX_HTTP_MODELGW_EMIT_H_INCLUDED_ */

@@ -1,0 +1,231 @@
+
+/*
+ * libFuzzer: the scanner.  The first byte of the input seeds the cuts and
+ * chooses whether keys are checked, the rest is a document.  Read whole, read
+ * in pieces and read with the scalar loop it must give the same verdict, the
+ * same sentence and the same values; a value must lie where it is said to lie;
+ * and what passes must pass yajl, which is looser.
+ */
+
+
+#include "../unit/stub.h"
+
+#include <yajl/yajl_parse.h>
+
+#include "ngx_modelgw_scan.h"
+
+
+typedef struct {
+    ngx_int_t    rc;
+    ngx_uint_t   kind;
+    u_char       fault[NGX_MODELGW_SCAN_FAULT_LEN];
+    size_t       len;
+} verdict_t;
+
+
+static ngx_modelgw_scan_watch_t  watches[] = {
+    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
+    { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL },
+    { ngx_string("n"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    { ngx_string("k"), NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_KEYS },
+    { ngx_string("k.s"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("k.s.o"), NGX_MODELGW_SCAN_NUMBER },
+    { ngx_string("o"), NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_ARRAY },
+    { ngx_string("o.n"), NGX_MODELGW_SCAN_ANY }
+};
+
+#define NWATCHES  (sizeof(watches) / sizeof(watches[0]))
+
+static ngx_str_t  denied[] = { ngx_string("models"), ngx_string("aPi") };
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+static void
+check(int ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+
+/* seed 0: whole; the pieces are of 1 to 40 bytes */
+
+static void
+read_doc(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len, uint32_t seed,
+    verdict_t *v)
+{
+    size_t     at, n;
+    u_char    *piece;
+    ngx_str_t  text;
+
+    memset(v, 0, sizeof(verdict_t));
+    v->rc = NGX_OK;
+
+    for (at = 0; at < len && v->rc == NGX_OK; at += n) {
+        n = len - at;
+
+        if (seed) {
+            seed = seed * 1103515245 + 12345;
+            n = ngx_min(n, 1 + (seed >> 16) % 40);
+        }
+
+        piece = malloc(n);
+        check(piece != NULL);
+
+        memcpy(piece, doc + at, n);
+        v->rc = ngx_modelgw_scan_feed(s, piece, n);
+        free(piece);
+    }
+
+    if (v->rc == NGX_OK) {
+        v->rc = ngx_modelgw_scan_done(s);
+    }
+
+    if (v->rc != NGX_OK) {
+        text.data = v->fault;
+        v->kind = ngx_modelgw_scan_fault(s, &text);
+        v->len = text.len;
+        check(text.len > 0 && text.len <= NGX_MODELGW_SCAN_FAULT_LEN);
+    }
+}
+
+
+static void
+same_values(ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b)
+{
+    ngx_uint_t                 i;
+    ngx_modelgw_scan_value_t  *v, *w;
+
+    for (i = 0; i < NWATCHES; i++) {
+        v = ngx_modelgw_scan_value(a, i);
+        w = ngx_modelgw_scan_value(b, i);
+
+        check(v->type == w->type);
+
+        if (v->type == NGX_MODELGW_SCAN_ABSENT) {
+            continue;
+        }
+
+        check(v->from == w->from && v->to == w->to);
+        check(v->elements == w->elements && v->len == w->len);
+        check(memcmp(v->text, w->text,
+                     ngx_min(v->len, NGX_MODELGW_SCAN_TEXT)) == 0);
+    }
+}
+
+
+/* the first and the last byte of a token fit its type */
+
+static void
+sound_values(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len)
+{
+    ngx_uint_t                 i;
+    const char                *first, *last;
+    ngx_modelgw_scan_value_t  *v;
+
+    for (i = 0; i < NWATCHES; i++) {
+        v = ngx_modelgw_scan_value(s, i);
+
+        if (v->type == NGX_MODELGW_SCAN_ABSENT) {
+            continue;
+        }
+
+        check(v->type & watches[i].types);
+        check(v->from >= 0 && v->from < v->to && v->to <= (off_t) len);
+
+        first = (v->type & NGX_MODELGW_SCAN_STRING) ? "\""
+                : (v->type & NGX_MODELGW_SCAN_OBJECT) ? "{"
+                : (v->type & NGX_MODELGW_SCAN_ARRAY) ? "["
+                : (v->type & NGX_MODELGW_SCAN_NUMBER) ? "-0123456789"
+                : "tfn";
+        last = (v->type & NGX_MODELGW_SCAN_STRING) ? "\""
+               : (v->type & NGX_MODELGW_SCAN_OBJECT) ? "}"
+               : (v->type & NGX_MODELGW_SCAN_ARRAY) ? "]"
+               : (v->type & NGX_MODELGW_SCAN_NUMBER) ? "0123456789"
+               : "el";
+
+        check(strchr(first, doc[v->from]) != NULL);
+        check(strchr(last, doc[v->to - 1]) != NULL);
+    }
+}
+
+
+static void
+passes_yajl(const uint8_t *doc, size_t len)
+{
+    yajl_handle            h;
+    static yajl_callbacks  none;
+
+    h = yajl_alloc(&none, NULL, NULL);
+    check(h != NULL);
+
+    check(yajl_parse(h, doc, len) == yajl_status_ok);
+    check(yajl_complete_parse(h) == yajl_status_ok);
+
+    yajl_free(h);
+}
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    verdict_t                     whole, other;
+    ngx_pool_t                   *pool;
+    ngx_uint_t                    n;
+    ngx_modelgw_scan_t           *a, *b, *c;
+    ngx_modelgw_scan_conf_t       conf, scalar;
+    ngx_modelgw_skip_variant_t   *variants;
+
+    if (size == 0) {
+        return 0;
+    }
+
+    pool = stub_pool_create();
+    check(pool != NULL);
+
+    variants = ngx_modelgw_skip_variants(&n);
+
+    memset(&conf, 0, sizeof(conf));
+    conf.watches = watches;
+    conf.nwatches = NWATCHES;
+    conf.denied = denied;
+    conf.ndenied = 2;
+    conf.check = data[0] & 1;
+    conf.skip = variants[0].skip;
+
+    scalar = conf;
+    scalar.skip = variants[n - 1].skip;
+
+    a = ngx_modelgw_scan_create(pool, &conf);
+    b = ngx_modelgw_scan_create(pool, &conf);
+    c = ngx_modelgw_scan_create(pool, &scalar);
+    check(a && b && c);
+
+    read_doc(a, data + 1, size - 1, 0, &whole);
+
+    /* a scanner that was used and reset is as good as a new one */
+
+    read_doc(b, data + 1, size - 1, 4711 + data[0], &other);
+    ngx_modelgw_scan_reset(b);
+    read_doc(b, data + 1, size - 1, 1 + data[0], &other);
+    check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
+    same_values(a, b);
+
+    read_doc(c, data + 1, size - 1, 0, &other);
+    check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
+    same_values(a, c);
+
+    sound_values(a, data + 1, size - 1);
+
+    if (whole.rc == NGX_OK) {
+        passes_yajl(data + 1, size - 1);
+    }
+
+    ngx_destroy_pool(pool);
+
+    return 0;
+}

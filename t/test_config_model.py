@@ -1,0 +1,212 @@
+"""nginx -t: model lines."""
+
+import pytest
+
+from config_check import GROUP, GROUP_B, Config, key
+
+
+@pytest.fixture
+def conf(tmp_path):
+    return Config(tmp_path)
+
+
+def model(line):
+    return GROUP + "model %s; # HERE\n" % line
+
+
+@pytest.mark.parametrize("id", ["fam-a-1", "fam-a-A.Z_0:9/x@y+z-", "fam-a-",
+                                "fam-a-" + "x" * 250])
+def test_id(conf, id):
+    conf.accepted(group=model(id + " up-1"))
+    conf.accepted(group=model("fam-a-2 " + id))
+
+
+@pytest.mark.parametrize("id", ["'fam-a- x'", "fam-a-é", "fam-a-*", 'fam-a-"',
+                                "fam-a-" + "x" * 251, "fam-a-$1", "fam-a-?",
+                                "fam-a-,b"])
+def test_id_bad(conf, id):
+    conf.refused("invalid model id", 'group "a"', group=model(id + " up-1"))
+    conf.refused("invalid model id", 'group "a"', group=model("fam-a-2 " + id))
+
+
+def test_id_empty(conf):
+    conf.refused("invalid model id", group=model('"" up-1'))
+    conf.refused("invalid model id", group=model('fam-a-2 ""'))
+
+
+@pytest.mark.parametrize("id", ["fam-b-one", "fam-b", "FAM-A-x", "fam-a"])
+def test_outside_family(conf, id):
+    conf.refused('model "%s"' % id, "famil", 'group "a"',
+                 group=model(id + " up-1"))
+
+
+def test_family_behind_model(conf):
+    conf.accepted(group="model x-1 up-1;\n" + GROUP + "family x-;\n")
+
+
+def test_twice(conf):
+    conf.refused('duplicate model "fam-a-large"', 'group "a"',
+                 group=model("fam-a-large up-1"))
+
+
+# options
+
+GOOD = """free
+input=0 output=0
+input=3 output=15
+output=15 input=3
+input=0.0125 output=999999.999999 cache_read=0.3 cache_write=3.75
+input=3 output=15 cache_write_1h=6
+context=1
+context=200000 max_output=64000 default_max_tokens=4096
+context=1000000000
+sampling=both
+sampling=one_of
+sampling=none
+thinking=none
+thinking=budget
+thinking=adaptive
+thinking=adaptive_only
+effort=low
+effort=minimal,low,medium,high,xhigh,max
+effort=max,low
+structured=native
+structured=none
+strict=on prefill=off forced_tool_choice=on
+reasoning_output=off
+reasoning_output=content
+reasoning_output=full
+usage_input_includes_cache=on"""
+
+BAD = """inputs=1
+input
+input=
+input=-1
+input=1e3
+input=1,5
+input=.5
+input=5.
+input=1000000
+input=0.0000001
+input=3eur
+input=NaN
+output=0x10
+cache_read=x
+cache_write=
+cache_write_1h=1.2.3
+free=1
+free=
+freeze
+Free
+context=0
+context=-1
+context=1.5
+context=1000000001
+context=99999999999999999999
+context=200k
+context=
+max_output=0
+max_output=x
+default_max_tokens=0
+sampling=
+sampling=one
+sampling=BOTH
+thinking=on
+thinking=adaptive,budget
+effort=
+effort=,
+effort=low,
+effort=low,,high
+effort=lowest
+effort=none
+structured=yes
+strict=1
+strict=ON
+prefill=
+forced_tool_choice=auto
+reasoning_output=on
+usage_input_includes_cache=maybe
+vision=on
+="""
+
+
+@pytest.mark.parametrize("options", GOOD.split("\n"))
+def test_options(conf, options):
+    conf.accepted(group=model("fam-a-x up-1 " + options))
+    conf.accepted(group_b=GROUP_B + "model ~^code-x$ up-1 %s;" % options)
+
+
+@pytest.mark.parametrize("option", BAD.split("\n"))
+def test_options_bad(conf, option):
+    conf.refused('"%s"' % option, '"fam-a-x"',
+                 group=model("fam-a-x up-1 " + option))
+
+
+@pytest.mark.parametrize("option", ["free", "input=1", "context=1", "strict=on",
+                                    "effort=low"])
+def test_option_twice(conf, option):
+    rest = " output=1" if option == "input=1" else ""
+    conf.refused("duplicate", '"%s"' % option, '"fam-a-x"',
+                 group=model("fam-a-x up-1 %s%s %s" % (option, rest, option)))
+
+
+@pytest.mark.parametrize("options,word", [
+    ("input=1", "output="), ("output=1", "input="), ("cache_read=1", "input="),
+    ("input=1 cache_write=1", "output="), ("free input=1 output=1", "free")])
+def test_half_price(conf, options, word):
+    conf.refused(word, '"fam-a-x"', group=model("fam-a-x up-1 " + options))
+
+
+# patterns
+
+@pytest.mark.parametrize("pattern", [
+    "~^fam-a-(.+)$ $1", "~^fam-a-(.+)$ up/$1:x", "~^fam-a-(.)(.)$ $2$1",
+    "~x $0", "'~^fam-a-\\d{4}$' fixed", "~^fam-a-(?:x|y)$ up"])
+def test_pattern(conf, pattern):
+    conf.accepted(group=model(pattern))
+
+
+@pytest.mark.parametrize("pattern", [
+    "~^fam-a-(.+ $1", "~[ up", "~*x up", "~(?P<n up", "~x( up"])
+def test_pattern_bad_regex(conf, pattern):
+    conf.refused('model "%s"' % pattern.split(" ")[0], group=model(pattern))
+
+
+@pytest.mark.parametrize("template", ["$1", "$9", "up$", "$x", "up-é", "'a b'",
+                                      "${0}", "$$0"])
+def test_pattern_bad_template(conf, template):
+    conf.refused("invalid upstream id", template.strip("'"), "~^fam-a-x",
+                 group=model("~^fam-a-x " + template))
+
+
+def test_pattern_models_of_key(conf):
+    """A model that only a pattern knows can be in a key's list."""
+    conf.accepted(keys=key("bob", "b", "models=code-x,fam-b-one"))
+
+
+@pytest.mark.parametrize("id", [
+    "code-",            # the pattern wants one character more
+    "xcode-1",          # it is anchored
+    "code-é",           # no id at all
+    "code-" + "x" * 252])
+def test_pattern_no_match(conf, id):
+    conf.refused('"%s"' % id, 'group "b"',
+                 keys=key("bob", "b", "models=" + id) + " # HERE")
+
+
+def test_pattern_stays_in_family(conf):
+    """What a pattern matches counts only within the group's families."""
+    conf.refused('"fam-a-large"', 'group "b"',
+                 group_b=GROUP_B + "model ~. $0;",
+                 keys=key("bob", "b", "models=fam-a-large") + " # HERE")
+    conf.accepted(group_b=GROUP_B + "model ~. $0;",
+                  keys=key("bob", "b", "models=code-"))
+
+
+def test_pattern_result_is_an_id(conf):
+    """A template that grows an id beyond 256 bytes makes no id."""
+    group_b = GROUP_B.replace("$1", "$1$1")
+    conf.accepted(group_b=group_b,
+                  keys=key("bob", "b", "models=code-" + "x" * 128))
+    conf.refused("is not one of group", group_b=group_b, keys=key(
+        "bob", "b", "models=code-" + "x" * 129) + " # HERE")
