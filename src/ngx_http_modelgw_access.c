@@ -19,6 +19,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
 
 
 /* what the headers say */
@@ -34,7 +35,7 @@ typedef struct {
 
 
 typedef struct {
-    ngx_str_t                    name;
+    const char                  *name;
     void                       (*handler)(ngx_http_modelgw_access_t *a,
                                           ngx_str_t *value);
 } ngx_http_modelgw_access_header_t;
@@ -62,10 +63,10 @@ static void ngx_http_modelgw_access_credential(ngx_http_modelgw_access_t *a,
 
 
 static ngx_http_modelgw_access_header_t  ngx_http_modelgw_access_table[] = {
-    { ngx_string("authorization"), ngx_http_modelgw_access_authorization },
-    { ngx_string("x-api-key"), ngx_http_modelgw_access_x_api_key },
-    { ngx_string("content-encoding"), ngx_http_modelgw_access_encoding },
-    { ngx_null_string, NULL }
+    { "authorization", ngx_http_modelgw_access_authorization },
+    { "x-api-key", ngx_http_modelgw_access_x_api_key },
+    { "content-encoding", ngx_http_modelgw_access_encoding },
+    { NULL, NULL }
 };
 
 
@@ -240,9 +241,8 @@ static ngx_int_t
 ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_str_t         value;
-    ngx_uint_t        method;
-    ngx_table_elt_t  *h;
+    ngx_str_t   value;
+    ngx_uint_t  method;
 
     method = ctx->endpoint->method;
 
@@ -258,28 +258,22 @@ ngx_http_modelgw_access_method(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    ngx_str_set(&h->key, "Allow");
-
     /* RFC 9110, 15.5.6 */
 
     if (method == NGX_HTTP_GET) {
-        ngx_str_set(&h->value, "GET, HEAD");
+        ngx_str_set(&value, "GET, HEAD");
 
     } else {
-        ngx_str_set(&h->value, "POST");
+        ngx_str_set(&value, "POST");
+    }
+
+    if (ngx_http_modelgw_headers_add(r, "Allow", &value) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
                                   "METHOD_NOT_ALLOWED",
-                                  "Method not allowed; use %V", &h->value);
+                                  "Method not allowed; use %V", &value);
 }
 
 
@@ -339,41 +333,22 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-/*
- * Walks over the headers by itself: nginx keeps only one of several headers of
- * a name, and which one depends on its version.
- */
-
 static void
 ngx_http_modelgw_access_headers(ngx_http_request_t *r,
     ngx_http_modelgw_access_t *a)
 {
-    ngx_uint_t                         i;
-    ngx_list_part_t                   *part;
     ngx_table_elt_t                   *h;
+    ngx_http_modelgw_headers_t         hs;
     ngx_http_modelgw_access_header_t  *t;
 
-    part = &r->headers_in.headers.part;
-    h = part->elts;
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
 
-    for (i = 0; /* void */ ; i++) {
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
+        for (t = ngx_http_modelgw_access_table; t->name; t++) {
 
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        for (t = ngx_http_modelgw_access_table; t->name.len; t++) {
-
-            if (h[i].key.len == t->name.len
-                && ngx_memcmp(h[i].lowcase_key, t->name.data, t->name.len) == 0)
-            {
-                t->handler(a, &h[i].value);
+            if (ngx_http_modelgw_headers_is(h, t->name)) {
+                t->handler(a, &h->value);
                 break;
             }
         }

@@ -218,17 +218,22 @@ static ngx_int_t
 ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_uint_t                  kind;
+    ngx_uint_t                  kind, status;
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
+    status = r->headers_out.status;
 
-    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
-        return ngx_http_modelgw_answer_error(r, ctx, r->headers_out.status);
+    /* an error's status has told already, whatever became of its body */
+
+    if (status == NGX_HTTP_OK
+        && ctx->upstream_rc != NGX_AGAIN && ctx->upstream_rc != NGX_OK)
+    {
+        return ngx_http_modelgw_answer_broken(r, ctx, "it broke off");
     }
 
-    if (ctx->upstream_rc != NGX_AGAIN && ctx->upstream_rc != NGX_OK) {
-        return ngx_http_modelgw_answer_broken(r, ctx, "it broke off");
+    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+        return ngx_http_modelgw_answer_error(r, ctx, status);
     }
 
     if (a->full) {

@@ -245,9 +245,11 @@ ngx_http_modelgw_keys_digest(ngx_conf_t *cf, ngx_str_t *id, ngx_str_t *text,
         return NGX_OK;
     }
 
+    /* what stands in its place may be the key itself: it is not repeated */
+
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid hash \"%V\" of key \"%V\": it is \"sha256:\" "
-                       "and 64 hex digits", text, id);
+                       "invalid hash of key \"%V\": it is \"sha256:\" and 64 "
+                       "hex digits", id);
 
     return NGX_DECLINED;
 }

@@ -51,7 +51,7 @@ static void ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
 static void ngx_http_modelgw_lint_init(ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint);
 static void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name);
-static void ngx_http_modelgw_lint_adjust(ngx_http_upstream_conf_t *proxy);
+static void ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint);
 
 static ngx_uint_t ngx_http_modelgw_lint_static(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_unbuffered(
@@ -149,7 +149,7 @@ ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own)
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_modelgw_lint_adjust(lint.proxy);
+    ngx_http_modelgw_lint_adjust(&lint);
 
     if (lint.clcf->noname) {
         return ngx_http_modelgw_lint_refuse(cf, &lint);
@@ -264,12 +264,19 @@ ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name)
 
 /*
  * An upstream's X-Accel-* must not drive nginx, its errors are ours to rewrite,
- * and its trailers have no place in what we send.
+ * and its trailers have no place in what we send.  "/v1" is not redirected to
+ * "/v1/": to a client it is one more path that does not exist.
  */
 
 static void
-ngx_http_modelgw_lint_adjust(ngx_http_upstream_conf_t *proxy)
+ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint)
 {
+    ngx_http_upstream_conf_t  *proxy;
+
+    proxy = lint->proxy;
+
+    lint->clcf->auto_redirect = 0;
+
     proxy->ignore_headers |= NGX_HTTP_UPSTREAM_IGN_XA_REDIRECT
                              |NGX_HTTP_UPSTREAM_IGN_XA_EXPIRES
                              |NGX_HTTP_UPSTREAM_IGN_XA_LIMIT_RATE

@@ -12,6 +12,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
 
 
 #define NGX_HTTP_MODELGW_MAX_MESSAGE  512
@@ -19,10 +20,8 @@
 
 static ngx_int_t ngx_http_modelgw_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
-static void ngx_http_modelgw_reply_take(ngx_http_request_t *r,
-    const char *name, ngx_str_t *value);
-static ngx_int_t ngx_http_modelgw_reply_header(ngx_http_request_t *r,
-    const char *name, ngx_str_t *value);
+static ngx_int_t ngx_http_modelgw_reply_retry(ngx_http_request_t *r,
+    ngx_uint_t status);
 
 
 ngx_int_t
@@ -146,8 +145,6 @@ ngx_int_t
 ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body)
 {
-    ngx_str_t                     value;
-    ngx_uint_t                    status;
     ngx_http_modelgw_loc_conf_t  *mlcf;
 
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
@@ -162,9 +159,7 @@ ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    status = ctx->error.status;
-
-    r->headers_out.status = status;
+    r->headers_out.status = ctx->error.status;
     r->headers_out.status_line.len = 0;
     r->err_status = 0;
 
@@ -185,23 +180,43 @@ ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
     r->headers_out.content_type_lowcase = NULL;
     r->headers_out.charset.len = 0;
 
-    /* SDKs and assistants repeat even a 401 for minutes without it
-       (clients.md, 3.1) */
+    return ngx_http_modelgw_reply_retry(r, ctx->error.status);
+}
 
-    if (status < NGX_HTTP_BAD_REQUEST
-        || status >= NGX_HTTP_INTERNAL_SERVER_ERROR
+
+/*
+ * What clients go by: SDKs and assistants repeat even a 401 for minutes unless
+ * told not to (clients.md, 3.1), and some repeat a 429 only if told when (7).
+ */
+
+static ngx_int_t
+ngx_http_modelgw_reply_retry(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_str_t  value;
+
+    if (status == NGX_HTTP_TOO_MANY_REQUESTS
+        || status == NGX_HTTP_SERVICE_UNAVAILABLE)
+    {
+        ngx_http_modelgw_headers_take(r, "retry-after", &value);
+
+        if (value.len == 0) {
+            ngx_str_set(&value, "1");
+        }
+
+        return ngx_http_modelgw_headers_add(r, "Retry-After", &value);
+    }
+
+    if (status >= NGX_HTTP_INTERNAL_SERVER_ERROR
         || status == NGX_HTTP_REQUEST_TIME_OUT
-        || status == NGX_HTTP_CONFLICT
-        || status == NGX_HTTP_TOO_MANY_REQUESTS)
+        || status == NGX_HTTP_CONFLICT)
     {
         return NGX_OK;
     }
 
-    ngx_http_modelgw_reply_take(r, "x-should-retry", &value);
-
+    ngx_http_modelgw_headers_take(r, "x-should-retry", &value);
     ngx_str_set(&value, "false");
 
-    return ngx_http_modelgw_reply_header(r, "x-should-retry", &value);
+    return ngx_http_modelgw_headers_add(r, "x-should-retry", &value);
 }
 
 
@@ -211,8 +226,8 @@ ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
     ngx_str_t                   id, other, name;
     ngx_http_variable_value_t  *v;
 
-    ngx_http_modelgw_reply_take(r, "x-request-id", &other);
-    ngx_http_modelgw_reply_take(r, "request-id", &id);
+    ngx_http_modelgw_headers_take(r, "x-request-id", &other);
+    ngx_http_modelgw_headers_take(r, "request-id", &id);
 
     if (id.len == 0) {
         id = other;
@@ -231,71 +246,9 @@ ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
         id.data = v->data;
     }
 
-    if (ngx_http_modelgw_reply_header(r, "request-id", &id) != NGX_OK) {
+    if (ngx_http_modelgw_headers_add(r, "request-id", &id) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_reply_header(r, "x-request-id", &id);
-}
-
-
-/* takes headers of the name out of the response; *value is the last one's */
-
-static void
-ngx_http_modelgw_reply_take(ngx_http_request_t *r, const char *name,
-    ngx_str_t *value)
-{
-    size_t            len;
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    ngx_str_null(value);
-
-    len = ngx_strlen(name);
-
-    part = &r->headers_out.headers.part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].hash && h[i].key.len == len
-            && ngx_strncasecmp(h[i].key.data, (u_char *) name, len) == 0)
-        {
-            *value = h[i].value;
-            h[i].hash = 0;
-        }
-    }
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_reply_header(ngx_http_request_t *r, const char *name,
-    ngx_str_t *value)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = ngx_strlen(name);
-    h->key.data = (u_char *) name;
-    h->value = *value;
-
-    return NGX_OK;
+    return ngx_http_modelgw_headers_add(r, "x-request-id", &id);
 }

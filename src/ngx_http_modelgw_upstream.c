@@ -18,6 +18,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
 
 
 static ngx_int_t ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
@@ -30,6 +31,8 @@ static ngx_uint_t ngx_http_modelgw_upstream_listed(ngx_str_t *list,
     ngx_str_t *name);
 static ngx_uint_t ngx_http_modelgw_upstream_connection(ngx_http_request_t *r,
     ngx_str_t *name);
+static ngx_uint_t ngx_http_modelgw_upstream_token(ngx_str_t *value,
+    ngx_str_t *token);
 static ngx_int_t ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h);
 
 
@@ -161,10 +164,9 @@ static ngx_int_t
 ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_uint_t        i;
-    ngx_list_t        headers;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h, add;
+    ngx_list_t                   headers;
+    ngx_table_elt_t             *h, add;
+    ngx_http_modelgw_headers_t   hs;
 
     if (ngx_list_init(&headers, r->pool, 20, sizeof(ngx_table_elt_t))
         != NGX_OK)
@@ -172,26 +174,13 @@ ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    part = &r->headers_in.headers.part;
-    h = part->elts;
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
 
-    for (i = 0; /* void */ ; i++) {
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (ngx_http_modelgw_upstream_dropped(r, ctx, &h[i])) {
-            continue;
-        }
-
-        if (ngx_http_modelgw_upstream_push(&headers, &h[i]) != NGX_OK) {
+        if (!ngx_http_modelgw_upstream_dropped(r, ctx, h)
+            && ngx_http_modelgw_upstream_push(&headers, h) != NGX_OK)
+        {
             return NGX_ERROR;
         }
     }
@@ -287,14 +276,31 @@ ngx_http_modelgw_upstream_listed(ngx_str_t *list, ngx_str_t *name)
 static ngx_uint_t
 ngx_http_modelgw_upstream_connection(ngx_http_request_t *r, ngx_str_t *name)
 {
-    u_char     *p, *last, *end;
-    ngx_str_t  *value;
+    ngx_table_elt_t             *h;
+    ngx_http_modelgw_headers_t   hs;
 
-    if (r->headers_in.connection == NULL) {
-        return 0;
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
+
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
+
+        if (ngx_http_modelgw_headers_is(h, "connection")
+            && ngx_http_modelgw_upstream_token(&h->value, name))
+        {
+            return 1;
+        }
     }
 
-    value = &r->headers_in.connection->value;
+    return 0;
+}
+
+
+/* whether a list that is separated by commas has the token */
+
+static ngx_uint_t
+ngx_http_modelgw_upstream_token(ngx_str_t *value, ngx_str_t *token)
+{
+    u_char  *p, *last, *end;
+
     last = value->data + value->len;
 
     for (p = value->data; p < last; p = end + 1) {
@@ -308,10 +314,10 @@ ngx_http_modelgw_upstream_connection(ngx_http_request_t *r, ngx_str_t *name)
             p++;
         }
 
-        if ((size_t) (end - p) >= name->len
-            && ngx_strncasecmp(p, name->data, name->len) == 0
-            && (p + name->len == end || p[name->len] == ' '
-                || p[name->len] == '\t'))
+        if ((size_t) (end - p) >= token->len
+            && ngx_strncasecmp(p, token->data, token->len) == 0
+            && (p + token->len == end || p[token->len] == ' '
+                || p[token->len] == '\t'))
         {
             return 1;
         }
@@ -339,33 +345,21 @@ ngx_http_modelgw_upstream_stop(ngx_http_request_t *r)
 void
 ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r)
 {
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
+    ngx_table_elt_t             *h;
+    ngx_http_modelgw_headers_t   hs;
 
     /* the header filter writes this one, whatever its hash */
     ngx_http_clear_location(r);
 
-    part = &r->headers_out.headers.part;
-    h = part->elts;
+    ngx_http_modelgw_headers_init(&hs, &r->headers_out.headers);
 
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
         if (!ngx_http_modelgw_upstream_listed(ngx_http_modelgw_passed_out,
-                                              &h[i].key)
-            || ngx_http_modelgw_upstream_retry_after(&h[i]) != NGX_OK)
+                                              &h->key)
+            || ngx_http_modelgw_upstream_retry_after(h) != NGX_OK)
         {
-            h[i].hash = 0;
+            h->hash = 0;
         }
     }
 }
@@ -381,24 +375,16 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h)
 {
-    time_t      s;
-    ngx_uint_t  ms;
-
-    ms = (h->key.len == sizeof("retry-after-ms") - 1
-          && ngx_strncasecmp(h->key.data, (u_char *) "retry-after-ms", 14)
-             == 0);
-
-    if (!ms && (h->key.len != sizeof("retry-after") - 1
-                || ngx_strncasecmp(h->key.data, (u_char *) "retry-after", 11)
-                   != 0))
-    {
-        return NGX_OK;
-    }
+    time_t  s;
 
     s = ngx_atotm(h->value.data, h->value.len);
 
-    if (ms) {
+    if (ngx_http_modelgw_headers_is(h, "retry-after-ms")) {
         return (s >= 0 && s <= 60000) ? NGX_OK : NGX_DECLINED;
+    }
+
+    if (!ngx_http_modelgw_headers_is(h, "retry-after")) {
+        return NGX_OK;
     }
 
     if (s == NGX_ERROR) {

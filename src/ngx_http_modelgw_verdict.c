@@ -56,7 +56,9 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_chat_watches[] = {
       NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
     { ngx_string("max_completion_tokens"),
       NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("n"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL }
+    { ngx_string("n"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    { ngx_string("thinking"),
+      NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS }
 };
 
 

@@ -67,6 +67,8 @@ void ngx_modelgw_error_nginx(ngx_uint_t status, ngx_uint_t connected,
  * empty, HTML, binary).  protocol is NGX_MODELGW_CHAT or NGX_MODELGW_MESSAGES:
  * the endpoint's.  Texts that pass are scrubbed with the mask, cut to
  * NGX_MODELGW_ERROR_MAX_MESSAGE bytes at a character, and live in the pool.
+ * With status 200 on messages, e->type is the upstream's own if that is a word
+ * of [a-z_] and the fault is not ours.
  *     NGX_OK     e is filled
  *     NGX_ERROR  no memory
  */

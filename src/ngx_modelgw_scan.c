@@ -25,6 +25,10 @@
 #define NGX_MODELGW_SCAN_SPACES  0x2020202020202020ULL
 
 
+#define ngx_modelgw_scan_blank(p, last)                                       \
+    (((p) < (last) && *(p) == ' ') ? (p) + 1 : (p))
+
+
 typedef u_char *(*ngx_modelgw_scan_step_pt)(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 
@@ -35,6 +39,8 @@ static u_char *ngx_modelgw_scan_space(u_char *p, u_char *last);
 static u_char *ngx_modelgw_scan_open(ngx_modelgw_scan_t *s, u_char *p,
     ngx_uint_t type);
 static u_char *ngx_modelgw_scan_close(ngx_modelgw_scan_t *s, u_char *p);
+static u_char *ngx_modelgw_scan_comma(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
 static u_char *ngx_modelgw_scan_key(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_text(ngx_modelgw_scan_t *s, u_char *p,
@@ -227,8 +233,7 @@ ngx_modelgw_scan_structure(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             break;
 
         case CM:
-            s->state = sw_key;
-            p++;
+            p = ngx_modelgw_scan_comma(s, p, last);
             break;
 
         case CO:
@@ -340,6 +345,25 @@ ngx_modelgw_scan_close(ngx_modelgw_scan_t *s, u_char *p)
 }
 
 
+/*
+ * Most members are a key and a string, without or with one blank between: what
+ * comes next is tried here, before the table is asked again.
+ */
+
+static u_char *
+ngx_modelgw_scan_comma(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    s->state = sw_key;
+    p = ngx_modelgw_scan_blank(p + 1, last);
+
+    if (p < last && *p == '"') {
+        return ngx_modelgw_scan_key(s, p, last);
+    }
+
+    return p;
+}
+
+
 static u_char *
 ngx_modelgw_scan_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
@@ -350,7 +374,20 @@ ngx_modelgw_scan_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     s->state = sw_string;
     s->next = sw_colon;
 
-    return ngx_modelgw_scan_string(s, p + 1, last);
+    p = ngx_modelgw_scan_string(s, p + 1, last);
+
+    if (p == NULL || p == last || s->state != sw_colon || *p != ':') {
+        return p;
+    }
+
+    s->state = sw_value;
+    p = ngx_modelgw_scan_blank(p + 1, last);
+
+    if (p < last && *p == '"') {
+        return ngx_modelgw_scan_text(s, p, last);
+    }
+
+    return p;
 }
 
 

@@ -72,6 +72,9 @@ static const u_char
 };
 
 
+static u_char *ngx_modelgw_scan_number_digits(u_char *p, u_char *last);
+
+
 u_char *
 ngx_modelgw_scan_number_begin(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last)
@@ -120,6 +123,12 @@ ngx_modelgw_scan_number(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
         state = next;
         p++;
+
+        /* more digits change nothing: do not wait for the state */
+
+        if (next == sw_int || next == sw_frac || next == sw_exp_digit) {
+            p = ngx_modelgw_scan_number_digits(p, last);
+        }
     }
 
     s->state = state;
@@ -135,6 +144,17 @@ ngx_modelgw_scan_number(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     if (next == sw_end) {
         s->state = s->next;
         return ngx_modelgw_scan_watch_value_end(s, p);
+    }
+
+    return p;
+}
+
+
+static ngx_inline u_char *
+ngx_modelgw_scan_number_digits(u_char *p, u_char *last)
+{
+    while (p < last && *p >= '0' && *p <= '9') {
+        p++;
     }
 
     return p;

@@ -22,10 +22,12 @@
 #include "ngx_modelgw_scan_private.h"
 
 
-static u_char *ngx_modelgw_scan_string_plain(ngx_modelgw_scan_t *s, u_char *p,
+static u_char *ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
+static u_char *ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+static u_char *ngx_modelgw_scan_string_units(u_char *p, u_char *last);
 static u_char *ngx_modelgw_scan_string_chars(u_char *p, u_char *last);
-static size_t ngx_modelgw_scan_string_char(u_char *p);
 static u_char *ngx_modelgw_scan_string_lead(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p);
@@ -33,8 +35,32 @@ static void ngx_modelgw_scan_string_unit(ngx_modelgw_scan_t *s);
 static void ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code);
 
 
+/*
+ * The first character of four bytes, which are a word with the first byte on
+ * top.  Three: not E0 80..9F (overlong), not ED A0..BF (surrogates).  Two: not
+ * C0, C1 (overlong).  Four: F0 90 (U+10000) to F4 8F (U+10FFFF).
+ */
+
+#define ngx_modelgw_scan_three(w)                                             \
+    (((w) & 0xf0c0c000) == 0xe0808000                                         \
+     && ((w) & 0x0f200000) != 0 && ((w) & 0x0f200000) != 0x0d200000)
+
+#define ngx_modelgw_scan_two(w)                                               \
+    (((w) & 0xe0c00000) == 0xc0800000 && ((w) & 0x1e000000) != 0)
+
+#define ngx_modelgw_scan_four(w)                                              \
+    (((w) & 0xf8c0c0c0) == 0xf0808080                                         \
+     && ((w) & 0x07300000) - 0x00100000 < 0x04000000)
+
+
 #define NGX_MODELGW_SCAN_FNV_BASIS  0xcbf29ce484222325ULL
 #define NGX_MODELGW_SCAN_FNV_PRIME  0x00000100000001b3ULL
+
+
+/* what is longer than its room is known to be: only its hash may matter */
+
+#define ngx_modelgw_scan_kept(s)                                              \
+    ((s)->capture && ((s)->hashing || (s)->len <= (s)->room))
 
 
 /* the other half of a pair is not what came next */
@@ -92,15 +118,10 @@ static const struct {
 u_char *
 ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
-    u_char  *from;
-
     do {
-        from = p;
-        p = ngx_modelgw_scan_string_plain(s, p, last);
-
-        if (s->capture) {
-            ngx_modelgw_scan_string_append(s, from, p - from);
-        }
+        p = ngx_modelgw_scan_kept(s)
+            ? ngx_modelgw_scan_string_keep(s, p, last)
+            : ngx_modelgw_scan_string_pass(s, p, last);
 
         if (p == last) {
             return p;
@@ -127,83 +148,110 @@ ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
-/* to the first byte that needs a closer look */
+/* over plain bytes, which are captured */
 
 static u_char *
-ngx_modelgw_scan_string_plain(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
-    u_char  *q;
+    u_char  *from;
 
-    for ( ;; ) {
-        p += s->skip(p, last - p);
+    from = p;
 
-        if (p == last || *p < 0x80) {
-            return p;
-        }
-
-        q = ngx_modelgw_scan_string_chars(p, last);
-
-        if (q == p) {
-            return p;
-        }
-
-        p = q;
+    while (p < last && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') {
+        p++;
     }
+
+    ngx_modelgw_scan_string_append(s, from, p - from);
+
+    return p;
 }
 
 
-/* over whole and valid characters of two to four bytes */
+/* to the first byte that ends the string, is a fault, or is cut from the rest */
 
 static u_char *
-ngx_modelgw_scan_string_chars(u_char *p, u_char *last)
+ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
-    size_t  n;
+    u_char  *from;
 
-    while (last - p >= 4 && *p >= 0x80) {
-        n = ngx_modelgw_scan_string_char(p);
+    do {
+        p += s->skip(p, last - p);
+        from = p;
 
-        if (n == 0) {
+        if (p == last) {
             break;
         }
 
-        p += n;
+        if (*p == '\\') {
+            p = ngx_modelgw_scan_string_units(p, last);
+
+        } else if (*p >= 0x80) {
+            p = ngx_modelgw_scan_string_chars(p, last);
+        }
+
+    } while (p != from);
+
+    return p;
+}
+
+
+/* over whole \uXXXX; what they make matters to nobody here */
+
+static u_char *
+ngx_modelgw_scan_string_units(u_char *p, u_char *last)
+{
+    while (last - p >= 6
+           && p[0] == '\\'
+           && p[1] == 'u'
+           && ngx_modelgw_scan_hex[p[2]]
+           && ngx_modelgw_scan_hex[p[3]]
+           && ngx_modelgw_scan_hex[p[4]]
+           && ngx_modelgw_scan_hex[p[5]])
+    {
+        p += 6;
     }
 
     return p;
 }
 
 
-/* the length of the character at p, where four bytes are; 0: none */
+/*
+ * Over whole and valid characters of two to four bytes, and blanks between.
+ * Each kind has its own step: were the length a value, one step would have to
+ * wait for the one before.
+ */
 
-static ngx_inline size_t
-ngx_modelgw_scan_string_char(u_char *p)
+static u_char *
+ngx_modelgw_scan_string_chars(u_char *p, u_char *last)
 {
     uint32_t  w;
 
-    w = ((uint32_t) p[0] << 24) | (p[1] << 16) | (p[2] << 8) | p[3];
+    while (last - p >= 4) {
+        w = ((uint32_t) p[0] << 24) | (p[1] << 16) | (p[2] << 8) | p[3];
 
-    if ((w & 0xf0c0c000) == 0xe0808000) {
+        if (ngx_modelgw_scan_three(w)) {
+            p += 3;
+            continue;
+        }
 
-        /* not E0 80..9F, not ED A0..BF */
+        if (ngx_modelgw_scan_two(w)) {
+            p += 2;
+            continue;
+        }
 
-        return ((w & 0x0f200000) && (w & 0x0f200000) != 0x0d200000) ? 3 : 0;
+        if (ngx_modelgw_scan_four(w)) {
+            p += 4;
+            continue;
+        }
+
+        if (*p != ' ') {
+            break;
+        }
+
+        p++;
     }
 
-    if ((w & 0xe0c00000) == 0xc0800000) {
-
-        /* not C0, C1 */
-
-        return (w & 0x1e000000) ? 2 : 0;
-    }
-
-    if ((w & 0xf8c0c0c0) == 0xf0808080) {
-
-        /* U+10000 to U+10FFFF: F0 90 to F4 8F */
-
-        return ((w & 0x07300000) - 0x00100000 < 0x04000000) ? 4 : 0;
-    }
-
-    return 0;
+    return p;
 }
 
 

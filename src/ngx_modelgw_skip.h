@@ -1,7 +1,7 @@
 
 /*
- * Skipping over the plain part of a JSON string, as fast as the processor
- * allows.
+ * Skipping over what needs no look inside of a JSON string, as fast as the
+ * processor allows.
  */
 
 
@@ -14,9 +14,12 @@
 
 
 /*
- * Returns how many of the len bytes at p come before the first byte that is
- * not plain: '"', '\\', a control byte (below 0x20) or a byte of 0x80 and up.
- * Returns len if all are plain.  Reads nothing outside [p, p + len).
+ * Returns how many of the len bytes at p, the inside of a string, need no look:
+ * plain bytes (0x20 to 0x7f but '"' and '\\'), and whole escapes of two bytes
+ * (\" \\ \/ \b \f \n \r \t).  It stops before the closing quote, a control
+ * byte, a byte of 0x80 and up, and a backslash whose escape is another one or
+ * has its second byte outside of [p, p + len).  Returns len if nothing stops
+ * it.  Reads nothing outside of [p, p + len).
  */
 typedef size_t (*ngx_modelgw_skip_pt)(u_char *p, size_t len);
 

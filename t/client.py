@@ -1,12 +1,15 @@
 """An HTTP/1.1 client on a raw socket, so that tests decide about each byte and
-see how each answer ended; HTTP/2 comes from httpx, in the same clothes."""
+see how each answer ended; and an HTTP/2 client that does the same."""
 
 import json
 import socket
 import struct
 import time
 
-import httpx
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
 
 LIMIT = 15          # seconds for anything to come
 
@@ -20,7 +23,8 @@ class Response:
         self.headers = list(headers)
         self.body = b""
         self.complete = False
-        self.framing = None         # "sized", "chunked", "close", "none"
+        self.over = False           # HTTP/2: the stream has ended somehow
+        self.framing = None         # "sized", "chunked", "close", "h2"
 
     def all(self, name):
         return [v for n, v in self.headers if n.lower() == name.lower()]
@@ -267,36 +271,128 @@ def h1(port, *args, timeout=LIMIT, **kw):
         return c.response(timeout, method=args[0])
 
 
-def h2_client(port, **kw):
-    """HTTP/2 with prior knowledge (RFC 9113, 3.3)."""
-    return httpx.Client(http1=False, http2=True, trust_env=False,
-                        base_url="http://127.0.0.1:%d" % port,
-                        timeout=LIMIT, **kw)
+class H2:
+    """HTTP/2 with prior knowledge (RFC 9113, 3.3) on the h2 library.  It goes
+    on to read when a stream is reset while it sends: a response may come
+    before its request has ended (8.1)."""
+
+    def __init__(self, port):
+        self.wire = Connection(port)
+        self.conn = h2.connection.H2Connection(h2.config.H2Configuration(
+            client_side=True, header_encoding="utf-8",
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False))
+        self.conn.initiate_connection()
+        self.flush()
+        self.streams = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def close(self):
+        self.wire.close()
+
+    def flush(self):
+        return self.wire.try_send(self.conn.data_to_send())
+
+    def request(self, method, target, headers=(), body=None, frame=None,
+                length=True):
+        """Sends a request, as far as the server takes it; the number of its
+        stream.  length may be False, or a number that is a lie."""
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+        if isinstance(body, str):
+            body = body.encode()
+        head = [(":method", method), (":scheme", "http"),
+                (":authority", "gateway.test"), (":path", target)]
+        head += [(n.lower(), v) for n, v in headers]
+        if body is not None and length is not False:
+            head.append(("content-length",
+                         str(len(body) if length is True else length)))
+        sid = self.conn.get_next_available_stream_id()
+        self.streams[sid] = Response()
+        self.streams[sid].framing = "h2"
+        self.conn.send_headers(sid, head, end_stream=body is None)
+        self.flush()
+        if body is not None:
+            self._body(sid, body, frame)
+        return sid
+
+    def _body(self, sid, body, frame):
+        at = 0
+        end = time.monotonic() + LIMIT
+        while not self.streams[sid].over:
+            room = min(self.conn.local_flow_control_window(sid),
+                       self.conn.max_outbound_frame_size,
+                       frame or len(body), len(body) - at)
+            if room == 0 and at < len(body):
+                self.wait(max(end - time.monotonic(), 0.01))
+                continue
+            self.conn.send_data(sid, body[at:at + room],
+                                end_stream=at + room == len(body))
+            at += room
+            self.flush()
+            if at == len(body):
+                return
+
+    def reset(self, sid):
+        self.conn.reset_stream(sid, h2.errors.ErrorCodes.CANCEL)
+        self.flush()
+
+    def wait(self, timeout=LIMIT):
+        """Reads frames once; False at the end of the connection."""
+        if not self.wire.recv(timeout):
+            for r in self.streams.values():
+                r.over = True
+            return False
+        data, self.wire.data = self.wire.data, b""
+        for e in self.conn.receive_data(data):
+            r = self.streams.get(getattr(e, "stream_id", 0) or 0)
+            if isinstance(e, h2.events.ResponseReceived):
+                r.status = int(dict(e.headers)[":status"])
+                r.headers = [h for h in e.headers if h[0][0] != ":"]
+            elif isinstance(e, h2.events.DataReceived):
+                r.body += e.data
+                self.conn.acknowledge_received_data(
+                    e.flow_controlled_length, e.stream_id)
+            elif isinstance(e, h2.events.StreamEnded):
+                r.complete = r.over = True
+            elif isinstance(e, h2.events.StreamReset):
+                r.over = True
+                r.reset = e.error_code
+            elif isinstance(e, h2.events.ConnectionTerminated):
+                for other in self.streams.values():
+                    other.over = True
+        self.flush()
+        return True
+
+    def response(self, sid, timeout=LIMIT):
+        """The whole response; None if the stream ended before it."""
+        end = time.monotonic() + timeout
+        while not self.streams[sid].over:
+            self.wait(max(end - time.monotonic(), 0.01))
+        r = self.streams[sid]
+        return r if r.status else None
+
+    def body(self, sid, n, timeout=LIMIT):
+        """Waits for n bytes of the body, or its end."""
+        end = time.monotonic() + timeout
+        r = self.streams[sid]
+        while len(r.body) < n and not r.over:
+            self.wait(max(end - time.monotonic(), 0.01))
+        return r.body
+
+    def call(self, *args, **kw):
+        return self.response(self.request(*args, **kw))
 
 
-def h2(port, method, target, headers=(), body=None, **kw):
-    if isinstance(body, (dict, list)):
-        body = json.dumps(body)
-    out = Response()
-    with h2_client(port) as client:
-        request = client.build_request(method, target, content=body)
-        request.headers = httpx.Headers(
-            [("host", "gateway.test")] + list(headers)
-            + ([("content-length", str(len(body)))]
-               if isinstance(body, (bytes, str)) else []))
-        try:
-            r = client.send(request, stream=True)
-            out.status = r.status_code
-            out.headers = list(r.headers.multi_items())
-            for part in r.iter_raw():
-                out.body += part
-            out.complete = True
-        except (httpx.RemoteProtocolError, httpx.ReadError):
-            if out.status is None:
-                raise
-        finally:
-            out.framing = "h2"
-    return out
+def h2_call(port, *args, **kw):
+    """One request on a connection of its own."""
+    with H2(port) as c:
+        return c.call(*args, **kw)
 
 
 # What every answer must be.

@@ -20,9 +20,9 @@ def upstreams():
     b.stop()
 
 
-def make(factory, made, a, b, **kw):
-    g = gatewaylib.Gateway(factory.mktemp("gw"), kw.pop("a", a),
-                           kw.pop("b", b), **kw)
+def make(factory, made, pair, a=None, b=None, **kw):
+    g = gatewaylib.Gateway(factory.mktemp("gw"), a or pair[0], b or pair[1],
+                           **kw)
     made.append(g)
     return g.start()
 
@@ -40,7 +40,7 @@ def end(made):
 @pytest.fixture(scope="session")
 def session_gateway(tmp_path_factory, upstreams):
     made = []
-    g = make(tmp_path_factory, made, *upstreams)
+    g = make(tmp_path_factory, made, upstreams)
     yield g
     end(made)
 
@@ -65,7 +65,7 @@ def gateway(tmp_path_factory, upstreams):
     for u in upstreams:
         u.reset()
     made = []
-    yield lambda **kw: make(tmp_path_factory, made, *upstreams, **kw)
+    yield lambda **kw: make(tmp_path_factory, made, upstreams, **kw)
     end(made)
 
 
@@ -73,7 +73,7 @@ def gateway(tmp_path_factory, upstreams):
 def module_gateway(tmp_path_factory, upstreams):
     """As gateway, but for all tests of a file; they call u.reset()."""
     made = []
-    yield lambda **kw: make(tmp_path_factory, made, *upstreams, **kw)
+    yield lambda **kw: make(tmp_path_factory, made, upstreams, **kw)
     end(made)
 
 

@@ -452,7 +452,8 @@ http {
         if key:
             headers.append(key.bearer())
         if version == "h2":
-            return client.h2(self.port2, method, target, headers, body, **kw)
+            return client.h2_call(self.port2, method, target, headers, body,
+                                  **kw)
         return client.h1(self.port, method, target, headers, body, **kw)
 
     def post(self, target, body, key=None, headers=(), **kw):

@@ -641,12 +641,13 @@ def test_slow_writes_of_one_byte(gw):
     assert gw.b.last().body == body.replace(b'"fam-b-one"', b'"one-0613"', 1)
 
 
-def test_h2_frames_of_one_byte(gw):
+@pytest.mark.parametrize("length", [True, False])
+def test_h2_frames_of_one_byte(gw, length):
     body = (GOOD % "").encode()
-    with client.h2_client(gw.port2) as c:
-        r = c.post("/v1/chat/completions", headers=[gw.bob.bearer()],
-                   content=(body[i:i + 1] for i in range(len(body))))
-    assert r.status_code == 200, r.text
+    with client.H2(gw.port2) as c:
+        r = c.call("POST", "/v1/chat/completions", [gw.bob.bearer()], body,
+                   frame=1, length=length)
+    assert r.status == 200, r
     assert gw.b.last().body == body.replace(b'"fam-b-one"', b'"one-0613"', 1)
     assert gw.b.last().get("content-length") == str(len(gw.b.last().body))
 

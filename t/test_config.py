@@ -37,9 +37,12 @@ def test_design_example(conf):
         owned_by    vendor-a;
         upstream    http://api.vendor-a.test;
         credential  x-api-key file:%s;
-        model family_a-large  large-2026-01-01  input=3 output=15 cache_read=0.3 cache_write=3.75 cache_write_1h=6
+        # service id        upstream id    euro per million tokens
+        model family_a-large  large-2026-01-01  input=3 output=15
+                              cache_read=0.3 cache_write=3.75 cache_write_1h=6
                               context=200000 max_output=64000
-                              thinking=adaptive effort=low,medium,high structured=native;   # capabilities: translate.md 1.4
+                              thinking=adaptive effort=low,medium,high
+                              structured=native;   # capabilities
         model family_a-small  small-1;
         """ % conf.path("a.secret"), keys=key("alice-1", "a",
             "account=alice models=family_a-large,family_a-small "
@@ -99,8 +102,8 @@ def test_duplicate_directive(conf, line):
     conf.refused("is duplicate", http=line + "\n" + line + " # HERE")
 
 
-@pytest.mark.parametrize("prefix", ['""', "sk eu", "'sk eu-'", "sk.eu", "x" * 33,
-                                    "'sk-eu-\"'", "sk-é"])
+@pytest.mark.parametrize("prefix", ['""', "sk eu", "'sk eu-'", "sk.eu", "sk-é",
+                                    "x" * 33, "'sk-eu-\"'"])
 def test_key_prefix(conf, prefix):
     conf.refused("" if " " in prefix else prefix.strip("'\""),
                  http="modelgw_key_prefix %s; # HERE" % prefix)

@@ -50,11 +50,13 @@ HEX = digest("x")[7:]
 
 @pytest.mark.parametrize("text", [
     HEX, "sha256:", "sha256:" + HEX[1:], "sha256:" + HEX + "0",
-    "sha256:" + HEX[1:] + "g", "sha512:" + HEX, "SHA256:" + HEX, "sha256=" + HEX,
-    "sha256::" + HEX, "md5:00", '""'])
+    "sha256:" + HEX[1:] + "g", "sha512:" + HEX, "SHA256:" + HEX,
+    "sha256=" + HEX,
+    "sha256::" + HEX, "md5:00", "sk-eu-x", "sha256:sk-eu-x", '""'])
 def test_hash_bad(conf, text):
-    bad(conf, "alice %s a;" % text, "invalid hash", '"alice"',
-        text.strip('"'))
+    """What may be the key itself, in the wrong place, is not repeated."""
+    bad(conf, "alice %s a;" % text, "invalid hash", '"alice"')
+    assert "sk-eu-x" not in conf.text
 
 
 def test_hash_upper_case(conf):
@@ -94,8 +96,8 @@ def test_limit_bad(conf, name, value):
 
 @pytest.mark.parametrize("value", [
     "", "2027-02-30", "2027-02-29", "2100-02-29", "2027-00-01", "2027-13-01",
-    "2027-01-00", "2027-04-31", "2027-1-1", "01-01-2027", "2027-01-01T00:00:00Z",
-    "tomorrow", "1969-12-31", "20270101"])
+    "2027-01-00", "2027-04-31", "2027-1-1", "01-01-2027", "tomorrow",
+    "2027-01-01T00:00:00Z", "1969-12-31", "20270101"])
 def test_expires_bad(conf, value):
     bad(conf, key("alice", "a", "expires=" + value), '"expires=%s"' % value,
         '"alice"')
@@ -243,13 +245,13 @@ def test_many_last_is_twice(conf):
     conf.refused('"last"', '"key-0000000"', keys="include many.conf;")
 
 
-def test_many_work(gateway, tmp_path):
+def test_many_work(gateway):
     """The first, the last and one in the middle of 100,000 keys work."""
     g = gateway(keys_text="\n".join(
         "key-%d %s a;" % (i, digest("sk-eu-many-%d" % i))
         for i in range(100000)))
     for i in (0, 1, 50000, 99999):
-        r = g.get("/v1/models", [("x-api-key", "sk-eu-many-%d" % i)])
+        r = g.get("/v1/models", headers=[("x-api-key", "sk-eu-many-%d" % i)])
         assert r.status == 200
-    r = g.get("/v1/models", [("x-api-key", "sk-eu-many-100000")])
+    r = g.get("/v1/models", headers=[("x-api-key", "sk-eu-many-100000")])
     assert r.status == 401

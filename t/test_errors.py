@@ -25,7 +25,7 @@ def test_bad_request_line(gw, line):
     with gw.connect() as c:
         c.send(line)
         r = c.response(method="GET")
-        assert_flat(r, (400, 405))
+        assert_flat(r, (400, 405, 505))
         if r.status == 400:
             assert r.json()["code"] == "INVALID_REQUEST"
         no_html(r)
@@ -70,10 +70,8 @@ def test_unknown_transfer_encoding(gw):
 
 def test_oversized_header(gw, http):
     """494 of nginx's goes out as 400."""
-    try:
-        r = gw.get("/v1/models", headers=[("X-Big", "x" * 60000)],
-                   version=http)
-    except Exception:
+    r = gw.get("/v1/models", headers=[("X-Big", "x" * 60000)], version=http)
+    if r is None:
         assert http == "h2"         # a connection error closes: it stays so
         return
     assert_flat(r, 400, "INVALID_REQUEST")
@@ -140,7 +138,7 @@ def test_deny_comes_before_the_body(gateway):
 
 def test_404_elsewhere(gw, http):
     """modelgw on marks its server: other locations are flat, too."""
-    for target in ("/", "/x", "/index.html", "/favicon.ico", "/v1", "/v2/x"):
+    for target in ("/", "/x", "/index.html", "/favicon.ico", "/v2/x"):
         r = gw.get(target, version=http)
         assert_flat(r, (403, 404), ("NOT_FOUND", "FORBIDDEN"))
         no_html(r)
@@ -288,7 +286,8 @@ def test_a_post_goes_to_one_peer_at_most_once(gateway):
     """Once sent it is not repeated, whatever comes back (L6)."""
     g = gateway(upstreams="""
     upstream api.vendor-a.test { server 127.0.0.1:$a; }
-    upstream api.vendor-b.test { server 127.0.0.1:$b; server 127.0.0.1:$b; }
+    upstream api.vendor-b.test { server 127.0.0.1:$b max_fails=0;
+                                 server 127.0.0.1:$b max_fails=0; }
 """, location="proxy_read_timeout 1s; proxy_next_upstream error timeout "
               "invalid_header http_500 http_502 http_503 http_504 http_429;")
     for script in (raw("close"), raw("reset"), raw("stall"),

@@ -177,68 +177,33 @@ def test_http_09(gw):
 
 def test_h2_length_that_lies(gw):
     """RFC 9113, 8.1.1: a body of another length is malformed."""
-    for length in ("1", "99999"):
-        try:
-            with client.h2_client(gw.port2) as c:
-                r = c.post("/v1/chat/completions", content=BODY,
-                           headers=[gw.bob.bearer(),
-                                    ("content-length", length)])
-            assert r.status_code == 400, r.text
-        except Exception as e:
-            assert "Protocol" in type(e).__name__, e
+    for length in (1, len(BODY) - 1, len(BODY) + 1, 99999):
+        with client.H2(gw.port2) as c:
+            r = c.call("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                       BODY, length=length)
+        assert r is None or r.status == 400, r
         assert gw.untouched()
 
 
-def test_h2_header_names_and_values(gw):
+@pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nx-evil: 1",
+                                   "a\x00b"])
+def test_h2_header_values(gw, value):
     """CR, LF and NUL in values never reach the upstream."""
-    import h2.config
-    import h2.connection
-
-    for value in ("a\r\nx-evil: 1", "a\nx-evil: 1", "a\x00b"):
-        config = h2.config.H2Configuration(
-            client_side=True, validate_outbound_headers=False,
-            normalize_outbound_headers=False)
-        conn = h2.connection.H2Connection(config)
-        conn.initiate_connection()
-        conn.send_headers(1, [
-            (":method", "POST"), (":scheme", "http"),
-            (":authority", "x"), (":path", "/v1/chat/completions"),
-            ("authorization", "Bearer " + gw.bob.secret),
-            ("x-odd", value), ("content-length", str(len(BODY)))])
-        conn.send_data(1, BODY, end_stream=True)
-        with Connection(gw.port2) as c:
-            c.send(conn.data_to_send())
-            try:
-                while c.recv(0.4):
-                    pass
-            except TimeoutError:
-                pass
-        for sent in gw.b.requests:
-            assert sent.get("x-evil") is None
-            assert b"\x00" not in sent.head
+    with client.H2(gw.port2) as c:
+        r = c.call("POST", "/v1/chat/completions",
+                   [gw.bob.bearer(), ("x-odd", value)], BODY)
+    assert r is None or r.status in (200, 400), r
+    for sent in gw.b.requests:
+        assert sent.get("x-evil") is None
+        assert b"\x00" not in sent.head
 
 
 def test_h2_reset_of_requests(gw):
     """H8: streams opened and reset at once leave nothing behind."""
-    import h2.config
-    import h2.connection
-
-    conn = h2.connection.H2Connection(h2.config.H2Configuration(
-        client_side=True))
-    conn.initiate_connection()
-    with Connection(gw.port2) as c:
-        c.send(conn.data_to_send())
+    with client.H2(gw.port2) as c:
         for i in range(60):
-            sid = conn.get_next_available_stream_id()
-            conn.send_headers(sid, [
-                (":method", "POST"), (":scheme", "http"),
-                (":authority", "x"), (":path", "/v1/chat/completions"),
-                ("authorization", "Bearer " + gw.bob.secret),
-                ("content-length", str(len(BODY)))])
-            if i % 3:
-                conn.send_data(sid, BODY, end_stream=True)
-            conn.reset_stream(sid)
-            if not c.try_send(conn.data_to_send()):
-                break
+            sid = c.request("POST", "/v1/chat/completions",
+                            [gw.bob.bearer()], BODY)
+            c.reset(sid)
     assert gw.chat().status == 200
     assert gw.chat(version="h2").status == 200

@@ -8,7 +8,6 @@ what the upstream answers.
 import json
 import os
 import subprocess
-import threading
 
 import pytest
 

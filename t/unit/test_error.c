@@ -251,8 +251,8 @@ static upstream_case_t  upstream_cases[] = {
       "REQUEST_TOO_LARGE", "prompt is too long", 0 },
     { 500, "{\"message\":\"prompt is too long\"}", CHAT, 502,
       "UPSTREAM_ERROR", FAILED, 0 },
-    { 400, "{\"message\":\"prompt is too lon\"}", CHAT, 400,
-      "INVALID_REQUEST", "prompt is too lon", 0 },
+    { 400, "{\"message\":\"prompt is too lone\"}", CHAT, 400,
+      "INVALID_REQUEST", "prompt is too lone", 0 },
 
     /* inside a 200 or a stream: by the object */
 
@@ -435,6 +435,7 @@ test_scrub_takes(void **state)
         { "dGhpcyBpcyBhIHNlY3JldCBrZXkgb2YgMzIgYnl0ZXM9", R },
         { "q8Zx+3/Tb7Lk2Pw9Rs4Vy6Nd1Hj5Fg0Mc8Xa==", R },
         { "aB3-dE6_fG9-hJ2_kL5-mN8_pQ1-rS4_tU7", R },
+        { "abcdefghijklmnop1234567890qrstuvwxyz", R },
         { "123e4567-e89b-12d3-a456-426614174000", R },
 
         /* URLs and hosts */
@@ -474,7 +475,7 @@ test_scrub_leaves(void **state)
             "'^[a-zA-Z0-9_-]{1,64}$'",
         "messages[3].content[0].image_url.url is not allowed",
         "response_format.json_schema.schema",
-        "messages.0.to, user.id, message.name, data.app",
+        "messages.0.to, user.id, message.name, data.app, tools.0.com",
         "tools.io_config and net.com_x",
         "main.py, index.html, README.md, lib.rs, run.sh, node.js, data.json",
         "version 1.22.1, v2.0, 2023-06-01, 3.14 and 1.2.3.4.5 or 300.1.1.1",
@@ -496,7 +497,7 @@ test_scrub_leaves(void **state)
         "sk-learn, task-force-10, risk-free, desk-1234",
         "vendor-large-1-mini vendor-large-1.5 vendor-large-12 "
             "xvendor-large-1 my-vendor-large-1 vendor-large-1_x "
-            "vendor-large-1:free",
+            "vendor-large-1:free x@vendor-large-1 x+vendor-large-1",
         "api.upstream.networks_x",
         "caf\xc3\xa9 \xe2\x80\x9c" "quoted\xe2\x80\x9d \xf0\x9f\x98\x80",
         "ratio 3:4, http:, ://, //x, C:\\dir",

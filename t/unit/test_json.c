@@ -220,6 +220,14 @@ test_read_large(void **state)
     doc = malloc(NGX_MODELGW_JSON_MAX_DOC + 1);
     assert_non_null(doc);
 
+    memset(doc, ' ', NGX_MODELGW_JSON_MAX_DOC + 1);
+    memcpy(doc, "{}", 2);
+
+    assert_int_equal(read_text(*state, doc, NGX_MODELGW_JSON_MAX_DOC, &v),
+                     NGX_OK);
+    assert_int_equal(read_text(*state, doc, NGX_MODELGW_JSON_MAX_DOC + 1, &v),
+                     NGX_DECLINED);
+
     for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
         len = lens[i];
 
@@ -229,6 +237,11 @@ test_read_large(void **state)
 
         assert_int_equal(read_text(*state, doc, len, &v), NGX_OK);
         assert_int_equal(v.a.len, len - 9);
+        assert_int_equal(v.a.data[0], '\n');
+
+        for (n = 1; n < v.a.len; n++) {
+            assert_int_equal(v.a.data[n], 'x');
+        }
 
         /* two tokens, and the end cuts the second */
 
@@ -242,9 +255,6 @@ test_read_large(void **state)
         assert_int_equal(read_text(*state, doc, len - 2, &v), NGX_DECLINED);
         assert_int_equal(read_text(*state, doc, len - 1, &v), NGX_DECLINED);
     }
-
-    assert_int_equal(read_text(*state, doc, NGX_MODELGW_JSON_MAX_DOC + 1, &v),
-                     NGX_DECLINED);
 
     free(doc);
 }

@@ -19,7 +19,14 @@ reference(u_char *p, size_t len)
     size_t  n;
 
     for (n = 0; n < len; n++) {
-        if (p[n] < 0x20 || p[n] >= 0x80 || p[n] == '"' || p[n] == '\\') {
+        if (p[n] == '\\' && n + 1 < len && p[n + 1]
+            && strchr("\"\\/bfnrt", p[n + 1]))
+        {
+            n++;
+
+        } else if (p[n] < 0x20 || p[n] >= 0x80 || p[n] == '"'
+                   || p[n] == '\\')
+        {
             break;
         }
     }
@@ -122,21 +129,76 @@ test_two_marks(void **state)
 
 
 static void
+fill(u_char *buf, size_t len, const char *bytes, ngx_uint_t rare)
+{
+    size_t  i;
+
+    for (i = 0; i < len; i++) {
+        buf[i] = (u_char) ((random() % rare) ? 0x20 + random() % 0x60
+                                             : bytes[random() % 12]);
+    }
+}
+
+
+static void
 test_random(void **state)
 {
     u_char      buf[LONGEST];
-    size_t      i;
     ngx_uint_t  n;
 
     srandom(1);
 
+    for (n = 0; n < 200000; n++) {
+        fill(buf, sizeof(buf), "\"\\\\nu/\x80\xff\0\x1f\tq", 1 + n % 100);
+        compare(buf, random() % sizeof(buf));
+    }
+}
+
+
+/* escapes, dense and sparse, over the borders of vectors: long runs pass */
+
+static void
+test_escapes(void **state)
+{
+    u_char      buf[LONGEST + 64];
+    size_t      i, run, at, len;
+    ngx_uint_t  n;
+
+    srandom(2);
+
     for (n = 0; n < 100000; n++) {
-        for (i = 0; i < sizeof(buf); i++) {
-            buf[i] = (u_char) ((random() % 64) ? 0x20 + random() % 0x60
-                                               : random());
+        for (i = 0; i + 2 < sizeof(buf); i++) {
+            buf[i] = 'a';
+
+            if (random() % (1 + n % 40) == 0) {
+                buf[i++] = '\\';
+                buf[i] = "\"\\/bfnrt"[random() % 8];
+            }
         }
 
-        compare(buf, random() % sizeof(buf));
+        len = 1 + random() % i;
+
+        if (random() % 2) {
+            buf[random() % len] = "\"\\ux\x80\n"[random() % 6];
+        }
+
+        compare(buf, len);
+    }
+
+    /* runs of backslashes of every length at every place, and what follows */
+
+    for (run = 1; run < 140; run += (run < 9) ? 1 : 17) {
+        for (at = 0; at < 70; at++) {
+            for (i = 0; i < 5; i++) {
+                memset(buf, 'a', sizeof(buf));
+                memset(buf + at, '\\', run);
+                buf[at + run] = "\"nu\x80\\"[i];
+
+                compare(buf, at + run);
+                compare(buf, at + run + 1);
+                compare(buf, sizeof(buf));
+            }
+        }
     }
 }
 
@@ -148,7 +210,8 @@ main(void)
         cmocka_unit_test(test_variants),
         cmocka_unit_test(test_every_byte_everywhere),
         cmocka_unit_test(test_two_marks),
-        cmocka_unit_test(test_random)
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_escapes)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -476,6 +476,51 @@ test_borrowed(void **state)
 }
 
 
+/* where events end; a CR LF belongs to one event if it comes in one piece */
+
+static void
+test_borders(void **state)
+{
+    size_t                    n;
+    u_char                   *pos, *last;
+    const char               *p;
+    ngx_uint_t                i;
+    ngx_modelgw_sse_t         sse;
+    ngx_modelgw_sse_event_t   ev;
+
+    static struct {
+        const char  *stream;
+        const char  *lens;               /* a digit for each event */
+    } c[] = {
+        { "a\n\nb\n\n", "33" },
+        { "a\r\n\r\nb\r\n\r\n", "55" },
+        { "a\r\rb\r\r", "33" },
+        { "a\n\r\nb\r\n\n", "44" },
+        { "\n\na\n\n\n\nb\n\n\n", "55" },
+        { "\xef\n\n\xef\xbb\n\n", "34" },
+        { "\xef\xbb\xbf\n\na\n\n", "8" },
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        ngx_modelgw_sse_init(&sse, *state, MAX);
+
+        n = strlen(c[i].stream);
+        pos = unit_dup(c[i].stream, n);
+        last = pos + n;
+
+        for (p = c[i].lens; *p; p++) {
+            assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, last, &ev),
+                             NGX_OK);
+            assert_int_equal(ev.raw.len, *p - '0');
+        }
+
+        assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, last, &ev),
+                         NGX_AGAIN);
+        unit_free(last - n);
+    }
+}
+
+
 static void
 test_max_event(void **state)
 {
@@ -576,6 +621,7 @@ main(void)
         unit_case(test_all_short),
         unit_case(test_random),
         unit_case(test_borrowed),
+        unit_case(test_borders),
         unit_case(test_max_event),
         unit_case(test_long_event),
     };

@@ -1,0 +1,336 @@
+
+/*
+ * Token usage: what is merged from answers and events of both protocols, what
+ * kind of document it is, and where its model id stands.  Each document is
+ * scanned at all chunk sizes.
+ */
+
+
+#include "unit.h"
+
+#include "ngx_modelgw_skip.h"
+#include "ngx_modelgw_usage.h"
+
+
+#define CHAT      NGX_MODELGW_CHAT
+#define MESSAGES  NGX_MODELGW_MESSAGES
+
+#define OTHER     NGX_MODELGW_DOC_OTHER
+#define STOP      NGX_MODELGW_DOC_STOP
+#define ERROR     NGX_MODELGW_DOC_ERROR
+#define USAGE     NGX_MODELGW_DOC_USAGE
+
+
+/* the documents of a call, one after the other, and the usage at its end */
+
+typedef struct {
+    ngx_uint_t            protocol;
+    const char           *docs[4];
+    ngx_modelgw_usage_t   usage;
+} case_t;
+
+
+#define START(usage)                                                          \
+    "{\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":"      \
+    "\"message\",\"model\":\"m\",\"content\":[],\"usage\":" usage "}}"
+
+#define DELTA(usage)                                                          \
+    "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},"    \
+    "\"usage\":" usage "}"
+
+#define MESSAGE(usage)                                                        \
+    "{\"id\":\"msg_1\",\"type\":\"message\",\"model\":\"m\",\"content\":"      \
+    "[{\"type\":\"text\",\"text\":\"{\\\"usage\\\":{\\\"input_tokens\\\":1}}\"}"  \
+    "],"                                                                      \
+    "\"usage\":" usage "}"
+
+#define CHUNK(usage)                                                          \
+    "{\"id\":\"x\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{}}],"  \
+    "\"usage\":" usage "}"
+
+
+static case_t  cases[] = {
+
+    /* messages: an answer */
+
+    { MESSAGES, { MESSAGE("{\"input_tokens\":12,\"output_tokens\":34}") },
+      { 12, -1, -1, -1, 34, -1 } },
+
+    { MESSAGES, { MESSAGE("{\"input_tokens\":1,\"cache_read_input_tokens\":2,"
+      "\"cache_creation_input_tokens\":30,\"cache_creation\":{"
+      "\"ephemeral_5m_input_tokens\":10,\"ephemeral_1h_input_tokens\":20},"
+      "\"output_tokens\":5,\"output_tokens_details\":{\"thinking_tokens\":4},"
+      "\"server_tool_use\":{\"input_tokens\":99},\"service_tier\":\"x\"}") },
+      { 1, 2, 30, 20, 5, 4 } },
+
+    { MESSAGES, { MESSAGE("{\"input_tokens\":0,\"output_tokens\":999999999,"
+      "\"cache_read_input_tokens\":0}") },
+      { 0, 0, -1, -1, 999999999, -1 } },
+
+    { MESSAGES, { "{\"usage\":{\"output_tokens\":2,\"input_tokens\":1},"
+      "\"model\":\"m\"}" }, { 1, -1, -1, -1, 2, -1 } },
+
+    /* null, wrong types, too large: absent */
+
+    { MESSAGES, { MESSAGE("{\"input_tokens\":null,\"output_tokens\":3,"
+      "\"cache_creation\":null}") }, { -1, -1, -1, -1, 3, -1 } },
+    { MESSAGES, { MESSAGE("{\"input_tokens\":\"5\",\"output_tokens\":3}") },
+      { -1, -1, -1, -1, 3, -1 } },
+    { MESSAGES, { MESSAGE("{\"input_tokens\":-5,\"output_tokens\":3}") },
+      { -1, -1, -1, -1, 3, -1 } },
+    { MESSAGES, { MESSAGE("{\"input_tokens\":5.0,\"output_tokens\":3e2}") },
+      { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { MESSAGE("{\"input_tokens\":1000000000,\"output_tokens\":"
+      "99999999999999999999}") }, { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { MESSAGE("{\"input_tokens\":[5],\"output_tokens\":{\"x\":5},"
+      "\"cache_creation\":[{\"ephemeral_1h_input_tokens\":5}]}") },
+      { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { MESSAGE("null") }, { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { MESSAGE("[{\"input_tokens\":5}]") },
+      { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { "{}" }, { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { "{\"input_tokens\":7}" }, { -1, -1, -1, -1, -1, -1 } },
+    { MESSAGES, { "{\"x\":{\"usage\":{\"input_tokens\":7}}}" },
+      { -1, -1, -1, -1, -1, -1 } },
+
+    /* a part that is larger than the total */
+
+    { MESSAGES, { MESSAGE("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":"
+      "20}}") }, { -1, -1, 20, 20, -1, -1 } },
+
+    /* messages: streams; what is present replaces, what is absent keeps */
+
+    { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
+      DELTA("{\"output_tokens\":20}") }, { 10, -1, -1, -1, 20, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":5,"
+      "\"cache_creation_input_tokens\":2,\"output_tokens\":1}"),
+      DELTA("{\"input_tokens\":9,\"cache_read_input_tokens\":5,"
+      "\"cache_creation_input_tokens\":2,\"output_tokens\":16}") },
+      { 9, 5, 2, -1, 16, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":0,"
+      "\"cache_creation_input_tokens\":0,\"output_tokens\":0}"),
+      DELTA("{\"cache_read_input_tokens\":3,\"output_tokens\":20}") },
+      { 9, 3, 0, -1, 20, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":10,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":7},\"cache_creation_input_tokens\":8}"),
+      DELTA("{\"output_tokens\":2}"), DELTA("{\"output_tokens\":5}") },
+      { 10, -1, 8, 7, 5, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
+      DELTA("{\"input_tokens\":11,\"output_tokens\":0}"),
+      "{\"type\":\"message_stop\"}" }, { 11, -1, -1, -1, 0, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
+      DELTA("{\"input_tokens\":\"invalid\"}") },
+      { 10, -1, -1, -1, 1, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
+      DELTA("null") }, { 10, -1, -1, -1, 1, -1 } },
+    { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens_details\":{"
+      "\"thinking_tokens\":3}}") }, { 10, -1, -1, -1, -1, 3 } },
+    { MESSAGES, { "{\"type\":\"message_start\",\"message\":{\"model\":\"m\"}}",
+      DELTA("{\"input_tokens\":3,\"output_tokens\":2}") },
+      { 3, -1, -1, -1, 2, -1 } },
+
+    /* chat: the prompt has the cached part in it */
+
+    { CHAT, { CHUNK("{\"prompt_tokens\":1000,\"completion_tokens\":50,"
+      "\"total_tokens\":1050,\"prompt_tokens_details\":{\"cached_tokens\":300,"
+      "\"cache_write_tokens\":200,\"audio_tokens\":0},"
+      "\"completion_tokens_details\":{\"reasoning_tokens\":40}}") },
+      { 500, 300, 200, -1, 50, 40 } },
+    { CHAT, { CHUNK("{\"prompt_tokens\":7,\"completion_tokens\":5}") },
+      { 7, -1, -1, -1, 5, -1 } },
+    { CHAT, { CHUNK("{\"prompt_tokens\":7,\"completion_tokens\":0,"
+      "\"prompt_tokens_details\":null,\"completion_tokens_details\":null}") },
+      { 7, -1, -1, -1, 0, -1 } },
+    { CHAT, { CHUNK("{\"prompt_tokens\":7,\"prompt_tokens_details\":{"
+      "\"cached_tokens\":null}}") }, { 7, -1, -1, -1, -1, -1 } },
+    { CHAT, { CHUNK("{\"prompt_tokens\":7,\"prompt_tokens_details\":{"
+      "\"cached_tokens\":9}}") }, { 0, 9, -1, -1, -1, -1 } },
+    { CHAT, { CHUNK("{\"prompt_tokens\":7.5,\"completion_tokens\":\"1\"}") },
+      { -1, -1, -1, -1, -1, -1 } },
+    { CHAT, { CHUNK("null") }, { -1, -1, -1, -1, -1, -1 } },
+
+    /* on every chunk: the last one counts */
+
+    { CHAT, { CHUNK("{\"prompt_tokens\":10,\"completion_tokens\":1,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":4}}"), CHUNK("null"),
+      CHUNK("{\"prompt_tokens\":10,\"completion_tokens\":9,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":4}}") },
+      { 6, 4, -1, -1, 9, -1 } },
+
+    /* in parts */
+
+    { CHAT, { CHUNK("{\"prompt_tokens\":10}"),
+      CHUNK("{\"prompt_tokens_details\":{\"cached_tokens\":4}}"),
+      CHUNK("{\"completion_tokens\":2}") }, { 6, 4, -1, -1, 2, -1 } },
+
+    { 0, { NULL }, { 0, 0, 0, 0, 0, 0 } }
+};
+
+
+static ngx_modelgw_scan_conf_t  conf;
+
+
+static ngx_modelgw_scan_t *
+scanner(ngx_pool_t *pool, ngx_uint_t protocol)
+{
+    ngx_uint_t                   n;
+    ngx_modelgw_scan_t          *s;
+    ngx_modelgw_skip_variant_t  *v;
+
+    v = ngx_modelgw_skip_variants(&n);
+
+    memset(&conf, 0xa5, sizeof(conf));
+    ngx_modelgw_usage_conf(&conf, protocol, v[0].skip);
+
+    s = ngx_modelgw_scan_create(pool, &conf);
+    assert_non_null(s);
+
+    return s;
+}
+
+
+static void
+scan(ngx_modelgw_scan_t *s, const char *doc, size_t chunk)
+{
+    size_t   n, size, len;
+    u_char  *piece;
+
+    len = strlen(doc);
+
+    ngx_modelgw_scan_reset(s);
+
+    for (n = 0; n < len; n += size) {
+        size = ngx_min(chunk, len - n);
+
+        piece = unit_dup(doc + n, size);
+        assert_int_equal(ngx_modelgw_scan_feed(s, piece, size), NGX_OK);
+        unit_free(piece);
+    }
+
+    assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
+}
+
+
+static void
+test_merge(void **state)
+{
+    case_t               *c;
+    size_t                chunk;
+    ngx_uint_t            i, n;
+    ngx_modelgw_scan_t   *s;
+    ngx_modelgw_usage_t   usage;
+
+    for (c = cases; c->protocol; c++) {
+        s = scanner(*state, c->protocol);
+
+        for (i = 0; (chunk = unit_chunk(i, 4096)) != 0; i++) {
+            ngx_modelgw_usage_init(&usage);
+
+            for (n = 0; n < 4 && c->docs[n]; n++) {
+                scan(s, c->docs[n], chunk);
+                ngx_modelgw_usage_merge(&usage, c->protocol, s);
+            }
+
+            assert_int_equal(usage.input, c->usage.input);
+            assert_int_equal(usage.cache_read, c->usage.cache_read);
+            assert_int_equal(usage.cache_write, c->usage.cache_write);
+            assert_int_equal(usage.cache_write_1h, c->usage.cache_write_1h);
+            assert_int_equal(usage.output, c->usage.output);
+            assert_int_equal(usage.reasoning, c->usage.reasoning);
+        }
+    }
+}
+
+
+static void
+test_kind_and_model(void **state)
+{
+    off_t                 from, to;
+    size_t                chunk;
+    ngx_int_t             rc;
+    ngx_uint_t            i, n, kind;
+    const char           *model;
+    ngx_modelgw_scan_t   *s;
+    ngx_modelgw_usage_t   usage;
+
+    static struct {
+        ngx_uint_t   protocol;
+        const char  *doc;
+        ngx_uint_t   kind;
+        const char  *model;
+    } c[] = {
+        { MESSAGES, MESSAGE("{}"), OTHER, "\"m\"" },
+        { MESSAGES, START("{}"), OTHER, "\"m\"" },
+        { MESSAGES, DELTA("{}"), OTHER, NULL },
+        { MESSAGES, "{\"type\":\"message_stop\"}", STOP, NULL },
+        { MESSAGES, "{\"type\":\"message\\u005fstop\"}", STOP, NULL },
+        { MESSAGES, "{\"type\":\"message_stopped\"}", OTHER, NULL },
+        { MESSAGES, "{\"type\":\"ping\"}", OTHER, NULL },
+        { MESSAGES, "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":"
+          "{\"type\":\"error\",\"model\":\"x\",\"text\":\"error\"}}", OTHER,
+          NULL },
+        { MESSAGES, "{\"type\":\"error\",\"error\":{\"type\":\"x\"}}", ERROR,
+          NULL },
+        { MESSAGES, "{\"type\":\"error\"}", ERROR, NULL },
+        { MESSAGES, "{\"error\":{}}", ERROR, NULL },
+        { MESSAGES, "{\"error\":null}", OTHER, NULL },
+        { MESSAGES, "{\"error\":\"x\"}", OTHER, NULL },
+        { MESSAGES, "{\"type\":7,\"model\":7}", OTHER, NULL },
+        { MESSAGES, "{\"model\" : \"a\\u0062\" }", OTHER, "\"a\\u0062\"" },
+        { MESSAGES, "{\"message\":{\"x\":{\"model\":\"a\"}}}", OTHER, NULL },
+        { MESSAGES, "{\"message\":{\"model\":\"a\"},\"model\":\"b\"}", OTHER,
+          "\"b\"" },
+        { MESSAGES, "{\"input_tokens\":5}", OTHER, NULL },
+
+        { CHAT, CHUNK("null"), OTHER, "\"m\"" },
+        { CHAT, CHUNK("{\"prompt_tokens\":1}"), OTHER, "\"m\"" },
+        { CHAT, "{\"choices\":[],\"usage\":{\"prompt_tokens\":1},\"model\":"
+          "\"m\"}", USAGE, "\"m\"" },
+        { CHAT, "{\"usage\":{},\"choices\":[ ]}", USAGE, NULL },
+        { CHAT, "{\"choices\":[],\"usage\":null}", OTHER, NULL },
+        { CHAT, "{\"choices\":[],\"prompt_filter_results\":[{}]}", OTHER,
+          NULL },
+        { CHAT, "{\"choices\":{},\"usage\":{}}", OTHER, NULL },
+        { CHAT, "{\"usage\":{}}", OTHER, NULL },
+        { CHAT, "{\"choices\":[[]],\"usage\":{}}", OTHER, NULL },
+        { CHAT, "{\"error\":{\"message\":\"x\"}}", ERROR, NULL },
+        { CHAT, "{\"error\":\"x\"}", ERROR, NULL },
+        { CHAT, "{\"error\":null,\"choices\":[{}]}", OTHER, NULL },
+        { CHAT, "{\"error\":false}", OTHER, NULL },
+        { CHAT, "{\"choices\":[],\"usage\":{},\"error\":{}}", ERROR, NULL },
+        { CHAT, "{\"type\":\"message_stop\"}", OTHER, NULL },
+        { CHAT, "{\"message\":{\"model\":\"x\"}}", OTHER, NULL },
+    };
+
+    for (n = 0; n < sizeof(c) / sizeof(c[0]); n++) {
+        s = scanner(*state, c[n].protocol);
+
+        for (i = 0; (chunk = unit_chunk(i, strlen(c[n].doc))) != 0; i++) {
+            scan(s, c[n].doc, chunk);
+
+            ngx_modelgw_usage_init(&usage);
+            kind = ngx_modelgw_usage_merge(&usage, c[n].protocol, s);
+            assert_int_equal(kind, c[n].kind);
+
+            model = c[n].model;
+            rc = ngx_modelgw_usage_model(s, c[n].protocol, &from, &to);
+            assert_int_equal(rc, model ? NGX_OK : NGX_DECLINED);
+
+            if (model) {
+                unit_assert_str((u_char *) c[n].doc + from, to - from, model);
+            }
+        }
+    }
+}
+
+
+int
+main(void)
+{
+    const struct CMUnitTest  tests[] = {
+        unit_case(test_merge),
+        unit_case(test_kind_and_model),
+    };
+
+    return cmocka_run_group_tests_name("usage", tests, NULL, NULL);
+}
