@@ -89,6 +89,7 @@ typedef struct {
                                             ngx_http_request_t *r,
                                             ngx_int_t rc);
     ngx_int_t                           upstream_rc; /* NGX_AGAIN: goes on */
+    ngx_uint_t                          http_version; /* the client's */
 
     unsigned                            body_read:1;
     unsigned                            body_fault:1;
@@ -140,6 +141,14 @@ ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
 
 /* upstream.c */
 
+/*
+ * Replaces the client's headers by those for the upstream, all but the
+ * credential.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_upstream_headers_in(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* The getter of $modelgw_upstream. */
 ngx_int_t ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
@@ -150,7 +159,8 @@ void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);
 /*
  * Drops what must not reach the client of the headers in an upstream's answer.
  */
-void ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r);
+void ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Sets ctx->error to what the client is told of an upstream's error: status of

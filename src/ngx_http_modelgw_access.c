@@ -184,6 +184,7 @@ ngx_http_modelgw_access_create(ngx_http_request_t *r)
 
     ngx_modelgw_usage_init(&ctx->usage);
     ctx->upstream_rc = NGX_AGAIN;
+    ctx->http_version = r->http_version;
 
     cln->handler = ngx_http_modelgw_access_cleanup;
 

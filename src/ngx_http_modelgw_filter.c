@@ -90,6 +90,13 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_modelgw_get_ctx(r);
 
+    /* the proxy module takes an answer without a status line for HTTP/0.9, and
+       the client with it, who then would get no header */
+
+    if (ctx && ctx->http_version) {
+        r->http_version = ctx->http_version;
+    }
+
     if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN) {
         return ngx_http_modelgw_filter_header(r, ctx);
     }
@@ -195,7 +202,7 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
 
     r->allow_ranges = 0;
 
-    ngx_http_modelgw_upstream_headers_out(r);
+    ngx_http_modelgw_upstream_headers_out(r, ctx);
 
     ctx->mode = ngx_http_modelgw_filter_mode(r, ctx);
     ctx->header_held = 1;
@@ -263,6 +270,11 @@ ngx_http_modelgw_filter_type(ngx_http_request_t *r, const char *type)
 }
 
 
+/*
+ * After 502 and 504 nginx sends a flush through the filters, after 0 last_buf.
+ * After NGX_ERROR, which is broken framing, it sends nothing: we do.
+ */
+
 static void
 ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
 {
@@ -271,6 +283,11 @@ ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
     ctx = ngx_http_modelgw_get_ctx(r);
 
     ctx->upstream_rc = rc;
+
+    if (rc == NGX_ERROR && !r->connection->error) {
+        ctx->upstream_rc = NGX_HTTP_BAD_GATEWAY;
+        (void) ngx_http_send_special(r, NGX_HTTP_FLUSH);
+    }
 
     ctx->finalize_upstream(r, rc);
 }

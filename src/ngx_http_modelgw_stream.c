@@ -187,22 +187,25 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
 
     st = ctx->stream;
 
-    if (!ev->has_data) {
-        return ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
-                                     ev->borrowed);
-    }
-
     rc = ngx_http_modelgw_stream_scan(ctx, ev, &from, &to);
 
-    if (rc == NGX_DECLINED) {
-        return NGX_DECLINED;
-    }
+    switch (rc) {
 
-    kind = NGX_MODELGW_DOC_STOP;
-
-    if (rc == NGX_OK) {
+    case NGX_OK:
         kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->endpoint->protocol,
                                        st->scan);
+        break;
+
+    case NGX_DONE:
+        kind = NGX_MODELGW_DOC_STOP;
+        break;
+
+    case NGX_AGAIN:
+        kind = NGX_MODELGW_DOC_OTHER;
+        break;
+
+    default: /* NGX_DECLINED */
+        return rc;
     }
 
     if (kind == NGX_MODELGW_DOC_ERROR) {
@@ -243,6 +246,7 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
  * bytes, 0 if it has none.
  *     NGX_OK        it is JSON
  *     NGX_DONE      it is "[DONE]", the last event of a chat stream
+ *     NGX_AGAIN     there is none: a comment, or an event of its name only
  *     NGX_DECLINED  it is something else
  */
 
@@ -251,6 +255,7 @@ ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
 {
     off_t                fed, f, t;
+    size_t               len;
     u_char              *state;
     ngx_str_t            line;
     ngx_uint_t           protocol;
@@ -263,6 +268,7 @@ ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
 
     *from = 0;
     *to = 0;
+    len = 0;
     state = NULL;
 
     for (fed = 0;
@@ -274,6 +280,8 @@ ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
         {
             return NGX_DONE;
         }
+
+        len += line.len;
 
         /* lines are joined by LF */
 
@@ -293,7 +301,7 @@ ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
         }
     }
 
-    return ngx_modelgw_scan_done(scan);
+    return len ? ngx_modelgw_scan_done(scan) : NGX_AGAIN;
 }
 
 

@@ -4,8 +4,8 @@
  *
  * $modelgw_upstream has a value once in a request's life: after the verdict,
  * and before any internal redirect.  Giving it out is what arms the request:
- * only then the client's headers are replaced and the group's credential is put
- * in.  A location that proxies to anything else never holds the credential.
+ * only then the group's credential is put in.  A location that by mistake
+ * proxies to anything else never holds it, nor the client's.
  *
  * Headers are passed on by a new list, since the proxy module writes all that
  * is in headers_in.headers, whatever its hash.  Elements of the old list stay
@@ -21,8 +21,6 @@
 #include "ngx_http_modelgw_headers.h"
 
 
-static ngx_int_t ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_upstream_push(ngx_list_t *headers,
     ngx_table_elt_t *h);
 static ngx_uint_t ngx_http_modelgw_upstream_dropped(ngx_http_request_t *r,
@@ -33,7 +31,10 @@ static ngx_uint_t ngx_http_modelgw_upstream_connection(ngx_http_request_t *r,
     ngx_str_t *name);
 static ngx_uint_t ngx_http_modelgw_upstream_token(ngx_str_t *value,
     ngx_str_t *token);
+static ngx_uint_t ngx_http_modelgw_upstream_holds(ngx_str_t *value,
+    ngx_str_t *secret);
 static ngx_int_t ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h);
+static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
 
 
 /*
@@ -120,6 +121,7 @@ ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
 {
     u_char                  *p;
     ngx_str_t               *uri, *upstream;
+    ngx_table_elt_t          h;
     ngx_http_modelgw_ctx_t  *ctx;
 
     /* not ngx_http_modelgw_get_ctx(): a redirect has to lose it */
@@ -141,7 +143,14 @@ ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ngx_http_modelgw_upstream_headers(r, ctx) != NGX_OK) {
+    ngx_memzero(&h, sizeof(ngx_table_elt_t));
+
+    h.key = ctx->group->header;
+    h.value = ctx->group->header_value;
+    h.lowcase_key = ctx->group->header_lowcase.data;
+    h.hash = ctx->group->header_hash;
+
+    if (ngx_http_modelgw_upstream_push(&r->headers_in.headers, &h) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -160,8 +169,8 @@ ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
+ngx_int_t
+ngx_http_modelgw_upstream_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_list_t                   headers;
@@ -191,15 +200,6 @@ ngx_http_modelgw_upstream_headers(ngx_http_request_t *r,
     ngx_str_set(&add.value, "identity");
     add.lowcase_key = (u_char *) "accept-encoding";
     add.hash = ngx_hash_key(add.lowcase_key, add.key.len);
-
-    if (ngx_http_modelgw_upstream_push(&headers, &add) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    add.key = ctx->group->header;
-    add.value = ctx->group->header_value;
-    add.lowcase_key = ctx->group->header_lowcase.data;
-    add.hash = ctx->group->header_hash;
 
     if (ngx_http_modelgw_upstream_push(&headers, &add) != NGX_OK) {
         return NGX_ERROR;
@@ -343,7 +343,8 @@ ngx_http_modelgw_upstream_stop(ngx_http_request_t *r)
 
 
 void
-ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r)
+ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_table_elt_t             *h;
     ngx_http_modelgw_headers_t   hs;
@@ -357,11 +358,29 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r)
 
         if (!ngx_http_modelgw_upstream_listed(ngx_http_modelgw_passed_out,
                                               &h->key)
+            || ngx_http_modelgw_upstream_holds(&h->value, &ctx->group->secret)
             || ngx_http_modelgw_upstream_retry_after(h) != NGX_OK)
         {
             h->hash = 0;
         }
     }
+}
+
+
+/* an upstream may echo what it was sent */
+
+static ngx_uint_t
+ngx_http_modelgw_upstream_holds(ngx_str_t *value, ngx_str_t *secret)
+{
+    size_t  i;
+
+    for (i = 0; i + secret->len <= value->len; i++) {
+        if (ngx_memcmp(value->data + i, secret->data, secret->len) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -375,39 +394,67 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h)
 {
-    time_t  s;
-
-    s = ngx_atotm(h->value.data, h->value.len);
+    time_t  n;
 
     if (ngx_http_modelgw_headers_is(h, "retry-after-ms")) {
-        return (s >= 0 && s <= 60000) ? NGX_OK : NGX_DECLINED;
+        n = ngx_atotm(h->value.data, h->value.len);
+
+        return (n >= 0 && n <= 60000) ? NGX_OK : NGX_DECLINED;
     }
 
     if (!ngx_http_modelgw_headers_is(h, "retry-after")) {
         return NGX_OK;
     }
 
-    if (s == NGX_ERROR) {
-        s = ngx_parse_http_time(h->value.data, h->value.len);
+    n = ngx_http_modelgw_upstream_seconds(&h->value);
 
-        if (s == NGX_ERROR) {
-            return NGX_DECLINED;
-        }
-
-        s -= ngx_time();
-    }
-
-    s = ngx_max(1, ngx_min(s, 60));
-
-    /* never longer than it was: a date has 29 bytes */
-
-    if (s > 9 && h->value.len < 2) {
+    if (n == NGX_ERROR) {
         return NGX_DECLINED;
     }
 
-    h->value.len = ngx_sprintf(h->value.data, "%T", s) - h->value.data;
+    /* not longer than it was: one digit, several, or a date */
+
+    h->value.len = ngx_sprintf(h->value.data, "%T", n) - h->value.data;
 
     return NGX_OK;
+}
+
+
+/*
+ * Seconds, however many digits they have, or a date (RFC 9110, 10.2.3), as 1 to
+ * 60; NGX_ERROR: neither.
+ */
+
+static time_t
+ngx_http_modelgw_upstream_seconds(ngx_str_t *value)
+{
+    u_char      c;
+    time_t      n;
+    ngx_uint_t  i;
+
+    n = 0;
+
+    for (i = 0; i < value->len; i++) {
+        c = value->data[i];
+
+        if (c < '0' || c > '9') {
+            break;
+        }
+
+        n = ngx_min(n * 10 + c - '0', 60);
+    }
+
+    if (i == 0 || i < value->len) {
+        n = ngx_parse_http_time(value->data, value->len);
+
+        if (n == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        n = ngx_min(n - ngx_time(), 60);
+    }
+
+    return ngx_max(n, 1);
 }
 
 

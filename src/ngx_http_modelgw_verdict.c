@@ -131,6 +131,10 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_upstream_headers_in(r, ctx);
+    }
+
+    if (rc == NGX_OK) {
         ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "modelgw verdict: \"%V\" as \"%V\"",
                        &ctx->service_id, &ctx->upstream_id);

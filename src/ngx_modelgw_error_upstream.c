@@ -245,7 +245,9 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
         e->code = ngx_modelgw_error_upstream_context;
     }
 
-    if (row->text && text) {
+    /* within a stream the text goes on; the protocol's error event passes */
+
+    if (text && (row->text || (inside && !row->loud))) {
         return ngx_modelgw_scrub(pool, mask, text,
                                  NGX_MODELGW_ERROR_MAX_MESSAGE, &e->message);
     }

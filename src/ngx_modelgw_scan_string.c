@@ -167,7 +167,7 @@ ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
-/* to the first byte that ends the string, is a fault, or is cut from the rest */
+/* to what ends the string, is a fault, or is cut from the rest of it */
 
 static u_char *
 ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p, u_char *last)

@@ -54,7 +54,9 @@ static const u_char  ngx_modelgw_skip_escapes[256] = {
 /* an escape of two bytes begins at p + n */
 
 #define ngx_modelgw_skip_escape(p, n, len)                                    \
-    ((p)[n] == '\\' && (n) + 1 < (len) && ngx_modelgw_skip_escapes[(p)[(n) + 1]])
+    ((p)[n] == '\\'                                                           \
+     && (n) + 1 < (len)                                                       \
+     && ngx_modelgw_skip_escapes[(p)[(n) + 1]])
 
 
 /*

@@ -11,7 +11,7 @@ import h2.connection
 import h2.errors
 import h2.events
 
-LIMIT = 15          # seconds for anything to come
+LIMIT = 10          # seconds for anything to come
 
 
 class Response:

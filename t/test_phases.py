@@ -252,8 +252,7 @@ def test_static_proxy_pass(check, target):
 
 
 @pytest.mark.parametrize("target", [
-    "http://api.vendor-b.test$request_uri", "$modelgw_upstream/x",
-    "http://$http_x_where", "$modelgw_upstream$is_args$args"])
+    "http://api.vendor-b.test$request_uri", "http://$http_x_where"])
 def test_proxy_pass_with_other_variables(check, gateway, target):
     """Refused by nginx -t, or nobody's credential goes anywhere."""
     text = GATEWAY.replace("$modelgw_upstream", target) % ""
@@ -267,8 +266,7 @@ def test_proxy_pass_with_other_variables(check, gateway, target):
         assert_flat(r, r.status)
     for request in g.b.requests:
         assert g.bob.secret.encode() not in request.head
-        if request.target != "/v1/chat/completions":
-            assert g.secret_b.encode() not in request.head
+        assert g.secret_b.encode() not in request.head
 
 
 def test_variable_in_a_plain_location(gateway):

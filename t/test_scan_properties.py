@@ -6,6 +6,7 @@ with the few lines of policy below, says they are.  Both are run at any chunk
 size; the scanner sits behind a pipe in build/unit/scan_cli.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -23,8 +24,10 @@ CLI = pathlib.Path(os.environ.get("MODELGW_SCAN_CLI",
                                   TOP / "build/unit/scan_cli"))
 
 settings.register_profile("scan", max_examples=400, deadline=None,
+                          database=None,
                           suppress_health_check=list(HealthCheck))
 settings.register_profile("scan-long", max_examples=20000, deadline=None,
+                          database=None,
                           suppress_health_check=list(HealthCheck))
 PROFILE = settings.get_profile(os.environ.get("MODELGW_SCAN_PROFILE", "scan"))
 
@@ -178,11 +181,21 @@ class Scanner:
         assert self.process.wait(10) == 0
 
 
+def build():
+    """One at a time: pytest-xdist has many of us."""
+
+    if "MODELGW_SCAN_CLI" in os.environ:
+        return
+    CLI.parent.mkdir(parents=True, exist_ok=True)
+    with open(CLI.parent / "scan_cli.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["make", "-s", "-C", TOP, "build/unit/scan_cli"],
+                       check=True, stdout=subprocess.DEVNULL)
+
+
 @pytest.fixture(scope="module")
 def scanner():
-    if "MODELGW_SCAN_CLI" not in os.environ:
-        subprocess.run(["make", "-s", "-C", TOP, "build/unit/scan_cli"],
-                       check=True)
+    build()
     s = Scanner()
     yield s
     s.stop()

@@ -114,7 +114,6 @@ def test_bodies(side, name, framing):
         text = r.json()["message"]
         assert "<" not in text and "vendor-b.test" not in text
         assert len(text.encode()) <= 512
-        assert "\x00" not in text
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
