@@ -385,6 +385,27 @@ http {
         if self.quiet and self.log_level != "debug":
             assert self.leaks() == [], "secrets in " + self.dir
 
+    def pids(self):
+        """The worker processes."""
+        pid = self.process.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            return [int(p) for p in f.read().split()]
+
+    def cpu(self):
+        """Seconds of processor time that the workers have used."""
+        ticks = 0
+        for pid in self.pids():
+            with open("/proc/%d/stat" % pid) as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, name="VmHWM"):
+        """Bytes of memory of the largest worker: now (VmRSS), at most."""
+        return max(int(line.split()[1]) * 1024 for pid in self.pids()
+                   for line in open("/proc/%d/status" % pid)
+                   if line.startswith(name))
+
     def read(self, name):
         try:
             with open(self.path(name), errors="replace") as f:

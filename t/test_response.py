@@ -71,10 +71,10 @@ def test_no_model_in_the_answer(gw):
 
 
 @pytest.mark.parametrize("size", [1000, 70000, 1 << 20, 8 << 20])
-def test_sizes(gw, size, framing):
+def test_sizes(gw, size, framing, http):
     obj = chat_completion("one-0613", "x\u20ac" * (size // 4))
     gw.b.script(reply_json(obj, framing=framing))
-    r = gw.chat()
+    r = gw.chat(version=http)
     assert r.status == 200 and r.complete, (r.status, len(r.body))
     assert r.json() == dict(obj, model="fam-b-one")
 

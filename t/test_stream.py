@@ -11,8 +11,9 @@ import client
 import gateway as lib
 from client import assert_ids, build
 from gateway import chat, messages
-from upstream import (DONE, chat_chunk, chat_stream, chat_usage_chunk, data,
-                      event, message_stream, message_usage, raw, sse)
+from upstream import (DONE, chat_chunk, chat_completion, chat_stream,
+                      chat_usage_chunk, data, event, message_stream,
+                      message_usage, raw, reply_json, sse)
 
 USAGE_ON = {"include_usage": True}
 
@@ -278,6 +279,70 @@ def test_slow_reader_stalls_nobody(gw):
             pass
         assert slow.current.complete
         assert slow.current.body == p.mapped(events)
+
+
+def test_slow_reader_stalls_nobody_h2(gw):
+    """On one connection: a stream that is not read, and others that are."""
+    events = chat_stream("one-0613", ["z" * 50000] * 40, usage=False)
+    p = Proto(gw, "chat")
+    gw.b.script(sse(events), sse(p.events))
+    with client.H2(gw.port2) as c:
+        slow = c.request("POST", p.target, [p.key.bearer()], p.body)
+        hold = c.conn.acknowledge_received_data
+        # its window is not opened again; the connection's is
+        c.conn.acknowledge_received_data = lambda n, sid: (
+            c.conn.increment_flow_control_window(n) if sid == slow
+            else hold(n, sid))
+        c.body(slow, 60000)
+        for _ in range(5):
+            r = c.response(c.request("POST", p.target, [p.key.bearer()],
+                                     p.body), 3)
+            assert r.complete and r.body == p.mapped()
+        assert not c.streams[slow].over
+        c.conn.acknowledge_received_data = hold
+        c.conn.increment_flow_control_window(4 << 20, slow)
+        c.flush()
+        r = c.response(slow)
+        assert r.complete and r.body == p.mapped(events)
+
+
+def test_pipelined_behind_a_stream(gw, p):
+    """The second answer waits for the end of the first."""
+    p.up.script(sse([x for e in p.events for x in (e, 0.01)]))
+    with gw.connect() as c:
+        c.send(build("POST", p.target, [p.key.bearer()], body=p.body)
+               + build("GET", "/v1/models", [p.key.bearer()]))
+        r = c.response()
+        assert r.complete and r.body == p.mapped()
+        assert c.response().json()["object"] == "list"
+
+
+def test_memory_of_a_long_stream(gateway):
+    """What has been sent is free again: 60 MB in 240,000 events."""
+    g = gateway(workers=1)
+    p = Proto(g, "chat")
+    block = b"".join(p.events[1:3]) * 200
+    assert p.send(p.body).complete
+    p.up.script(sse([block] * 300))
+    p.send(p.body)
+    before = g.memory()
+    p.up.script(sse(p.events[:1] + [block] * 600 + p.events[-1:]))
+    r = p.send(p.body)
+    assert r.complete and len(r.body) > 50 << 20
+    assert g.memory() - before < 4 << 20
+
+
+def test_memory_of_a_big_answer(gateway):
+    """What is held for a plain answer is freed with its request."""
+    g = gateway(workers=1)
+    obj = chat_completion("one-0613", "x" * (4 << 20))
+    g.b.script(reply_json(obj))
+    for _ in range(3):
+        assert g.chat().status == 200
+    before = g.memory("VmRSS")
+    for _ in range(20):
+        assert g.chat().status == 200
+    assert g.memory("VmRSS") - before < 8 << 20
 
 
 def test_many_streams_at_once(gw):

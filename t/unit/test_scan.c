@@ -496,6 +496,13 @@ test_crowds(void **state)
     refused(state, doc, NGX_MODELGW_SCAN_FIELD,
             "\"stream_options.k256\" is one key too many");
 
+    /* each object has keys of its own, and the root alone denies names */
+
+    pass(state, &strict, "{\"x\":1,\"stream_options\":{\"x\":1,\"y\":2,"
+                         "\"models\":3,\"model\":4,\"MODEL\":5},\"y\":2}",
+         &r);
+    assert_int_equal(r.values[W_OPTIONS].elements, 5);
+
     /* objects that are not checked have no bound */
 
     keys(doc, "{\"a\":{\"k1\":0,", 600, "}}");
@@ -535,8 +542,9 @@ test_loose(void **state)
     assert_int_equal(r.values[W_OUTPUT].type, NGX_MODELGW_SCAN_ABSENT);
     assert_int_equal(r.values[W_MODEL].type, NGX_MODELGW_SCAN_ABSENT);
 
-    doc = "{\"mod\\ud800el\":\"a\",\"\\ud800model\":1,\"model\\udfff\":2}";
-    pass(state, &loose, doc, &r);
+    pass(state, &loose, "{\"mod\\ud800el\":\"a\"}", &r);
+    assert_int_equal(r.values[W_MODEL].type, NGX_MODELGW_SCAN_ABSENT);
+    pass(state, &loose, "{\"model\\udfff\":\"a\"}", &r);
     assert_int_equal(r.values[W_MODEL].type, NGX_MODELGW_SCAN_ABSENT);
 }
 
@@ -569,6 +577,11 @@ test_texts(void **state)
         pass(state, &strict, doc, &r);
         assert_int_equal(r.values[W_MODEL].len, LONE);
     }
+
+    pass(state, &strict, "{\"model\":\"\\ud800\\udc00\\ud840\\udc01"
+                         "\\udbff\\udfff\"}", &r);
+    unit_assert_str(r.values[W_MODEL].text, r.values[W_MODEL].len,
+                    "\xf0\x90\x80\x80\xf0\xa0\x80\x81\xf4\x8f\xbf\xbf");
 
     pass(state, &strict, "{\"model\":\"\"}", &r);
     assert_int_equal(r.values[W_MODEL].type, NGX_MODELGW_SCAN_STRING);

@@ -523,15 +523,18 @@ nested(u_char *doc, ngx_uint_t depth, ngx_uint_t arrays)
 static void
 test_depth(void **state)
 {
-    u_char      doc[1024], *bomb;
-    size_t      i;
-    ngx_uint_t  arrays;
-    const char  mixed[] = "{\"a\":[[{\"b\":[]},[{}]],{}],\"c\":{\"d\":[{}]}}";
+    u_char       doc[1024], *bomb;
+    size_t       i;
+    ngx_uint_t   arrays;
+    unit_scan_t  r;
+    const char   mixed[] = "{\"a\":[[{\"b\":[]},[{}]],{}],\"c\":{\"d\":[{}]}}";
 
     for (arrays = 0; arrays < 2; arrays++) {
         expect_rc(*state, "depth 64", doc, nested(doc, 64, arrays), NGX_OK);
-        expect_rc(*state, "depth 65", doc, nested(doc, 65, arrays),
-                  NGX_DECLINED);
+
+        unit_scan(*state, &conf, doc, nested(doc, 65, arrays), &r);
+        assert_int_equal(r.rc, NGX_DECLINED);
+        assert_non_null(strstr((char *) r.fault, "deeper than 64 levels"));
     }
 
     /* deep, shallow, deep again: the bits of closed containers are gone */
