@@ -15,12 +15,14 @@ CC          = cc
 PYTHON      = python3
 
 # The nginx to build for: Debian's nginx-dev (headers, auto/ and conf_flags) or
-# any nginx source tree; one without conf_flags is configured --with-compat.
+# any nginx source tree.  One without conf_flags is taken to be the sources of
+# an nginx with --with-compat and TLS: without the latter, the checks of TLS
+# to the upstream would not be compiled in.
 
 NGINX_SRC   = /usr/share/nginx/src
 NGINX_FLAGS = $(shell f=$(NGINX_SRC)/conf_flags; \
                 if [ -f $$f ]; then sed 's/^NGX_CONF_FLAGS=(//; s/)$$//' $$f; \
-                else echo --with-compat; fi)
+                else echo --with-compat --with-http_ssl_module; fi)
 
 CC_OPT      = -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wextra
 LD_OPT      = -Wl,-z,relro -Wl,-z,now
@@ -266,10 +268,12 @@ test-on-%:
 	[ $$rc = 0 ] || exit $$rc; \
 	grep ^NOTICE $(BUILD)/src/nginx-$*/.complete >> $(BUILD)/notices; \
 	$(MAKE) --no-print-directory $(BUILD)/nginx-$*/nginx \
-	&& $(MAKE) --no-print-directory module BUILD=$(BUILD)/nginx-$* \
-	    NGINX_SRC=$(BUILD)/src/nginx-$* \
+	&& $(MAKE) --no-print-directory -s install BUILD=$(BUILD)/nginx-$* \
+	    NGINX_SRC=$(BUILD)/src/nginx-$* DESTDIR=$(BUILD)/nginx-$*/root \
+	    MODULES_DIR=/usr/lib/nginx/modules \
+	&& t/docker.sh $(BUILD)/nginx-$*/nginx $(BUILD)/nginx-$*/root \
 	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \
-	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/$(notdir $(MODULE)) \
+	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/root/usr/lib/nginx/modules/$(notdir $(MODULE)) \
 	    $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS)
 
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \

@@ -58,91 +58,91 @@ static ngx_modelgw_error_row_t  ngx_modelgw_error_rows[] = {
       ngx_string("Invalid API key") },
 
     { 403, 0, ngx_string("FORBIDDEN"),
-      ngx_string("access is denied") },
+      ngx_string("Access is denied") },
 
     { 404, 0, ngx_string("NOT_FOUND"),
-      ngx_string("no such endpoint") },
+      ngx_string("No such endpoint") },
 
     { 405, 0, ngx_string("METHOD_NOT_ALLOWED"),
-      ngx_string("the method is not allowed here") },
+      ngx_string("The method is not allowed here") },
 
     { 408, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request was not received in time") },
+      ngx_string("The request was not received in time") },
 
     { 411, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request needs a Content-Length") },
+      ngx_string("The request needs a Content-Length") },
 
     { 412, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("a precondition of the request failed") },
+      ngx_string("A precondition of the request failed") },
 
     { 413, 0, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("the request body is too large") },
+      ngx_string("The request body is too large") },
 
     { 414, 0, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("the request URI is too long") },
+      ngx_string("The request URI is too long") },
 
     { 415, 0, ngx_string("UNSUPPORTED_ENCODING"),
-      ngx_string("the request body must not be encoded") },
+      ngx_string("The request body must not be encoded") },
 
     { 416, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the requested range cannot be served") },
+      ngx_string("The requested range cannot be served") },
 
     { 421, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request was sent to the wrong server") },
+      ngx_string("The request was sent to the wrong server") },
 
     { 425, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request must not be sent as early data") },
+      ngx_string("The request must not be sent as early data") },
 
     { 429, 0, ngx_string("RATE_LIMITED"),
-      ngx_string("too many requests, retry later") },
+      ngx_string("Too many requests, retry later") },
 
     { 431, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request header is too large") },
+      ngx_string("The request header is too large") },
 
     { 494, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request header is too large") },
+      ngx_string("The request header is too large") },
 
     { 495, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the client certificate was refused") },
+      ngx_string("The client certificate was refused") },
 
     { 496, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("a client certificate is needed") },
+      ngx_string("A client certificate is needed") },
 
     { 497, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("plain HTTP was sent to an HTTPS port") },
+      ngx_string("Plain HTTP was sent to an HTTPS port") },
 
     { 501, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request uses something that is not implemented") },
+      ngx_string("The request uses something that is not implemented") },
 
     { 502, 0, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream failed") },
+      ngx_string("The upstream failed") },
 
     { 503, 0, ngx_string("SERVICE_UNAVAILABLE"),
-      ngx_string("the service is not available, retry later") },
+      ngx_string("The service is not available, retry later") },
 
     { 504, 0, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("the upstream timed out") },
+      ngx_string("The upstream timed out") },
 
     { 505, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the HTTP version is not supported") },
+      ngx_string("The HTTP version is not supported") },
 
     { 507, 503, ngx_string("SERVICE_UNAVAILABLE"),
-      ngx_string("the service is not available, retry later") },
+      ngx_string("The service is not available, retry later") },
 
     { 0, 0, ngx_string("INVALID_REQUEST"),
-      ngx_string("the request is invalid") }
+      ngx_string("The request is invalid") }
 };
 
 
 static ngx_modelgw_error_row_t  ngx_modelgw_error_internal = {
     0, 500, ngx_string("INTERNAL_ERROR"),
-    ngx_string("internal error")
+    ngx_string("Internal error")
 };
 
 
 static ngx_modelgw_error_row_t  ngx_modelgw_error_unavailable = {
     0, 503, ngx_string("UPSTREAM_UNAVAILABLE"),
-    ngx_string("the upstream cannot be reached, retry later")
+    ngx_string("The upstream cannot be reached, retry later")
 };
 
 

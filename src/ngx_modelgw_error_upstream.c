@@ -92,47 +92,47 @@ static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
     { 400, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the upstream refused the request as invalid"), 0, 1, 1 },
+      ngx_string("The upstream refused the request as invalid"), 0, 1, 1 },
 
     { 422, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("the upstream refused the request as invalid"), 0, 1, 1 },
+      ngx_string("The upstream refused the request as invalid"), 0, 1, 1 },
 
     { 413, 413, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("the request is too large for the upstream"), 0, 1, 0 },
+      ngx_string("The request is too large for the upstream"), 0, 1, 0 },
 
     { 401, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
 
     { 402, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
 
     { 403, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
 
     { 404, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
 
     { 409, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
 
     { 429, 429, ngx_string("RATE_LIMITED"),
-      ngx_string("the upstream is rate limiting this gateway, retry later"),
+      ngx_string("The upstream is rate limiting this gateway, retry later"),
       0, 0, 0 },
 
     { 408, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("the upstream timed out"), 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0, 0, 0 },
 
     { 504, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("the upstream timed out"), 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0, 0, 0 },
 
     { 503, 503, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("the upstream is overloaded, retry later"), 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0 },
 
     { 529, 529, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("the upstream is overloaded, retry later"), 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0 },
 
     { 0, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("the upstream failed"), 0, 0, 0 }
+      ngx_string("The upstream failed"), 0, 0, 0 }
 };
 
 
@@ -140,7 +140,7 @@ static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_strange = {
     0, 502, ngx_string("UPSTREAM_ERROR"),
-    ngx_string("the upstream gave an unexpected answer"), 1, 0, 0
+    ngx_string("The upstream gave an unexpected answer"), 1, 0, 0
 };
 
 

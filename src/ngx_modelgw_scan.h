@@ -109,8 +109,9 @@ typedef struct {
 
 
 /*
- * Returns a scanner that reads one document, NULL if there is no memory.  It
- * lives in the pool; conf and all it points to must live as long.
+ * Returns a scanner that reads one document, NULL if there is no memory or the
+ * table of watches is not as said above.  It lives in the pool; conf and all it
+ * points to must live as long.
  */
 ngx_modelgw_scan_t *ngx_modelgw_scan_create(ngx_pool_t *pool,
     ngx_modelgw_scan_conf_t *conf);

@@ -216,9 +216,9 @@ ngx_modelgw_skip_escaped(uint64_t slashes, uint64_t *carry)
 }
 
 
-__attribute__((target("avx2")))
+__attribute__((target("avx2"), noinline))
 static size_t
-ngx_modelgw_skip_avx2(u_char *p, size_t len)
+ngx_modelgw_skip_avx2_long(u_char *p, size_t len)
 {
     size_t    n;
     __m256i   a, b, sa, sb;
@@ -274,6 +274,27 @@ ngx_modelgw_skip_avx2(u_char *p, size_t len)
     n -= carry;
 
     return n + ngx_modelgw_skip_sse2(p + n, len - n);
+}
+
+
+/* keys and words end within one vector */
+
+__attribute__((target("avx2")))
+static size_t
+ngx_modelgw_skip_avx2(u_char *p, size_t len)
+{
+    uint32_t  special;
+
+    if (len >= 32) {
+        special = _mm256_movemask_epi8(ngx_modelgw_skip_avx2_special(
+                                       _mm256_loadu_si256((__m256i *) p)));
+
+        if (special && p[__builtin_ctz(special)] != '\\') {
+            return __builtin_ctz(special);
+        }
+    }
+
+    return ngx_modelgw_skip_avx2_long(p, len);
 }
 
 

@@ -21,7 +21,7 @@ class Response:
         self.status = status
         self.reason = reason
         self.headers = list(headers)
-        self.body = b""
+        self.data = bytearray()     # of the body
         self.complete = False
         self.over = False           # HTTP/2: the stream has ended somehow
         self.framing = None         # "sized", "chunked", "close", "h2"
@@ -32,8 +32,12 @@ class Response:
     def get(self, name, default=None):
         return (self.all(name) or [default])[0]
 
+    @property
+    def body(self):
+        return bytes(self.data)
+
     def json(self):
-        return json.loads(self.body)
+        return json.loads(self.data)
 
     def __repr__(self):
         return "<%s %s %s%s>" % (self.status, self.headers,
@@ -193,7 +197,7 @@ class Connection:
             if not part:
                 r.complete = True
                 return b""
-        r.body += part
+        r.data += part
         return part
 
     def _chunk(self, timeout):
@@ -207,7 +211,7 @@ class Connection:
         while have < size + 2:
             self.data = b""
             if not self.recv(max(end - time.monotonic(), 0.01)):
-                self.current.body += b"".join(pieces)[:size]
+                self.current.data += b"".join(pieces)[:size]
                 return None
             pieces.append(self.data)
             have += len(self.data)
@@ -235,7 +239,7 @@ class Connection:
         end = time.monotonic() + timeout
         seen = getattr(self.current, "taken", 0)
         while True:
-            rest = self.current.body[seen:]
+            rest = bytes(self.current.data[seen:])
             at = rest.find(b"\n\n")
             if at >= 0:
                 self.current.taken = seen + at + 2
@@ -355,7 +359,7 @@ class H2:
                 r.status = int(dict(e.headers)[":status"])
                 r.headers = [h for h in e.headers if h[0][0] != ":"]
             elif isinstance(e, h2.events.DataReceived):
-                r.body += e.data
+                r.data += e.data
                 self.conn.acknowledge_received_data(
                     e.flow_controlled_length, e.stream_id)
             elif isinstance(e, h2.events.StreamEnded):
@@ -381,7 +385,7 @@ class H2:
         """Waits for n bytes of the body, or its end."""
         end = time.monotonic() + timeout
         r = self.streams[sid]
-        while len(r.body) < n and not r.over:
+        while len(r.data) < n and not r.over:
             self.wait(max(end - time.monotonic(), 0.01))
         return r.body
 

@@ -76,31 +76,21 @@ static const char  head[] =
     "{\"model\":\"family_a-large\",\"max_tokens\":32000,\"stream\":true,"
     "\"temperature\":1,\"metadata\":{\"user_id\":\"user_4711\"},";
 
-static const char  prose[] =
-    "You are an interactive agent that helps users with software tasks. Use "
-    "the instructions below and the tools that you have.\\n\\n# Tone\\nBe "
-    "concise, direct, and to the point. When you run a command that is not "
-    "trivial, explain what it does and why.\\n - Do not add comments unless "
-    "asked.\\n - Never commit unless the user wants it.\\n\\n";
+static const char  *words[] = {
+    "the ", "a ", "file ", "of ", "return ", "and ", "if ", "function ",
+    "should ", "not ", "x = ", "value", "(self)", "->next", ", ", ". ", "; ",
+    "configuration ", "use ", "error ", "in ", "path/to/module", "0x1f ", "it "
+};
 
-static const char  code[] =
-    "static int\\nparse(const char *s)\\n{\\n    int  n;\\n\\n    n = 0;\\n\\n"
-    "    while (*s >= '0' && *s <= '9') {\\n        n = n * 10 + (*s++ - '0')"
-    ";\\n    }\\n\\n    if (strcmp(s, \\\"ms\\\") == 0) {\\n\\t\\treturn n;\\n"
-    "    }\\n\\n    fprintf(stderr, \\\"bad unit \\\\\\\"%s\\\\\\\"\\\\n\\\", s);"
-    "\\n    return -1;\\n}\\n";
+static const char  *escapes[] = {
+    "\\n", "\\n\\n", "\\n    ", "\\n\\t\\t", "\\\"", "\\\"text\\\"",
+    "\\\\n", "'"
+};
 
-static const char  tool[] =
-    "{\"name\":\"Grep\",\"description\":\"A search tool built on ripgrep\\n\\n"
-    "  Usage:\\n  - Supports full regex syntax (e.g. \\\"log.*Error\\\")\\n\","
-    "\"input_schema\":{\"$schema\":\"http://json-schema.org/draft-07/schema#\""
-    ",\"type\":\"object\",\"properties\":{\"pattern\":{\"type\":\"string\","
-    "\"description\":\"The regular expression to search for\"},\"path\":{"
-    "\"type\":\"string\",\"description\":\"File or directory\"},\"mode\":{"
-    "\"type\":\"string\",\"enum\":[\"content\",\"files\",\"count\"]},\"-A\":{"
-    "\"type\":\"number\"},\"-i\":{\"type\":\"boolean\",\"default\":false},"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000}},"
-    "\"required\":[\"pattern\"],\"additionalProperties\":false}}";
+static const char  *names[] = {
+    "path", "pattern", "command", "limit", "offset", "content", "url", "mode",
+    "description", "old_string", "timeout", "id"
+};
 
 static const char  chunk[] =
     "{\"id\":\"chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx\",\"object\":\"chat.completion"
@@ -139,7 +129,7 @@ begin(const char *name, size_t size)
 
     d.name = name;
     d.len = 0;
-    d.data = malloc(size + 65536);
+    d.data = malloc(2 * size + 65536);
 
     if (d.data == NULL) {
         exit(1);
@@ -193,35 +183,141 @@ array_doc(const char *name, const char *text, size_t size)
 }
 
 
-/* half tools, half conversation with code */
+static size_t
+any(size_t n)
+{
+    static uint32_t  seed = 1;
+
+    seed = seed * 1103515245 + 12345;
+
+    return (seed >> 16) % n;
+}
+
+
+#define any_of(list)  list[any(sizeof(list) / sizeof(list[0]))]
+
+
+/* text of about that many bytes, with an escape every 30 to 60 */
+
+static void
+put_text(doc_t *d, size_t size)
+{
+    size_t  end, next;
+
+    for (end = d->len + size; d->len < end; /* void */ ) {
+        next = d->len + 30 + any(30);
+
+        while (d->len < next) {
+            put(d, any_of(words));
+        }
+
+        put(d, any_of(escapes));
+    }
+}
+
+
+static void
+put_tool(doc_t *d)
+{
+    size_t  n;
+
+    put(d, "{\"name\":\"");
+    put(d, any_of(names));
+    put(d, "\",\"description\":\"");
+    put_text(d, 100 + any(500));
+    put(d, "\",\"input_schema\":{\"type\":\"object\",\"properties\":{");
+
+    for (n = 2 + any(5); n; n--) {
+        put(d, "\"");
+        put(d, any_of(names));
+        put(d, any(3) ? "\":{\"type\":\"string\",\"description\":\""
+                      : "\":{\"type\":\"number\",\"minimum\":0,"
+                        "\"description\":\"");
+        put_text(d, any(60));
+        put(d, "\"},");
+    }
+
+    put(d, "\"verbose\":{\"type\":\"boolean\",\"default\":false}},"
+           "\"required\":[\"path\"],\"additionalProperties\":false}}");
+}
+
+
+static doc_t
+tools_doc(const char *name, size_t size)
+{
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"tools\":[");
+    put_tool(&d);
+
+    while (d.len < size) {
+        put(&d, ",");
+        put_tool(&d);
+    }
+
+    put(&d, "]}");
+
+    return d;
+}
+
+
+/* half tools, half conversation */
 
 static doc_t
 agent_doc(const char *name, size_t size)
 {
     doc_t  d;
 
-    d = begin(name, size);
-    put(&d, "\"tools\":[");
-    put(&d, tool);
-
-    while (d.len < size / 2) {
-        put(&d, ",");
-        put(&d, tool);
-    }
-
-    put(&d, "],\"system\":[{\"type\":\"text\",\"text\":\"");
-    put(&d, prose);
-    put(&d, prose);
+    d = tools_doc(name, size / 2);
+    d.len--;
+    put(&d, ",\"system\":[{\"type\":\"text\",\"text\":\"");
+    put_text(&d, size / 8);
     put(&d, "\"}],\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}");
 
     while (d.len < size) {
         put(&d, ",{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\","
                 "\"id\":\"toolu_01A09q90qw90lq917835lq9\",\"name\":\"Edit\","
                 "\"input\":{\"path\":\"src/parse.c\",\"text\":\"");
-        put(&d, code);
+        put_text(&d, 50 + any(1000));
         put(&d, "\"}}]},{\"role\":\"user\",\"content\":\"");
-        put(&d, prose);
+        put_text(&d, any(200));
         put(&d, "\"}");
+    }
+
+    put(&d, "]}");
+
+    return d;
+}
+
+
+static doc_t
+code_doc(const char *name, size_t size)
+{
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"messages\":[{\"role\":\"user\",\"content\":\"");
+    put_text(&d, size);
+    put(&d, "\"}]}");
+
+    return d;
+}
+
+
+static doc_t
+numbers_doc(const char *name, size_t size)
+{
+    char   number[64];
+    doc_t  d;
+
+    d = begin(name, size);
+    put(&d, "\"input\":[0");
+
+    while (d.len < size) {
+        sprintf(number, ",%s%d.%0*d", any(2) ? "-" : "", (int) any(20),
+                (int) (1 + any(9)), (int) any(10000));
+        put(&d, number);
     }
 
     put(&d, "]}");
@@ -302,23 +398,27 @@ static double
 measure(ngx_modelgw_scan_t *s, doc_t *d, size_t piece, double seconds)
 {
     double      best, start, took;
-    ngx_uint_t  i, n;
+    ngx_uint_t  i, k, n;
 
     best = 0;
+
+    /* the clock costs more than a small document */
 
     for (i = 0; i < (seconds ? BEST_OF : 3); i++) {
         start = now();
         n = 0;
 
         do {
-            if (s) {
-                scan(s, d, piece);
+            for (k = 0; k <= 16384 / d->len; k++) {
+                if (s) {
+                    scan(s, d, piece);
 
-            } else {
-                yajl(d, piece);
+                } else {
+                    yajl(d, piece);
+                }
             }
 
-            n++;
+            n += k;
             took = now() - start;
         } while (took < seconds);
 
@@ -345,8 +445,8 @@ bench_kinds(void)
                           1 << 20);
     docs[nd++] = agent_doc("agent, 20 KB", 20 << 10);
     docs[nd++] = agent_doc("agent, 200 KB", 200 << 10);
-    docs[nd++] = array_doc("tools only, 20 KB", tool, 20 << 10);
-    docs[nd++] = text_doc("code, 200 KB", code, 200 << 10);
+    docs[nd++] = tools_doc("tools only, 20 KB", 20 << 10);
+    docs[nd++] = code_doc("code, 200 KB", 200 << 10);
     docs[nd++] = text_doc("Chinese, 200 KB",
                           "\xe5\xbf\xab\xe9\x80\x9f\xe7\x9a\x84\xe6\xa3\x95"
                           "\xe8\x89\xb2\xe7\x8b\x90\xe7\x8b\xb8\xef\xbc\x8c"
@@ -367,8 +467,7 @@ bench_kinds(void)
                            "        \"kind\": \"short\",\n        \"n\": 12\n"
                            "      },\n      \"list\": [\n        true,\n"
                            "        \"word\"\n      ]\n    }", 200 << 10);
-    docs[nd++] = array_doc("numbers, 200 KB", "-0.0123456789,17,1.5e-7,4711",
-                           200 << 10);
+    docs[nd++] = numbers_doc("numbers, 200 KB", 200 << 10);
 
     v = ngx_modelgw_skip_variants(&n);
 

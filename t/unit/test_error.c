@@ -123,13 +123,13 @@ test_type(void **state)
 }
 
 
-#define INVALID   "the upstream refused the request as invalid"
-#define SERVE     "the upstream could not serve this model"
-#define LIMIT     "the upstream is rate limiting this gateway, retry later"
-#define TIMEOUT   "the upstream timed out"
-#define OVERLOAD  "the upstream is overloaded, retry later"
-#define FAILED    "the upstream failed"
-#define STRANGE   "the upstream gave an unexpected answer"
+#define INVALID   "The upstream refused the request as invalid"
+#define SERVE     "The upstream could not serve this model"
+#define LIMIT     "The upstream is rate limiting this gateway, retry later"
+#define TIMEOUT   "The upstream timed out"
+#define OVERLOAD  "The upstream is overloaded, retry later"
+#define FAILED    "The upstream failed"
+#define STRANGE   "The upstream gave an unexpected answer"
 
 #define MSG(type)                                                             \
     "{\"type\":\"error\",\"error\":{\"type\":\"" type "\","                   \
@@ -226,7 +226,7 @@ static upstream_case_t  upstream_cases[] = {
     { 400, "{\"error\":{\"message\":\"<tool> is wrong\"}}", CHAT, 400,
       "INVALID_REQUEST", "<tool> is wrong", 0 },
     { 413, "<html>", CHAT, 413, "REQUEST_TOO_LARGE",
-      "the request is too large for the upstream", 0 },
+      "The request is too large for the upstream", 0 },
 
     /* the context */
 

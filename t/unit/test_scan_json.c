@@ -9,6 +9,8 @@
 
 #include "unit_scan.h"
 
+#include <time.h>
+
 
 #define U(text)  text, sizeof(text) - 1
 
@@ -307,7 +309,7 @@ expect_rc(ngx_pool_t *pool, const char *name, const void *doc, size_t len,
 
 
 static void
-test_suite(void **state)
+test_p4_p5_suite(void **state)
 {
     char        doc[512];
     size_t      len;
@@ -427,7 +429,7 @@ expect_utf8(ngx_modelgw_scan_t *s, u_char *bytes, size_t n)
 /* all first and second bytes, and the borders of the others */
 
 static void
-test_utf8(void **state)
+test_p4_utf8(void **state)
 {
     u_char                       b[4];
     ngx_uint_t                   first, second, i, k, n;
@@ -472,7 +474,7 @@ test_utf8(void **state)
 
 
 static void
-test_tails(void **state)
+test_p5_tails(void **state)
 {
     u_char      doc[16];
     ngx_int_t   rc;
@@ -521,7 +523,7 @@ nested(u_char *doc, ngx_uint_t depth, ngx_uint_t arrays)
 
 
 static void
-test_depth(void **state)
+test_p6_depth(void **state)
 {
     u_char       doc[1024], *bomb;
     size_t       i;
@@ -555,14 +557,77 @@ test_depth(void **state)
 }
 
 
+static double
+seconds(ngx_modelgw_scan_t *s, u_char *doc, size_t len, size_t chunk)
+{
+    size_t           at;
+    struct timespec  from, to;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+
+    ngx_modelgw_scan_reset(s);
+
+    for (at = 0; at < len; at += chunk) {
+        assert_int_equal(ngx_modelgw_scan_feed(s, doc + at,
+                                               ngx_min(chunk, len - at)),
+                         NGX_OK);
+    }
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+
+    return (to.tv_sec - from.tv_sec) + (to.tv_nsec - from.tv_nsec) / 1e9;
+}
+
+
+/* a token that comes in pieces costs as much a byte as a short one */
+
+static void
+test_p8_linear(void **state)
+{
+    u_char                      *doc;
+    double                       small, large;
+    size_t                       chunk;
+    ngx_uint_t                   i, n;
+    ngx_modelgw_scan_t          *s;
+    ngx_modelgw_skip_variant_t  *v;
+
+    v = ngx_modelgw_skip_variants(&n);
+    conf.skip = v[0].skip;
+
+    s = ngx_modelgw_scan_create(*state, &conf);
+    assert_non_null(s);
+
+    doc = malloc(8 << 20);
+    assert_non_null(doc);
+
+    memset(doc, 'a', 8 << 20);
+    memcpy(doc, "{\"a\":\"", 6);
+
+    for (chunk = 1; chunk <= 16; chunk += 15) {
+        small = 1;
+        large = 1;
+
+        for (i = 0; i < 3; i++) {
+            small = ngx_min(small, seconds(s, doc, 1 << 20, chunk));
+            large = ngx_min(large, seconds(s, doc, 8 << 20, chunk));
+        }
+
+        assert_true(large < 16 * small);
+    }
+
+    free(doc);
+}
+
+
 int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        unit_case(test_suite),
-        unit_case(test_utf8),
-        unit_case(test_tails),
-        unit_case(test_depth)
+        unit_case(test_p4_p5_suite),
+        unit_case(test_p4_utf8),
+        unit_case(test_p5_tails),
+        unit_case(test_p6_depth),
+        unit_case(test_p8_linear)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

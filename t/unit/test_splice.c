@@ -389,10 +389,10 @@ test_empty_bufs(void **state)
 }
 
 
-/* P9: scanned in any pieces, spliced over any bufs */
+/* scanned in any pieces, spliced over any bufs */
 
 static void
-test_scan_and_splice(void **state)
+test_p9_scan_and_splice(void **state)
 {
     size_t                       first, at, n;
     kind_e                       kind;
@@ -462,7 +462,7 @@ main(void)
         unit_case(test_refused),
         unit_case(test_in_is_kept),
         unit_case(test_empty_bufs),
-        cmocka_unit_test(test_scan_and_splice)
+        cmocka_unit_test(test_p9_scan_and_splice)
     };
 
     return cmocka_run_group_tests(tests, open_file, NULL);

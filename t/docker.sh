@@ -1,0 +1,34 @@
+#!/bin/sh
+#
+# The image of docker/Dockerfile, put together without Docker: what "make
+# install" laid out under ROOT, the example configuration, the entry script;
+# then nginx must accept all of it.
+#
+# usage: t/docker.sh NGINX ROOT
+
+set -eu
+
+cd "$(dirname "$0")/.."
+nginx=$1
+root=$(cd "$2" && pwd)
+conf=$root/etc/nginx
+
+mkdir -p "$conf/logs"
+rm -f "$conf"/modelgw/keys.conf "$conf"/modelgw/*.secret
+ln -sfn "$root/usr/lib/nginx/modules" "$conf/modules"
+sed "s#/var/log/nginx/#$conf/logs/#" conf/nginx.conf > "$conf/nginx.conf"
+
+# started twice: the second start must find what the first has made
+
+for start in 1 2; do
+    MODELGW_CONF=$conf MODELGW_SECRETS=$root/nothing \
+        sh docker/40-modelgw.sh > "$root/start$start"
+    "$nginx" -p "$conf/" -c nginx.conf -g "pid logs/nginx.pid;" -t -q
+done
+
+[ "$(grep -c 'demo key of group . *: sk-eu-' "$root/start1")" = 2 ]
+[ ! -s "$root/start2" ]
+grep -q 'listen  8080;' "$conf/nginx.conf"
+
+echo "the image's files are accepted by" \
+     "$("$nginx" -v 2>&1 | sed 's/.*: //')"
