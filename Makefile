@@ -139,16 +139,16 @@ $(CORE_SRC)/.complete:
 	BUILD=$(BUILD) t/nginx-src.sh $(SERIES)
 
 $(UNIT)/nginx/%.o: | $(CORE_SRC)/.complete $(NGINX_OBJS)/objs/Makefile
-	@mkdir -p $(@D)
-	$(CC) $(ASAN) -W -Wall $(INCLUDES) -c -o $@ $(CORE_SRC)/src/$*.c
+	@mkdir -p $(@D); echo "cc $*.c"
+	@$(CC) $(ASAN) -W -Wall $(INCLUDES) -c -o $@ $(CORE_SRC)/src/$*.c
 
 $(UNIT)/%.o: src/%.c $(HEADERS)
-	@mkdir -p $(@D)
-	$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -c -o $@ $<
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -c -o $@ $<
 
 $(UNIT)/%: t/unit/%.c $(UNIT_OBJS) $(HEADERS)
-	@mkdir -p $(@D)
-	$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -o $@ $< $(UNIT_OBJS) \
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -o $@ $< $(UNIT_OBJS) \
 	    $(UNIT_LIBS)
 
 .PRECIOUS: $(UNIT)/%.o $(UNIT)/nginx/%.o
@@ -160,8 +160,8 @@ bench-scan: $(BUILD)/bench/scan
 	$<
 
 $(BUILD)/bench/scan: t/bench/scan.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
-	@mkdir -p $(@D)
-	$(CC) -g -O2 $(WARNINGS) $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 $(WARNINGS) $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
 	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
 
 
@@ -179,8 +179,8 @@ fuzz: setup-fuzz
 	done
 
 $(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
-	@mkdir -p $(@D)
-	clang -g -O1 -fsanitize=fuzzer,address,undefined -DNGX_DEBUG_PALLOC=1 \
+	@mkdir -p $(@D); echo "clang $<"
+	@clang -g -O1 -fsanitize=fuzzer,address,undefined -DNGX_DEBUG_PALLOC=1 \
 	    $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
 	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
 

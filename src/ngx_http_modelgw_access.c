@@ -22,6 +22,9 @@
 #include "ngx_http_modelgw_headers.h"
 
 
+#define NGX_HTTP_TOO_EARLY  425          /* RFC 8470, 5.2 */
+
+
 /* what the headers say */
 
 typedef struct {
@@ -31,6 +34,7 @@ typedef struct {
     ngx_uint_t                   sent;      /* a credential of any kind */
     ngx_uint_t                   differ;    /* two service keys that differ */
     ngx_uint_t                   encoded;   /* the body is compressed */
+    ngx_uint_t                   early;     /* it may be a replay */
 } ngx_http_modelgw_access_t;
 
 
@@ -50,6 +54,7 @@ static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_access_in_early_data(ngx_http_request_t *r);
 static void ngx_http_modelgw_access_headers(ngx_http_request_t *r,
     ngx_http_modelgw_access_t *a);
 static void ngx_http_modelgw_access_authorization(ngx_http_modelgw_access_t *a,
@@ -57,6 +62,8 @@ static void ngx_http_modelgw_access_authorization(ngx_http_modelgw_access_t *a,
 static void ngx_http_modelgw_access_x_api_key(ngx_http_modelgw_access_t *a,
     ngx_str_t *value);
 static void ngx_http_modelgw_access_encoding(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value);
+static void ngx_http_modelgw_access_early_data(ngx_http_modelgw_access_t *a,
     ngx_str_t *value);
 static void ngx_http_modelgw_access_credential(ngx_http_modelgw_access_t *a,
     ngx_str_t *value, ngx_uint_t bearer);
@@ -66,6 +73,7 @@ static ngx_http_modelgw_access_header_t  ngx_http_modelgw_access_table[] = {
     { "authorization", ngx_http_modelgw_access_authorization },
     { "x-api-key", ngx_http_modelgw_access_x_api_key },
     { "content-encoding", ngx_http_modelgw_access_encoding },
+    { "early-data", ngx_http_modelgw_access_early_data },
     { NULL, NULL }
 };
 
@@ -324,6 +332,15 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ctx->key = key;
     ctx->group = key->group;
 
+    if (r->method == NGX_HTTP_POST
+        && (a.early || ngx_http_modelgw_access_in_early_data(r)))
+    {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_TOO_EARLY,
+                                      "INVALID_REQUEST",
+                                      "The request must not be sent as early "
+                                      "data");
+    }
+
     if (a.encoded) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNSUPPORTED_MEDIA_TYPE,
                                       "UNSUPPORTED_ENCODING",
@@ -331,6 +348,33 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * What came in TLS early data may have been sent by someone who recorded it,
+ * and a call costs money each time (RFC 8470, 3).
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_access_in_early_data(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_SSL)
+    ngx_str_t                   name;
+    ngx_http_variable_value_t  *v;
+
+    if (r->connection->ssl == NULL) {
+        return 0;
+    }
+
+    ngx_str_set(&name, "ssl_early_data");
+
+    v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
+
+    return v == NULL || (!v->not_found && v->len);
+#else
+    return 0;
+#endif
 }
 
 
@@ -382,6 +426,16 @@ ngx_http_modelgw_access_encoding(ngx_http_modelgw_access_t *a,
     {
         a->encoded = 1;
     }
+}
+
+
+/* from a proxy in front of us: RFC 8470, 5.1 */
+
+static void
+ngx_http_modelgw_access_early_data(ngx_http_modelgw_access_t *a,
+    ngx_str_t *value)
+{
+    a->early = 1;
 }
 
 

@@ -11,8 +11,9 @@
  * are inside of strings.  Only what lies in watched containers costs more.
  *
  * Rejected: yajl (230 MB/s, restarts a token that is cut, accepts more than
- * JSON), a table for every byte (a third of the speed), and simdjson's two
- * passes (faster still, but wants the whole document in memory, and C++).
+ * JSON), a table for every byte (each has to wait for the state that the one
+ * before leaves), and simdjson's two passes (faster still, but it wants the
+ * whole document in memory, and C++).
  */
 
 

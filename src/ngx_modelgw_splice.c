@@ -28,7 +28,7 @@ typedef struct {
     ngx_chain_t       **last;            /* where the next link goes */
     off_t               offset;          /* of the next byte in the document */
     ngx_modelgw_cut_t  *cut;             /* the next one, or the current */
-    ngx_modelgw_cut_t  *end;
+    ngx_uint_t          left;            /* cuts, with this one */
 } ngx_modelgw_splice_walk_t;
 
 
@@ -66,7 +66,7 @@ ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in, ngx_modelgw_cut_t *cuts,
     w.last = out;
     w.offset = 0;
     w.cut = cuts;
-    w.end = cuts + n;
+    w.left = n;
 
     for ( /* void */ ; in; in = in->next) {
 
@@ -77,14 +77,14 @@ ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in, ngx_modelgw_cut_t *cuts,
 
     /* insertions behind the last byte */
 
-    while (w.cut < w.end && w.cut->to == w.offset) {
+    while (w.left && w.cut->to == w.offset) {
 
         if (ngx_modelgw_splice_cut(&w, 0) == NGX_ERROR) {
             return NGX_ERROR;
         }
     }
 
-    return (w.cut == w.end) ? NGX_OK : NGX_ERROR;
+    return (w.left == 0) ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -97,7 +97,7 @@ ngx_modelgw_splice_buf(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b)
 
     for (done = 0; done < size; done += n) {
 
-        if (w->cut < w->end && w->cut->from <= w->offset) {
+        if (w->left && w->cut->from <= w->offset) {
             n = ngx_modelgw_splice_cut(w, size - done);
 
         } else {
@@ -130,6 +130,7 @@ ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest)
 
     if (n <= rest) {
         w->cut++;
+        w->left--;
         return n;
     }
 
@@ -148,7 +149,7 @@ ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b,
 
     n = rest;
 
-    if (w->cut < w->end) {
+    if (w->left) {
         n = ngx_min(n, w->cut->from - w->offset);
     }
 

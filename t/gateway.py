@@ -3,6 +3,7 @@
 MODELGW_NGINX    the binary; /usr/sbin/nginx
 MODELGW_MODULE   the module; build/ngx_http_modelgw_module.so, empty: linked in
 MODELGW_WORKERS  number of workers; 1
+MODELGW_ASAN     set: the binary is a sanitizer's, what it uses says nothing
 
 The configuration is the default one of group() and Gateway, any part of which
 a test may replace.  stop() is where each nginx must show that it was well:
@@ -28,6 +29,7 @@ NGINX = os.environ.get("MODELGW_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("MODELGW_MODULE", os.path.join(
     ROOT, "build/ngx_http_modelgw_module.so"))
 WORKERS = int(os.environ.get("MODELGW_WORKERS") or 1)
+ASAN = bool(os.environ.get("MODELGW_ASAN"))
 LOG_LEVEL = os.environ.get("MODELGW_LOG_LEVEL", "info")
 
 LOUD = re.compile(r"\[(alert|emerg|crit)\]|Sanitizer"

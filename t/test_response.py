@@ -1,6 +1,7 @@
 """Answers that are one JSON document: the model's id, the rest byte for byte,
 headers."""
 
+import gzip
 import json
 import time
 
@@ -276,7 +277,6 @@ def test_http_10_client(gw):
 
 def test_gzip_module_beside_us(gateway):
     """gzip on in the server: clients that ask get it, and it is right."""
-    import gzip
     g = gateway(location="gzip on; gzip_types *; gzip_min_length 1;")
     r = g.chat(headers=[("Accept-Encoding", "gzip")])
     assert r.status == 200, r

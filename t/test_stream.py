@@ -317,6 +317,7 @@ def test_pipelined_behind_a_stream(gw, p):
         assert c.response().json()["object"] == "list"
 
 
+@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
 def test_memory_of_a_long_stream(gateway):
     """What has been sent is free again: 45 MB in 240,000 events."""
     g = gateway(workers=1)
@@ -332,6 +333,7 @@ def test_memory_of_a_long_stream(gateway):
     assert g.memory() - before < 4 << 20
 
 
+@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
 def test_memory_of_a_big_answer(gateway):
     """What is held for a plain answer is freed with its request."""
     g = gateway(workers=1)

@@ -39,7 +39,8 @@ def ca(tmp_path_factory):
 
 @pytest.fixture
 def tls(ca, gateway):
-    """tls(name) makes a gateway to an upstream with that certificate."""
+    """tls(name) makes a gateway to an upstream with that certificate.  nginx
+    never frees the sessions that it keeps for reuse."""
     made = []
 
     def make(name, **kw):
@@ -53,7 +54,8 @@ def tls(ca, gateway):
         made.append(u)
         return gateway(b=u, groups=lib.group_a()
                        + lib.group_b(scheme="https"),
-                       location="proxy_ssl_trusted_certificate %s;"
+                       location="proxy_ssl_trusted_certificate %s; "
+                       "proxy_ssl_session_reuse off;"
                        % (ca / "ca.pem"), **kw)
 
     yield make
