@@ -97,7 +97,7 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
         r->http_version = ctx->http_version;
     }
 
-    if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN) {
+    if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN && !r->filter_finalize) {
         return ngx_http_modelgw_filter_header(r, ctx);
     }
 

@@ -117,6 +117,9 @@ ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     ctx->mode = NGX_HTTP_MODELGW_OWN;
 
+    /* these are no documents: conditions do not apply */
+    r->disable_not_modified = 1;
+
     rc = ngx_http_send_header(r);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {

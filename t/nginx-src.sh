@@ -17,7 +17,10 @@ set -eu
 
 series=$1
 cd "$(dirname "$0")/.."
-build=$PWD/${BUILD:-build}
+case ${BUILD:-build} in
+/*)     build=$BUILD ;;
+*)      build=$PWD/${BUILD:-build} ;;
+esac
 apt=$build/apt
 dest=$build/src/nginx-$series
 

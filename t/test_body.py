@@ -795,6 +795,26 @@ def test_expect_continue_and_a_bad_key(gw):
         assert_flat(r, 401, "INVALID_API_KEY")
 
 
+@pytest.mark.parametrize("case", ["key", "path", "encoding"])
+def test_expect_continue_and_no_body_after_a_refusal(gw, case):
+    """A client that was refused keeps its body to itself: its next request
+    is not taken for that body (0.CL); the connection may be closed."""
+    headers = [("Expect", "100-continue")]
+    headers += {"key": [("x-api-key", "nope")], "path": [gw.bob.bearer()],
+                "encoding": [gw.bob.bearer(), ("Content-Encoding", "gzip")]
+                }[case]
+    target = "/v1/nothing" if case == "path" else "/v1/chat/completions"
+    with gw.connect() as c:
+        c.send(build("POST", target, headers, length=50))
+        r = c.response(5)
+        assert_flat(r, (401, 404, 415))
+        if r.interim or r.get("connection") == "close":
+            return                  # it was invited, or is told to go
+        c.request("GET", "/v1/models", [gw.bob.bearer()])
+        r = c.response(3, method="GET")
+        assert r is None or r.status == 200, r
+
+
 @pytest.mark.parametrize("place", ["first", "last", "middle"])
 @pytest.mark.parametrize("size", [2 << 20, 30 << 20],
                          ids=["2MB", "30MB"])

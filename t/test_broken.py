@@ -129,6 +129,22 @@ def test_half_an_event(side, framing, http):
     assert TERMINAL[side.name] not in r.body
 
 
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_event_without_its_blank_line(side, framing, cut):
+    """A whole document, but the upstream broke off before the event's end:
+    it may pass or not, and never becomes one with the error frame."""
+    side.up.script(sse([side.events[0], side.events[1][:-cut], 0.05],
+                       framing=framing, end="close"))
+    r = side.call(side.body)
+    assert r.status == 200 and not r.complete
+    parts = frames(r.body)
+    assert parts[:-1] in (frames(mapped(side.events[:1])),
+                          frames(mapped(side.events[:2])))
+    assert_error_frame(parts[-1], side.name)
+    assert parts[-1].count(b"data:") == 1
+
+
 def test_terminal_event_without_its_blank_line(side):
     """Cut in the last byte: complete or broken, but one of the two."""
     events = side.events[:-1] + [side.events[-1].rstrip(b"\n")]

@@ -61,6 +61,22 @@ def test_list_with_a_query(gw, query):
     assert len(ids(r)) == 3
 
 
+@pytest.mark.parametrize("name,value", [
+    ("If-Match", '"x"'), ("If-None-Match", "*"), ("Range", "bytes=0-3"),
+    ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
+    ("If-Modified-Since", "Mon, 01 Jan 2035 00:00:00 GMT")])
+def test_conditions(gw, name, value):
+    """Nothing here has a version: the whole, or a flat error."""
+    for r in (gw.get("/v1/models", gw.alice, [(name, value)]),
+              gw.chat(headers=[(name, value)])):
+        if r.status != 200:
+            assert_flat(r, 412)
+        else:
+            assert r.complete and r.json()
+    r = gw.get("/v1/models", headers=[(name, value)])
+    assert_flat(r, 401, "API_KEY_REQUIRED")
+
+
 def test_list_with_a_body(gw):
     """A GET with a body is odd, but the next request is read where it is."""
     with gw.connect() as c:

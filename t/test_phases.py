@@ -8,7 +8,7 @@ import pytest
 import gateway as lib
 from client import assert_flat, h1
 from gateway import chat, messages
-from upstream import raw, reply_json
+from upstream import raw, reply, reply_json
 
 GATEWAY = """
         location /v1/ {
@@ -354,6 +354,26 @@ def test_other_servers_are_left_alone(gateway):
     assert r.status == 418 and r.body == b'{"odd": 1}'
     assert r.get("set-cookie") == "a=b"
     assert b"<html" in h1(port, "GET", "/" + "x" * 60000).body
+
+
+@pytest.mark.parametrize("size", [0, 100, 3 << 20])
+@pytest.mark.parametrize("framing", ["sized", "chunked", "close"])
+@pytest.mark.parametrize("buffering", ["on", "off"])
+def test_errors_of_neighbours(gateway, size, framing, buffering):
+    """Every error of the server is flat; the neighbour's body, however long,
+    is dropped and disturbs nothing."""
+    g = gateway(locations="location /other/ { proxy_buffering %s; "
+                "proxy_pass http://api.vendor-b.test; }" % buffering)
+    g.b.script(reply(500, b"x" * size, framing=framing, ctype="text/html"))
+    with g.connect() as c:
+        for _ in range(3):
+            c.request("GET", "/other/x")
+            assert_flat(c.response(method="GET"), (500, 502))
+        g.b.reset()
+        g.b.script(reply_json({"ok": 1}))
+        c.request("GET", "/other/x")
+        r = c.response(method="GET")
+        assert r.status == 200 and r.json() == {"ok": 1}
 
 
 def test_other_locations_pass_bodies(gateway):

@@ -65,6 +65,15 @@ def test_only_the_model_changes(gw, text, old, framing):
         assert int(r.get("content-length")) == len(expected)
 
 
+@pytest.mark.parametrize("model", ["null", "5", '{"id":"x"}', "[]"])
+def test_model_of_another_type(gw, model):
+    body = b'{"choices":[],"model":%s}' % model.encode()
+    gw.b.script(reply(body=body))
+    r = gw.chat()
+    assert r.status == 200, r
+    assert r.body == body or r.json()["model"] == "fam-b-one"
+
+
 def test_no_model_in_the_answer(gw):
     gw.b.script(reply(body=b'{"choices":[]}'))
     r = gw.chat()

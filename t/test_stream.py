@@ -1,6 +1,7 @@
 """Event streams: each event leaves when it came, byte for byte but for the
 model's id; usage is asked for and hidden again."""
 
+import gzip
 import json
 import threading
 import time
@@ -126,6 +127,17 @@ def test_connection_is_free_at_once_after_the_last_event(gw, p):
         assert c.response().status == 200
 
 
+def test_the_end_does_not_wait_for_the_upstream(gw, p):
+    """Clients wait for the end of the response: it follows the last event,
+    also if the upstream takes its time to end."""
+    gate = threading.Event()
+    p.up.script(sse(p.events + [gate]))
+    with start(gw, p) as c:
+        r = c.response(5)
+        assert r.complete and r.body == p.mapped()
+        gate.set()
+
+
 ODD_CHAT = [
     b": comment\n\n", b":\n\n", b"\n", b"retry: 1000\n\n", b"id: 7\n\n",
     b"data:%s\n\n" % json.dumps(chat_chunk("one-0613", {"content": "a"}),
@@ -147,6 +159,68 @@ def test_odd_events_pass_as_they_are(gw):
     r = gw.chat(chat(stream=True))
     assert r.status == 200 and r.complete, r
     assert r.body == b"".join(events).replace(b"one-0613", b"fam-b-one")
+
+
+@pytest.mark.parametrize("ctype", [
+    "text/event-stream; charset=utf-8", "text/event-stream;charset=UTF-8",
+    "Text/Event-Stream"])
+def test_content_types(p, ctype):
+    p.up.script(sse(p.events, ctype=ctype))
+    r = p.send(p.body)
+    assert r.status == 200 and r.complete, r
+    assert r.get("content-type").lower().startswith("text/event-stream")
+    assert r.body == p.mapped()
+
+
+@pytest.mark.parametrize("done", [
+    b"data:[DONE]\n\n", b"data: [DONE]\r\n\r\n", b"data:  [DONE]\n\n",
+    b"data: [DONE] \n\n", b"event: done\ndata: [DONE]\n\n",
+    b": bye\n\ndata: [DONE]\n\n"])
+def test_spellings_of_done(gw, done):
+    """An end, however it is spelt; with odd blanks it may be none, but then
+    the stream looks broken."""
+    events = chat_stream("one-0613", usage=False)[:-1] + [done]
+    gw.b.script(sse(events))
+    r = gw.chat(chat(stream=True))
+    assert r.status == 200
+    if b"  [" in done or b"] " in done:
+        assert r.complete or b'"error"' in r.body
+    else:
+        assert r.complete, r
+    if r.complete:
+        assert r.body == b"".join(events).replace(b"one-0613", b"fam-b-one")
+
+
+def test_message_stop_without_its_event_line(gw):
+    events = message_stream("large-2026-01-01")
+    events = [e[e.index(b"data:"):] for e in events]
+    gw.a.script(sse(events))
+    r = gw.messages(messages(stream=True))
+    assert r.complete
+    assert r.body == b"".join(events).replace(b"large-2026-01-01",
+                                              b"fam-a-large")
+
+
+def test_L3_gzip_stream(p):
+    """Unasked and not to be read: no upstream id gets out, no clean end."""
+    body = gzip.compress(b"".join(p.events))
+    p.up.script(sse([body], headers=[("Content-Encoding", "gzip")]))
+    r = p.send(p.body)
+    if r.status == 200:
+        assert p.id not in r.body
+        assert not (r.complete and r.get("content-encoding"))
+    else:
+        assert r.status == 502 and r.json()["code"] == "UPSTREAM_ERROR", r
+
+
+@pytest.mark.parametrize("model", ["null", "5", '{"id":"one-0613"}', "[]"])
+def test_model_of_another_type(p, model):
+    """No string, no id of ours: not replaced, nothing broken."""
+    odd = p.events[0].replace(b'"%s"' % p.id, model.encode())
+    p.up.script(sse([odd] + p.events[1:]))
+    r = p.send(p.body)
+    assert r.status == 200 and r.complete, r
+    assert r.body in (odd + p.mapped(p.events[1:]), p.mapped())
 
 
 @pytest.mark.parametrize("junk", [b"data: not json\n\n", b"data: {\n\n",

@@ -18,10 +18,18 @@ SHAPES = {"chat": lambda text: chat_error(text),
 
 @pytest.fixture(params=["chat", "messages"])
 def side(gw, request):
-    """The upstream, a call, and the error shape of one protocol."""
+    """The upstream, a call, and the error shape of one protocol.  Whatever
+    the upstream did, the next call is a good one."""
     if request.param == "chat":
-        return gw.b, gw.chat, chat, chat_error, request.param
-    return gw.a, gw.messages, messages, message_error, request.param
+        side = gw.b, gw.chat, chat, chat_error, request.param
+    else:
+        side = gw.a, gw.messages, messages, message_error, request.param
+    yield side
+    for u in (gw.a, gw.b):
+        u.reset()
+    for stream in (False, True):
+        r = side[1](side[2](stream=stream))
+        assert r.status == 200 and r.complete, r
 
 
 # status of the upstream: status, code, whether the text is passed on

@@ -161,7 +161,7 @@ start_nginx() {
 # What to paste.  $1 what it shows, the rest is curl's arguments.
 
 show() {
-    printf "\n# %s\ncurl -sSw '\\n%%{http_code}\\n'" "$1"
+    printf '\n# %s\n%s' "$1" "$curl"
     shift
     printf ' %s' "$@"
     echo
@@ -176,6 +176,8 @@ heading() {
 }
 
 usage() {
+    # the status on a line of its own, after the body
+    curl='curl -sSw "\n%{http_code}\n"'
     base=http://127.0.0.1:$port
     chat=/v1/chat/completions
     messages=/v1/messages
@@ -218,7 +220,7 @@ usage() {
     show "405 METHOD_NOT_ALLOWED" "$base$chat" \
         "-H 'Authorization: Bearer $key_b'"
     printf '\n# 413 REQUEST_TOO_LARGE\n'
-    echo "head -c 40000000 /dev/zero | curl -sS $base$chat" \
+    echo "head -c 40000000 /dev/zero | $curl $base$chat" \
         "-H 'Authorization: Bearer $key_b' --data-binary @-"
 
     [ "$stub" = yes ] || return 0
