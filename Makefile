@@ -24,7 +24,8 @@ NGINX_FLAGS = $(shell f=$(NGINX_SRC)/conf_flags; \
                 if [ -f $$f ]; then sed 's/^NGX_CONF_FLAGS=(//; s/)$$//' $$f; \
                 else echo --with-compat --with-http_ssl_module; fi)
 
-CC_OPT      = -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wextra
+CC_OPT      = -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 \
+              -Wextra -Wno-unused-parameter
 LD_OPT      = -Wl,-z,relro -Wl,-z,now
 
 MODULES_DIR = $(shell nginx -V 2>&1 \
@@ -38,7 +39,7 @@ SOURCES     = config ngx_http_modelgw_module.c $(wildcard src/*.[ch])
 JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
 
-.PHONY: all module install run test check style unit pytest test-asan \
+.PHONY: all module install run test check style clang unit pytest test-asan \
         test-matrix fuzz bench-scan setup-build help clean distclean
 
 all: setup-build
@@ -52,7 +53,9 @@ module: $(MODULE)
 $(MODULE): $(NGINX_OBJS)/objs/Makefile $(SOURCES)
 	@echo "compile $(NGINX_OBJS)"
 	@$(MAKE) -s -C $(NGINX_OBJS) -f objs/Makefile -j$(JOBS) modules
-	@install -m 644 $(NGINX_OBJS)/objs/$(notdir $@) $@
+	@! nm -D --undefined-only $(NGINX_OBJS)/objs/$(notdir $@) \
+	    | grep modelgw || { echo "is a source not named in config?"; exit 1; }
+	@install -m 644 $(NGINX_OBJS)/objs/$(notdir $@) $@.new && mv $@.new $@
 
 # configure wants its own tree as the current directory, and writes beside it:
 # a directory of symbolic links keeps the tree itself as it is
@@ -212,7 +215,7 @@ $(BUILD)/nginx-%/nginx:
 $(BUILD)/asan/objs/Makefile: config Makefile $(BUILD)/sources
 	BUILD=$(BUILD) t/nginx-src.sh $(ASAN_SERIES)
 	$(call configure,$(BUILD)/src/nginx-$(ASAN_SERIES),$(NGINX_WITH) --add-module=$(CURDIR) \
-	    --with-cc-opt='$(ASAN) $(SUPPRESS) -Wextra' \
+	    --with-cc-opt='$(ASAN) $(SUPPRESS)' \
 	    --with-ld-opt='-fsanitize=address')
 
 $(BUILD)/asan/nginx: $(BUILD)/asan/objs/Makefile $(SOURCES)
@@ -254,9 +257,9 @@ MATRIX_ARGS = --ignore=t/test_assistants.py --ignore=t/test_scan_properties.py \
               --ignore=t/test_sdk_node.py --ignore=t/test_sdk_python.py
 
 test-matrix: setup-test pytest-tools
-	@for series in $(MATRIX); do \
-	    $(MAKE) --no-print-directory test-on-$$series || exit 1; \
-	done
+	@rc=0; for series in $(MATRIX); do \
+	    $(MAKE) --no-print-directory test-on-$$series || rc=1; \
+	done; exit $$rc
 
 test-on-%:
 	@BUILD=$(BUILD) t/nginx-src.sh $*; rc=$$?; \
@@ -308,9 +311,20 @@ style:
 	@$(PYTHON) t/style.py
 
 
+# The other compiler's warnings are errors too.
+
+clang:
+	@if command -v clang >/dev/null; then \
+	    $(MAKE) --no-print-directory module CC=clang BUILD=$(BUILD)/clang; \
+	else \
+	    echo "NOTICE: clang is not installed, its warnings are not seen" \
+	        | tee -a $(BUILD)/notices; \
+	fi
+
+
 # Everything, cheapest first; what fails does not hide what comes after it.
 
-STEPS       = style unit pytest test-asan test-matrix
+STEPS       = style clang unit pytest test-asan test-matrix
 
 test check: setup-test
 	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
@@ -343,6 +357,7 @@ help:
 	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
 	@echo 'make test            everything below but fuzz and bench-scan'
 	@echo 'make style           house rules, sizes, purity of floor 0'
+	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
 	@echo 'make pytest          full suite, packaged nginx (PYTEST_ARGS)'
 	@echo 'make test-asan       full suite, nginx and module under ASan'

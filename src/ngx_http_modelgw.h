@@ -67,6 +67,7 @@ typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
 typedef struct {
     ngx_http_modelgw_endpoint_t        *endpoint;
     ngx_modelgw_key_t                  *key;
+    ngx_str_t                           secret;      /* as the client sent it */
     ngx_http_modelgw_group_t           *group;
     ngx_http_modelgw_model_t           *model;
     ngx_str_t                           service_id;  /* as the client says */
@@ -81,6 +82,8 @@ typedef struct {
                                                         code.len 0: none */
     ngx_modelgw_usage_t                 usage;
     ngx_msec_t                          first_byte;  /* since the start */
+
+    ngx_table_elt_t                    *credential;  /* while it is set */
 
     ngx_http_modelgw_answer_t          *answer;      /* ANSWER and ERROR */
     ngx_http_modelgw_stream_t          *stream;      /* STREAM */
@@ -111,6 +114,11 @@ extern ngx_module_t  ngx_http_modelgw_module;
 ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
 
 /*
+ * A new state for the request, that nothing is known of: NULL, no memory.
+ */
+ngx_http_modelgw_ctx_t *ngx_http_modelgw_create_ctx(ngx_http_request_t *r);
+
+/*
  * The state of the request, found again after internal redirects too; NULL if
  * it never came to a gateway location.
  */
@@ -139,19 +147,26 @@ ngx_int_t ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* upstream.c */
+/* forward.c */
 
 /*
  * Replaces the client's headers by those for the upstream, all but the
  * credential.
- *     NGX_OK, NGX_ERROR (no memory)
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_upstream_headers_in(ngx_http_request_t *r,
+ngx_int_t ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /* The getter of $modelgw_upstream. */
-ngx_int_t ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
+ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+
+/* Takes the credential off again, as soon as the upstream has it. */
+void ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx);
+
+/* upstream.c */
 
 /* Has nginx end the upstream's answer here, as if all of it had come. */
 void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);
@@ -197,7 +212,7 @@ ngx_int_t ngx_http_modelgw_filter_error(ngx_http_request_t *r,
  */
 
 ngx_int_t ngx_http_modelgw_answer_init(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mode_e mode);
 ngx_int_t ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 

@@ -5,8 +5,9 @@
  * Nothing of a request is believed before this.  The handler refuses by itself
  * rather than by returning 401 to the core, so that the refusal is flat, that
  * the connection survives it, and that no "error_page" makes a 200 of it.  It
- * says NGX_OK to a good key, so "satisfy any" may also let in a request without
- * one: the precontent phase looks for the key again and refuses that.
+ * says NGX_OK to a good key.  With "satisfy any" another module's handler that
+ * runs before may let in a request that was never here: the precontent phase
+ * sees that there is no key, and refuses.
  *
  * The state of the request hangs on a cleanup handler of its pool: internal
  * redirects zero r->ctx, and a filter that then forgot what it knew would pass
@@ -45,8 +46,6 @@ typedef struct {
 } ngx_http_modelgw_access_header_t;
 
 
-static ngx_http_modelgw_ctx_t *ngx_http_modelgw_access_create(
-    ngx_http_request_t *r);
 static void ngx_http_modelgw_access_cleanup(void *data);
 static ngx_int_t ngx_http_modelgw_access_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -135,7 +134,7 @@ ngx_http_modelgw_access_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ctx = ngx_http_modelgw_access_create(r);
+    ctx = ngx_http_modelgw_create_ctx(r);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -176,8 +175,8 @@ ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
 }
 
 
-static ngx_http_modelgw_ctx_t *
-ngx_http_modelgw_access_create(ngx_http_request_t *r)
+ngx_http_modelgw_ctx_t *
+ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
     ngx_http_modelgw_ctx_t  *ctx;
@@ -330,6 +329,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                    "modelgw key: \"%V\"", &key->id);
 
     ctx->key = key;
+    ctx->secret = a.secret;
     ctx->group = key->group;
 
     if (r->method == NGX_HTTP_POST

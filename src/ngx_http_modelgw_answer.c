@@ -55,7 +55,7 @@ static ngx_int_t ngx_http_modelgw_answer_error(ngx_http_request_t *r,
 
 ngx_int_t
 ngx_http_modelgw_answer_init(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mode_e mode)
 {
     ngx_http_modelgw_answer_t     *a;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -70,7 +70,7 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
 
     ctx->answer = a;
 
-    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+    if (mode == NGX_HTTP_MODELGW_ERROR) {
         return NGX_OK;
     }
 

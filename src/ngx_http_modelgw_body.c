@@ -54,25 +54,28 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
 
-    if (r != r->main || ctx == NULL) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "a subrequest or an internal redirect cannot use "
-                      "a gateway location");
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (ctx->key == NULL) {
+    if (ctx == NULL && r == r->main && !r->internal) {
 
         /* "satisfy any" let it in without a key */
 
-        if (ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
-                                   "API_KEY_REQUIRED", "API key required")
-            == NGX_ERROR)
+        ctx = ngx_http_modelgw_create_ctx(r);
+
+        if (ctx == NULL
+            || ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
+                                      "API_KEY_REQUIRED", "API key required")
+               == NGX_ERROR)
         {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
         return ngx_http_modelgw_reply_error(r, ctx);
+    }
+
+    if (r != r->main || ctx == NULL || ctx->key == NULL) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "a subrequest or an internal redirect cannot use "
+                      "a gateway location");
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (ctx->endpoint->protocol == 0) {

@@ -24,6 +24,7 @@
 
 
 #define NGX_HTTP_MODELGW_EMIT_SMALL  2048   /* bytes better copied */
+#define NGX_HTTP_MODELGW_EMIT_MIN    512
 
 
 static ngx_buf_t *ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em,
@@ -161,6 +162,7 @@ ngx_http_modelgw_emit_send(ngx_http_request_t *r, ngx_http_modelgw_emit_t *em)
 static ngx_buf_t *
 ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em, size_t size)
 {
+    size_t        room;
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
@@ -172,7 +174,13 @@ ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em, size_t size)
             return NULL;
         }
 
-        cl->buf = size ? ngx_create_temp_buf(em->pool, size + em->hint)
+        /* powers of two: bufs that became too small add up to one that fits */
+
+        for (room = NGX_HTTP_MODELGW_EMIT_MIN; room < size + em->hint; ) {
+            room *= 2;
+        }
+
+        cl->buf = size ? ngx_create_temp_buf(em->pool, room)
                        : ngx_calloc_buf(em->pool);
         if (cl->buf == NULL) {
             return NULL;

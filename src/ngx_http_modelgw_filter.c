@@ -95,6 +95,7 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
 
     if (ctx && ctx->http_version) {
         r->http_version = ctx->http_version;
+        ngx_http_modelgw_forward_disarm(ctx);
     }
 
     if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN && !r->filter_finalize) {
@@ -187,12 +188,14 @@ static ngx_int_t
 ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_http_upstream_t  *u;
+    ngx_int_t                 rc;
+    ngx_http_upstream_t      *u;
+    ngx_http_modelgw_mode_e   mode;
 
     u = r->upstream;
 
-    ctx->finalize_upstream = u->finalize_request;
-    u->finalize_request = ngx_http_modelgw_filter_finalize;
+    /* its words are the upstream's */
+    r->headers_out.status_line.len = 0;
 
     /* answers are passed on as they come, and never spooled to a file */
     u->buffering = 0;
@@ -204,18 +207,27 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
 
     ngx_http_modelgw_upstream_headers_out(r, ctx);
 
-    ctx->mode = ngx_http_modelgw_filter_mode(r, ctx);
-    ctx->header_held = 1;
+    mode = ngx_http_modelgw_filter_mode(r, ctx);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "modelgw answer: status %ui, mode %ui",
-                   r->headers_out.status, (ngx_uint_t) ctx->mode);
+                   r->headers_out.status, (ngx_uint_t) mode);
 
-    if (ctx->mode == NGX_HTTP_MODELGW_STREAM) {
-        return ngx_http_modelgw_stream_init(r, ctx);
+    rc = (mode == NGX_HTTP_MODELGW_STREAM)
+         ? ngx_http_modelgw_stream_init(r, ctx)
+         : ngx_http_modelgw_answer_init(r, ctx, mode);
+
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_answer_init(r, ctx);
+    ctx->mode = mode;
+    ctx->header_held = 1;
+
+    ctx->finalize_upstream = u->finalize_request;
+    u->finalize_request = ngx_http_modelgw_filter_finalize;
+
+    return NGX_OK;
 }
 
 
@@ -286,6 +298,7 @@ ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     if (rc == NGX_ERROR && !r->connection->error) {
         ctx->upstream_rc = NGX_HTTP_BAD_GATEWAY;
+        r->keepalive = 0;
         (void) ngx_http_send_special(r, NGX_HTTP_FLUSH);
     }
 

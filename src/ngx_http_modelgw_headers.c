@@ -95,3 +95,68 @@ ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
         }
     }
 }
+
+
+ngx_uint_t
+ngx_http_modelgw_headers_listed(ngx_str_t *list, ngx_str_t *name)
+{
+    ngx_str_t  begin;
+
+    for ( /* void */ ; list->len; list++) {
+
+        begin = *name;
+
+        if (list->data[list->len - 1] == '-') {
+            begin.len = ngx_min(begin.len, list->len);
+        }
+
+        if (ngx_http_modelgw_headers_same(list, &begin)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_headers_same(ngx_str_t *lowcase, ngx_str_t *name)
+{
+    u_char      c;
+    ngx_uint_t  i;
+
+    if (name->len != lowcase->len) {
+        return 0;
+    }
+
+    for (i = 0; i < name->len; i++) {
+        c = ngx_tolower(name->data[i]);
+
+        if (c == '_') {
+            c = '-';
+        }
+
+        if (c != lowcase->data[i]
+            && (c != '-' || lowcase->data[i] != '_'))
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_headers_holds(ngx_str_t *value, ngx_str_t *secret)
+{
+    size_t  i;
+
+    for (i = 0; i + secret->len <= value->len && secret->len; i++) {
+        if (ngx_memcmp(value->data + i, secret->data, secret->len) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}

@@ -43,5 +43,21 @@ ngx_int_t ngx_http_modelgw_headers_add(ngx_http_request_t *r, const char *name,
 void ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 
+/*
+ * Whether the name is the one in lower case, with "_" as "-": to CGI and its
+ * kin these are the same.
+ */
+ngx_uint_t ngx_http_modelgw_headers_same(ngx_str_t *lowcase, ngx_str_t *name);
+
+/*
+ * The same for a list of names, which ends with an empty one; a name in it that
+ * ends with "-" is a prefix.
+ */
+ngx_uint_t ngx_http_modelgw_headers_listed(ngx_str_t *list, ngx_str_t *name);
+
+/* Whether the value has the secret in it; an empty secret is in none. */
+ngx_uint_t ngx_http_modelgw_headers_holds(ngx_str_t *value,
+    ngx_str_t *secret);
+
 
 #endif /* _NGX_HTTP_MODELGW_HEADERS_H_INCLUDED_ */

@@ -66,6 +66,13 @@ ngx_http_modelgw_reply_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                   "refused %ui %V: %V",
                   ctx->error.status, &ctx->error.code, &ctx->error.message);
 
+    /* who waits for "100 Continue" need not send the body now, and we could not
+       tell it from the next request: RFC 9110, 10.1.1 */
+
+    if (r->headers_in.expect && r->request_body == NULL) {
+        r->keepalive = 0;
+    }
+
     r->expect_tested = 1;
 
     if (ngx_http_discard_request_body(r) != NGX_OK) {

@@ -10,8 +10,9 @@
  *               protocol; an error frame of ours has passed
  *
  * What comes after OPEN is dropped.  A stream that is COMPLETE or FAILED ends
- * with last_buf; one that is BROKEN ends without, and so never looks whole: no
- * last chunk, or RST_STREAM, or a closed connection behind the error frame.
+ * with last_buf at once.  One that is BROKEN ends without, and so never looks
+ * whole: no last chunk, or RST_STREAM, or a closed connection behind the error
+ * frame.
  */
 
 
@@ -20,42 +21,23 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_emit.h"
+#include "ngx_http_modelgw_stream.h"
 
 
-typedef enum {
-    NGX_HTTP_MODELGW_STREAM_OPEN = 0,
-    NGX_HTTP_MODELGW_STREAM_COMPLETE,
-    NGX_HTTP_MODELGW_STREAM_FAILED,
-    NGX_HTTP_MODELGW_STREAM_BROKEN
-} ngx_http_modelgw_stream_state_e;
+/* for the upstream to end its answer, behind the last event */
 
-
-struct ngx_http_modelgw_stream_s {
-    ngx_http_modelgw_stream_state_e   state;
-
-    ngx_modelgw_sse_t                 sse;
-    ngx_modelgw_scan_conf_t           scan_conf;
-    ngx_modelgw_scan_t               *scan;
-
-    ngx_http_modelgw_emit_t           emit;
-};
+#define NGX_HTTP_MODELGW_STREAM_LINGER  1000
 
 
 static ngx_int_t ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
-static ngx_int_t ngx_http_modelgw_stream_event(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
-static ngx_int_t ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to);
-static ngx_int_t ngx_http_modelgw_stream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
 static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *reason);
-static ngx_int_t ngx_http_modelgw_stream_frame(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
+    ngx_http_modelgw_stream_t *st);
 static ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 
@@ -123,6 +105,13 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
+         || st->state == NGX_HTTP_MODELGW_STREAM_FAILED)
+        && ngx_http_modelgw_stream_last(r, st) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return ngx_http_modelgw_stream_output(r, ctx, in);
 }
 
@@ -139,6 +128,13 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     st = ctx->stream;
     p = b->pos;
 
+    if (st->ended && p != b->last) {
+
+        /* it was to end by now: it may go on like this for ever */
+
+        ngx_http_modelgw_upstream_stop(r);
+    }
+
     while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
 
         rc = ngx_modelgw_sse_next(&st->sse, &p, b->last, &ev);
@@ -150,7 +146,7 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
         st->emit.hint = b->last - p;
 
         if (rc == NGX_OK) {
-            rc = ngx_http_modelgw_stream_event(r, ctx, &ev);
+            rc = ngx_http_modelgw_event(r, ctx, &ev);
         }
 
         if (rc == NGX_DECLINED) {
@@ -167,175 +163,6 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_emit_read(&st->emit, b);
 
     return NGX_OK;
-}
-
-
-/*
- *     NGX_OK        passed on, or dropped on purpose
- *     NGX_DECLINED  no event of the protocol
- *     NGX_ERROR     no memory
- */
-
-static ngx_int_t
-ngx_http_modelgw_stream_event(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
-{
-    off_t                       from, to;
-    ngx_int_t                   rc;
-    ngx_uint_t                  kind;
-    ngx_http_modelgw_stream_t  *st;
-
-    st = ctx->stream;
-
-    rc = ngx_http_modelgw_stream_scan(ctx, ev, &from, &to);
-
-    switch (rc) {
-
-    case NGX_OK:
-        kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->endpoint->protocol,
-                                       st->scan);
-        break;
-
-    case NGX_DONE:
-        kind = NGX_MODELGW_DOC_STOP;
-        break;
-
-    case NGX_AGAIN:
-        kind = NGX_MODELGW_DOC_OTHER;
-        break;
-
-    default: /* NGX_DECLINED */
-        return rc;
-    }
-
-    if (kind == NGX_MODELGW_DOC_ERROR) {
-        return ngx_http_modelgw_stream_error(r, ctx, ev);
-    }
-
-    if (kind == NGX_MODELGW_DOC_USAGE && !ctx->usage_asked) {
-        return NGX_OK;
-    }
-
-    if (kind == NGX_MODELGW_DOC_STOP) {
-        st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
-    }
-
-    if (to == 0) {
-        return ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
-                                     ev->borrowed);
-    }
-
-    st->emit.hint += ev->raw.len + ctx->service_json.len;
-
-    if (ngx_http_modelgw_emit(&st->emit, ev->raw.data, from, ev->borrowed)
-        != NGX_OK
-        || ngx_http_modelgw_emit(&st->emit, ctx->service_json.data,
-                                 ctx->service_json.len, 0)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_modelgw_emit(&st->emit, ev->raw.data + to,
-                                 ev->raw.len - to, ev->borrowed);
-}
-
-
-/*
- * Scans an event's data; *from and *to are the model id's span in its raw
- * bytes, 0 if it has none.
- *     NGX_OK        it is JSON
- *     NGX_DONE      it is "[DONE]", the last event of a chat stream
- *     NGX_AGAIN     there is none: a comment, or an event of its name only
- *     NGX_DECLINED  it is something else
- */
-
-static ngx_int_t
-ngx_http_modelgw_stream_scan(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
-{
-    off_t                fed, f, t;
-    size_t               len;
-    u_char              *state;
-    ngx_str_t            line;
-    ngx_uint_t           protocol;
-    ngx_modelgw_scan_t  *scan;
-
-    scan = ctx->stream->scan;
-    protocol = ctx->endpoint->protocol;
-
-    ngx_modelgw_scan_reset(scan);
-
-    *from = 0;
-    *to = 0;
-    len = 0;
-    state = NULL;
-
-    for (fed = 0;
-         ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK;
-         fed += line.len + 1)
-    {
-        if (fed == 0 && protocol == NGX_MODELGW_CHAT
-            && line.len == 6 && ngx_memcmp(line.data, "[DONE]", 6) == 0)
-        {
-            return NGX_DONE;
-        }
-
-        len += line.len;
-
-        /* lines are joined by LF */
-
-        if ((fed && ngx_modelgw_scan_feed(scan, (u_char *) "\n", 1) != NGX_OK)
-            || ngx_modelgw_scan_feed(scan, line.data, line.len) != NGX_OK)
-        {
-            return NGX_DECLINED;
-        }
-
-        /* a token has no line end inside: its place in this line is certain */
-
-        if (*to == 0 && ngx_modelgw_usage_model(scan, protocol, &f, &t)
-                        == NGX_OK)
-        {
-            *from = f - fed + (line.data - ev->raw.data);
-            *to = t - fed + (line.data - ev->raw.data);
-        }
-    }
-
-    return len ? ngx_modelgw_scan_done(scan) : NGX_AGAIN;
-}
-
-
-/* an error event: its text is scrubbed, its shape is the protocol's own */
-
-static ngx_int_t
-ngx_http_modelgw_stream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
-{
-    u_char     *state;
-    ngx_str_t   data, line;
-
-    data.len = 0;
-    data.data = ngx_pnalloc(r->pool, ev->raw.len);
-    if (data.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    state = NULL;
-
-    while (ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK) {
-        ngx_memcpy(data.data + data.len, line.data, line.len);
-        data.len += line.len;
-    }
-
-    if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK, &data)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ctx->stream->state = NGX_HTTP_MODELGW_STREAM_FAILED;
-
-    return ngx_http_modelgw_stream_frame(r, ctx);
 }
 
 
@@ -362,53 +189,22 @@ ngx_http_modelgw_stream_break(ngx_http_request_t *r,
 
     r->keepalive = 0;
 
-    return ngx_http_modelgw_stream_frame(r, ctx);
+    return ngx_http_modelgw_event_frame(r, ctx);
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_stream_frame(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
-{
-    ngx_str_t  frame;
-
-    if (ngx_modelgw_error_render(r->pool, &ctx->error,
-                                 (ctx->endpoint->protocol == NGX_MODELGW_CHAT)
-                                     ? NGX_MODELGW_ERROR_CHAT
-                                     : NGX_MODELGW_ERROR_MESSAGES,
-                                 &frame)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_modelgw_emit(&ctx->stream->emit, frame.data, frame.len, 0);
-}
-
+/* the upstream has ended, in whatever way */
 
 static ngx_int_t
 ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t                   rc;
-    ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
-    rc = NGX_OK;
 
     if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN
-        && ngx_modelgw_sse_rest(&st->sse, &ev) == NGX_OK && ev.has_data)
+        && ngx_http_modelgw_stream_rest(ctx) != NGX_OK)
     {
-        rc = ngx_http_modelgw_stream_event(r, ctx, &ev);
-
-        /* the blank line that never came */
-
-        if (rc == NGX_OK && st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE) {
-            rc = ngx_http_modelgw_emit(&st->emit, (u_char *) "\n\n", 2, 0);
-        }
-    }
-
-    if (rc == NGX_ERROR) {
         return NGX_ERROR;
     }
 
@@ -419,8 +215,75 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                    "it ended before its last event");
     }
 
-    if (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
+    return NGX_OK;
+}
+
+
+/*
+ * An event without its blank line is none (WHATWG HTML, 9.2.6); we have it
+ * count if it is the last one, and complete it.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
+{
+    off_t                       from, to;
+    ngx_uint_t                  kind;
+    ngx_modelgw_sse_event_t     ev;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->stream;
+
+    if (ngx_modelgw_sse_rest(&st->sse, &ev) != NGX_OK
+        || ngx_http_modelgw_event_read(ctx, &ev, &from, &to, &kind) != NGX_OK
+        || kind != NGX_MODELGW_DOC_STOP)
+    {
         return NGX_OK;
+    }
+
+    st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+
+    if (ngx_http_modelgw_emit(&st->emit, ev.raw.data, ev.raw.len, 0)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_emit(&st->emit, (u_char *) "\n\n", 2, 0);
+}
+
+
+/*
+ * The client's answer ends with the protocol's last event: clients wait for the
+ * end, not for the event.  The upstream is left a moment to end its own, so
+ * that its connection can be used again.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_last(ngx_http_request_t *r,
+    ngx_http_modelgw_stream_t *st)
+{
+    ngx_http_upstream_t       *u;
+    ngx_http_upstream_conf_t  *conf;
+
+    if (st->ended) {
+        return NGX_OK;
+    }
+
+    st->ended = 1;
+
+    u = r->upstream;
+
+    if (u->length != 0) {
+        conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
+        if (conf == NULL) {
+            return NGX_ERROR;
+        }
+
+        *conf = *u->conf;
+        conf->read_timeout = ngx_min(conf->read_timeout,
+                                     NGX_HTTP_MODELGW_STREAM_LINGER);
+        u->conf = conf;
     }
 
     return ngx_http_modelgw_emit_last(&st->emit);

@@ -1,15 +1,7 @@
 
 /*
- * The request as the upstream gets it, and the headers of its answer.
- *
- * $modelgw_upstream has a value once in a request's life: after the verdict,
- * and before any internal redirect.  Giving it out is what arms the request:
- * only then the group's credential is put in.  A location that by mistake
- * proxies to anything else never holds it, nor the client's.
- *
- * Headers are passed on by a new list, since the proxy module writes all that
- * is in headers_in.headers, whatever its hash.  Elements of the old list stay
- * where they are: headers_in points to them.
+ * What an upstream answered: which of its headers pass, and what is told of its
+ * errors.
  */
 
 
@@ -21,78 +13,8 @@
 #include "ngx_http_modelgw_headers.h"
 
 
-static ngx_int_t ngx_http_modelgw_upstream_push(ngx_list_t *headers,
-    ngx_table_elt_t *h);
-static ngx_uint_t ngx_http_modelgw_upstream_dropped(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_table_elt_t *h);
-static ngx_uint_t ngx_http_modelgw_upstream_listed(ngx_str_t *list,
-    ngx_str_t *name);
-static ngx_uint_t ngx_http_modelgw_upstream_connection(ngx_http_request_t *r,
-    ngx_str_t *name);
-static ngx_uint_t ngx_http_modelgw_upstream_token(ngx_str_t *value,
-    ngx_str_t *token);
-static ngx_uint_t ngx_http_modelgw_upstream_holds(ngx_str_t *value,
-    ngx_str_t *secret);
 static ngx_int_t ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h);
 static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
-
-
-/*
- * Headers of the client that stay here; "-" at the end makes a prefix.  Hop by
- * hop: RFC 9110, 7.6.1.  Ranges and conditions are for documents: nginx would
- * apply them to the answer.
- */
-
-static ngx_str_t  ngx_http_modelgw_dropped_in[] = {
-
-    /* credentials */
-    ngx_string("authorization"),
-    ngx_string("x-api-key"),
-    ngx_string("api-key"),
-    ngx_string("x-goog-api-key"),
-    ngx_string("cookie"),
-    ngx_string("cookie2"),
-
-    /* hop by hop */
-    ngx_string("connection"),
-    ngx_string("keep-alive"),
-    ngx_string("proxy-"),
-    ngx_string("te"),
-    ngx_string("trailer"),
-    ngx_string("transfer-encoding"),
-    ngx_string("upgrade"),
-    ngx_string("http2-settings"),
-    ngx_string("expect"),
-
-    /* framing and target: the proxy module's */
-    ngx_string("host"),
-    ngx_string("content-length"),
-
-    /* forwarding */
-    ngx_string("forwarded"),
-    ngx_string("x-forwarded-"),
-    ngx_string("x-real-ip"),
-    ngx_string("x-client-ip"),
-    ngx_string("true-client-ip"),
-    ngx_string("x-cluster-client-ip"),
-    ngx_string("via"),
-    ngx_string("x-accel-"),
-    ngx_string("early-data"),
-
-    /* encoding */
-    ngx_string("accept-encoding"),
-    ngx_string("content-encoding"),
-
-    /* ranges and conditions */
-    ngx_string("range"),
-    ngx_string("if-range"),
-    ngx_string("if-match"),
-    ngx_string("if-none-match"),
-    ngx_string("if-modified-since"),
-    ngx_string("if-unmodified-since"),
-
-    ngx_null_string
-};
 
 
 /*
@@ -113,218 +35,6 @@ static ngx_str_t  ngx_http_modelgw_passed_out[] = {
     ngx_string("anthropic-version"),
     ngx_null_string
 };
-
-
-ngx_int_t
-ngx_http_modelgw_upstream_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data)
-{
-    u_char                  *p;
-    ngx_str_t               *uri, *upstream;
-    ngx_table_elt_t          h;
-    ngx_http_modelgw_ctx_t  *ctx;
-
-    /* not ngx_http_modelgw_get_ctx(): a redirect has to lose it */
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
-
-    if (r != r->main || ctx == NULL || !ctx->verdict || ctx->forwarded) {
-        *v = ngx_http_variable_null_value;
-        v->no_cacheable = 1;
-        return NGX_OK;
-    }
-
-    upstream = &ctx->group->upstream;
-    uri = ctx->beta ? &ctx->endpoint->upstream_uri_beta
-                    : &ctx->endpoint->upstream_uri;
-
-    p = ngx_pnalloc(r->pool, upstream->len + uri->len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memzero(&h, sizeof(ngx_table_elt_t));
-
-    h.key = ctx->group->header;
-    h.value = ctx->group->header_value;
-    h.lowcase_key = ctx->group->header_lowcase.data;
-    h.hash = ctx->group->header_hash;
-
-    if (ngx_http_modelgw_upstream_push(&r->headers_in.headers, &h) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    ctx->forwarded = 1;
-
-    v->data = p;
-    v->len = upstream->len + uri->len;
-    v->valid = 1;
-    v->no_cacheable = 1;
-    v->not_found = 0;
-
-    p = ngx_cpymem(p, upstream->data, upstream->len);
-    ngx_memcpy(p, uri->data, uri->len);
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_upstream_headers_in(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
-{
-    ngx_list_t                   headers;
-    ngx_table_elt_t             *h, add;
-    ngx_http_modelgw_headers_t   hs;
-
-    if (ngx_list_init(&headers, r->pool, 20, sizeof(ngx_table_elt_t))
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
-
-    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
-
-        if (!ngx_http_modelgw_upstream_dropped(r, ctx, h)
-            && ngx_http_modelgw_upstream_push(&headers, h) != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    ngx_memzero(&add, sizeof(ngx_table_elt_t));
-
-    ngx_str_set(&add.key, "Accept-Encoding");
-    ngx_str_set(&add.value, "identity");
-    add.lowcase_key = (u_char *) "accept-encoding";
-    add.hash = ngx_hash_key(add.lowcase_key, add.key.len);
-
-    if (ngx_http_modelgw_upstream_push(&headers, &add) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    r->headers_in.headers = headers;
-
-    /* "last" of the copy must not point into this function's frame */
-
-    if (headers.last == &headers.part) {
-        r->headers_in.headers.last = &r->headers_in.headers.part;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_upstream_push(ngx_list_t *headers, ngx_table_elt_t *h)
-{
-    ngx_table_elt_t  *new;
-
-    new = ngx_list_push(headers);
-    if (new == NULL) {
-        return NGX_ERROR;
-    }
-
-    *new = *h;
-
-    return NGX_OK;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_upstream_dropped(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_table_elt_t *h)
-{
-    ngx_str_t  name;
-
-    name.len = h->key.len;
-    name.data = h->lowcase_key;
-
-    return ngx_http_modelgw_upstream_listed(ngx_http_modelgw_dropped_in, &name)
-           || (name.len == ctx->group->header_lowcase.len
-               && ngx_memcmp(name.data, ctx->group->header_lowcase.data,
-                             name.len)
-                  == 0)
-           || ngx_http_modelgw_upstream_connection(r, &name);
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_upstream_listed(ngx_str_t *list, ngx_str_t *name)
-{
-    for ( /* void */ ; list->len; list++) {
-
-        if (name->len < list->len
-            || (name->len > list->len && list->data[list->len - 1] != '-'))
-        {
-            continue;
-        }
-
-        if (ngx_strncasecmp(name->data, list->data, list->len) == 0) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/* whether a Connection header names it: RFC 9110, 7.6.1 */
-
-static ngx_uint_t
-ngx_http_modelgw_upstream_connection(ngx_http_request_t *r, ngx_str_t *name)
-{
-    ngx_table_elt_t             *h;
-    ngx_http_modelgw_headers_t   hs;
-
-    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
-
-    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
-
-        if (ngx_http_modelgw_headers_is(h, "connection")
-            && ngx_http_modelgw_upstream_token(&h->value, name))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/* whether a list that is separated by commas has the token */
-
-static ngx_uint_t
-ngx_http_modelgw_upstream_token(ngx_str_t *value, ngx_str_t *token)
-{
-    u_char  *p, *last, *end;
-
-    last = value->data + value->len;
-
-    for (p = value->data; p < last; p = end + 1) {
-
-        end = ngx_strlchr(p, last, ',');
-        if (end == NULL) {
-            end = last;
-        }
-
-        while (p < end && (*p == ' ' || *p == '\t')) {
-            p++;
-        }
-
-        if ((size_t) (end - p) >= token->len
-            && ngx_strncasecmp(p, token->data, token->len) == 0
-            && (p + token->len == end || p[token->len] == ' '
-                || p[token->len] == '\t'))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
 
 
 void
@@ -356,31 +66,14 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (!ngx_http_modelgw_upstream_listed(ngx_http_modelgw_passed_out,
+        if (!ngx_http_modelgw_headers_listed(ngx_http_modelgw_passed_out,
                                               &h->key)
-            || ngx_http_modelgw_upstream_holds(&h->value, &ctx->group->secret)
+            || ngx_http_modelgw_headers_holds(&h->value, &ctx->group->secret)
             || ngx_http_modelgw_upstream_retry_after(h) != NGX_OK)
         {
             h->hash = 0;
         }
     }
-}
-
-
-/* an upstream may echo what it was sent */
-
-static ngx_uint_t
-ngx_http_modelgw_upstream_holds(ngx_str_t *value, ngx_str_t *secret)
-{
-    size_t  i;
-
-    for (i = 0; i + secret->len <= value->len; i++) {
-        if (ngx_memcmp(value->data + i, secret->data, secret->len) == 0) {
-            return 1;
-        }
-    }
-
-    return 0;
 }
 
 
@@ -477,9 +170,12 @@ ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    /* the rest is the client's doing */
+
     level = NGX_LOG_INFO;
 
-    if (ctx->error.loud) {
+    if (ctx->error.loud || ctx->error.status >= NGX_HTTP_INTERNAL_SERVER_ERROR)
+    {
         level = NGX_LOG_ERR;
     }
 

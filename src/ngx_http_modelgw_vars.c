@@ -29,7 +29,7 @@ static ngx_int_t ngx_http_modelgw_vars_set(ngx_http_variable_value_t *v,
 static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
 
     { ngx_string("modelgw_upstream"), NULL,
-      ngx_http_modelgw_upstream_variable, 0,
+      ngx_http_modelgw_forward_variable, 0,
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_id"), NULL, ngx_http_modelgw_vars_key,

@@ -131,7 +131,7 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_upstream_headers_in(r, ctx);
+        rc = ngx_http_modelgw_forward_headers_in(r, ctx);
     }
 
     if (rc == NGX_OK) {

@@ -103,6 +103,14 @@ echo "installing:$list"
 $sudo apt-get update
 $sudo env DEBIAN_FRONTEND=noninteractive $install
 
+case "$list " in
+*" nginx "*)
+    ! systemctl is-active -q nginx 2>/dev/null \
+    || echo "note: Debian has started its nginx on port 80 with the" \
+            "installation; to stop it: systemctl disable --now nginx"
+    ;;
+esac
+
 list=$(missing "$@")
 if [ -n "$list" ]; then
     echo "still missing after installation:$list" >&2

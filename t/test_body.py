@@ -439,11 +439,11 @@ def meter(module_gateway):
 @pytest.mark.skipif(lib.ASAN, reason="time and memory are not ours")
 @pytest.mark.parametrize("name", COSTLY)
 def test_P6_cost_of_a_byte(meter, name):
-    """At most ten times that of plain text, in time and in memory; 20 ms are
+    """At most ten times that of plain text, in time and in memory; 50 ms are
     for the clock's ticks."""
     plain = min(meter('"x":"%s"' % ("x" * SIZE))[0] for _ in range(2))
     cpu, memory = meter(COSTLY[name]())
-    assert cpu <= 10 * plain + 0.02, (cpu, plain)
+    assert cpu <= 10 * plain + 0.05, (cpu, plain)
     assert memory <= 3 * SIZE, memory
 
 

@@ -5,6 +5,8 @@ import time
 import pytest
 
 from client import assert_flat, assert_ids, build
+from gateway import chat
+from upstream import raw
 
 ASKED = [("HEAD", "/api/hello", None), ("GET", "/api/hello", None),
          ("GET", "/v1/responses", "key"), ("POST", "/v1/responses", "key"),
@@ -80,6 +82,18 @@ def test_websocket_on_an_endpoint(gw):
     assert r.status == 200, r
     assert gw.b.last().get("upgrade") is None
     assert "upgrade" not in gw.b.last().get("connection", "").lower()
+
+
+def test_no_tunnel(gw):
+    """An upstream that would switch protocols gets no line to the client."""
+    gw.b.script(raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket"
+                    b"\r\nConnection: upgrade\r\n\r\nevil", 0.2, "close"))
+    with gw.connect() as c:
+        c.request("POST", "/v1/chat/completions",
+                  [gw.bob.bearer(), ("Connection", "Upgrade"),
+                   ("Upgrade", "websocket")], body=chat())
+        assert_flat(c.response(3), 502, "UPSTREAM_ERROR")
+        assert b"evil" not in c.data
 
 
 def test_head_of_an_endpoint(gw):

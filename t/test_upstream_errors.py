@@ -2,13 +2,14 @@
 
 import gzip
 import json
+import threading
 
 import pytest
 
 from client import assert_flat
 from gateway import chat, messages
-from upstream import (chat_completion, chat_error, early, message_error, raw,
-                      reply, reply_json)
+from upstream import (both, chat_completion, chat_error, early,
+                      message_error, raw, reply, reply_json)
 
 TEXT = "prompt is too long: 210000 tokens > 200000 maximum"
 
@@ -407,6 +408,31 @@ def test_error_without_end(gw):
 
     gw.b.script(endless)
     assert_flat(gw.chat(), (400, 502))
+
+
+@pytest.mark.parametrize("status", [400, 200])
+def test_H11_rest_is_no_answer(gw, status):
+    """What is not read of an answer is not the answer to the next call on
+    that connection."""
+    evil = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 28\r\n\r\n{"model":"evil","choices":[]}')
+    gate = threading.Event()
+
+    def script(x):
+        start = b"not JSON " * 10000
+        x.head(status, [("Content-Type", "application/json")],
+               length=len(start) + len(evil))
+        x.body(start)
+        gate.wait(5)
+        x.body(evil)
+
+    gw.b.script(script, both)
+    assert_flat(gw.chat(), (400, 502))
+    timer = threading.Timer(0.2, gate.set)
+    timer.start()
+    r = gw.chat()
+    timer.join()
+    assert r.status == 200 and b"evil" not in r.body, r
 
 
 def test_error_before_the_body_was_read(gw):
