@@ -92,7 +92,14 @@ install: module
 	install -D -m 644 $(MODULE) \
 	    $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
 	install -d -m 755 $(DESTDIR)$(CONF_DIR)
-	install -m 644 conf/modelgw/*.conf $(DESTDIR)$(CONF_DIR)
+	@for f in conf/modelgw/*.conf; do \
+	    to=$(DESTDIR)$(CONF_DIR)/$${f##*/}; \
+	    if [ -f $$to ] && ! cmp -s $$f $$to; then \
+	        echo "$$to differs and is kept, the new one is $$to.new"; \
+	        to=$$to.new; \
+	    fi; \
+	    install -m 644 $$f $$to || exit 1; \
+	done
 
 
 # Unit tests of floor 0: t/unit/test_*.c, each a program with all of

@@ -29,7 +29,7 @@ typedef struct {
 
 /*
  * What a model can do, for the translation of chat: translate.md, 1.4.  The
- * fields are of one type, so that the table of options in model.c can set them
+ * fields are of one type, so that the table of options in option.c can set them
  * by offset.
  */
 

@@ -188,7 +188,8 @@ ngx_http_modelgw_keys_add(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx)
 
     if (!ngx_http_modelgw_conf_word(&value[0], "._@:-", 64)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid key id \"%V\"", &value[0]);
+                           "invalid key id \"%V\": it is 1 to 64 letters, "
+                           "digits and \"._@:-\"", &value[0]);
         return NULL;
     }
 
@@ -249,7 +250,7 @@ ngx_http_modelgw_keys_digest(ngx_conf_t *cf, ngx_str_t *id, ngx_str_t *text,
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "invalid hash of key \"%V\": it is \"sha256:\" and 64 "
-                       "hex digits", id);
+                       "hex digits, as of: printf %%s KEY | sha256sum", id);
 
     return NGX_DECLINED;
 }

@@ -8,8 +8,9 @@
  *
  * Of other modules' configurations, whose structs are private, only the first
  * member is touched: the proxy's is the public ngx_http_upstream_conf_t, the
- * mirror's an array pointer, that of auth_request a string.  It is so in every
- * nginx since these modules exist; tests would tell if it changed.
+ * mirror's an array pointer, those of auth_request and addition a string, that
+ * of ssi its flag.  It is so in every nginx since these modules exist; tests
+ * would tell if it changed.
  *
  * Refused is what leads a call, its body or its answer past our checks, or what
  * would bill a call twice.  Warned of, with the line to add, is what breaks
@@ -34,6 +35,8 @@ typedef struct {
     ngx_http_upstream_conf_t    *proxy;      /* NULL: nginx has no proxy */
     ngx_array_t                 *mirror;     /* NULL: none */
     ngx_str_t                   *auth;       /* NULL: nginx cannot do it */
+    ngx_str_t                   *addition;   /* likewise; added before */
+    ngx_flag_t                  *ssi;        /* likewise */
     ngx_uint_t                   ssl;        /* some upstream is https */
 } ngx_http_modelgw_lint_t;
 
@@ -63,6 +66,8 @@ static ngx_uint_t ngx_http_modelgw_lint_cache(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_store(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_mirror(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_auth(ngx_http_modelgw_lint_t *lint);
+static ngx_uint_t ngx_http_modelgw_lint_addition(ngx_http_modelgw_lint_t *lint);
+static ngx_uint_t ngx_http_modelgw_lint_ssi(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_in_file(ngx_http_modelgw_lint_t *lint);
 static ngx_uint_t ngx_http_modelgw_lint_post_action(
     ngx_http_modelgw_lint_t *lint);
@@ -98,6 +103,10 @@ static ngx_http_modelgw_lint_rule_t  ngx_http_modelgw_lint_refused[] = {
       "\"mirror\" would copy prompts elsewhere" },
     { ngx_http_modelgw_lint_auth,
       "\"auth_request\" would run this location's checks in a subrequest" },
+    { ngx_http_modelgw_lint_addition,
+      "\"add_before_body\" would make answers no JSON" },
+    { ngx_http_modelgw_lint_ssi,
+      "\"ssi\" would run what a model writes" },
     { ngx_http_modelgw_lint_in_file,
       "\"client_body_in_file_only\" would keep prompts in files" },
     { ngx_http_modelgw_lint_post_action,
@@ -225,6 +234,9 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
 
     lint->proxy = ngx_http_modelgw_lint_conf(cf, "ngx_http_proxy_module");
     lint->auth = ngx_http_modelgw_lint_conf(cf, "ngx_http_auth_request_module");
+    lint->addition =
+        ngx_http_modelgw_lint_conf(cf, "ngx_http_addition_filter_module");
+    lint->ssi = ngx_http_modelgw_lint_conf(cf, "ngx_http_ssi_filter_module");
 
     mirror = ngx_http_modelgw_lint_conf(cf, "ngx_http_mirror_module");
     lint->mirror = mirror ? *mirror : NULL;
@@ -353,6 +365,20 @@ static ngx_uint_t
 ngx_http_modelgw_lint_auth(ngx_http_modelgw_lint_t *lint)
 {
     return lint->auth != NULL && lint->auth->len != 0;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_lint_addition(ngx_http_modelgw_lint_t *lint)
+{
+    return lint->addition != NULL && lint->addition->len != 0;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_lint_ssi(ngx_http_modelgw_lint_t *lint)
+{
+    return lint->ssi != NULL && *lint->ssi == 1;
 }
 
 

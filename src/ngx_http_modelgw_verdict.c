@@ -153,6 +153,11 @@ ngx_http_modelgw_verdict_body(ngx_http_request_t *r,
     ngx_str_t    text;
     const char  *code;
 
+    if (r->headers_in.content_length_n <= 0) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                      "INVALID_JSON", "The body is empty");
+    }
+
     if (ngx_modelgw_scan_done(ctx->scan) == NGX_OK) {
         return ngx_http_modelgw_verdict_required(r, ctx);
     }

@@ -13,7 +13,6 @@
 
 
 #define NGX_MODELGW_KEY_DIGEST  32       /* SHA-256, FIPS 180-4 */
-#define NGX_MODELGW_KEY_MAX     256      /* bytes of a secret */
 
 
 typedef struct {

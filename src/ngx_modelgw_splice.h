@@ -27,7 +27,8 @@ typedef struct {
  * not changed; the new bufs refer to the same memory and files, and to the
  * cuts' texts, so all of these must live as long.  Flags of a last buf
  * (last_buf, flush, sync) are not carried.  Bufs may be in memory, in a file
- * or both; with both, memory counts.
+ * or both; with both, memory counts.  What comes out must be sent once only:
+ * nginx cannot rewind a chain of several file bufs (ngx_http_upstream_reinit).
  *     NGX_OK     *out is set; *grown is by how many bytes it is longer
  *     NGX_ERROR  no memory, or a cut outside the chain or out of order
  */

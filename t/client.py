@@ -435,6 +435,8 @@ def assert_flat(r, status, code=None, message=None, has=None):
 
     if 400 <= r.status < 500 and r.status not in NO_RETRY_HINT:
         assert r.all("x-should-retry") == ["false"], r
+    else:
+        assert r.all("x-should-retry") != ["false"], r
     if r.status == 429:
         assert r.get("retry-after"), r
     if r.get("retry-after") is not None:

@@ -696,6 +696,15 @@ def test_null_is_as_good_as_absent(gw, field):
     good(gw, with_extra('"%s":null' % field))
 
 
+@pytest.mark.parametrize("field", ["messages", "max_tokens", "model"])
+def test_null_is_as_good_as_absent_if_required(gw, field):
+    r = gw.messages(messages(**{field: None}))
+    assert_flat(r, 400, ("MISSING_FIELD", "INVALID_FIELD"), has=field)
+    if field == "max_tokens":
+        assert r.json()["code"] == "MISSING_FIELD"
+    assert gw.untouched()
+
+
 def test_no_body_at_all(gw, http):
     with gw.connect() as c:
         c.request("POST", "/v1/chat/completions", [gw.bob.bearer()])

@@ -47,6 +47,8 @@ REFUSED = [
     "client_body_in_file_only on;",
     "client_body_in_file_only clean;",
     "post_action /p;",
+    "ssi on;",
+    "add_before_body /b;",
 ]
 
 

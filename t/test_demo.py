@@ -133,7 +133,7 @@ def test_secrets_are_private_and_not_in_the_log(demo):
     for name in "a.secret", "b.secret", "keys.conf":
         assert (conf / name).stat().st_mode & 0o077 == 0
 
-    keys = re.findall(r"group . .*(sk-eu-\w+)", demo.text())
+    keys = re.findall(r"KEY_.=(sk-eu-\w+)", demo.text())
     assert len(keys) == 2
 
     for name in "access.log", "error.log":

@@ -89,6 +89,19 @@ def test_sizes(gw, size, framing, http):
     assert r.json() == dict(obj, model="fam-b-one")
 
 
+def test_size_beyond_any_bound(gw, framing):
+    """Whole, or refused: never cut."""
+    obj = chat_completion("one-0613", "x" * (40 << 20))
+    gw.b.script(reply_json(obj, framing=framing))
+    r = gw.chat()
+    if r.status == 200:
+        assert r.complete and r.json() == dict(obj, model="fam-b-one")
+    else:
+        assert_flat(r, 502, "UPSTREAM_ERROR")
+    gw.b.reset()
+    assert gw.chat().status == 200
+
+
 def test_model_behind_everything(gw, framing):
     """The id is mapped wherever it stands."""
     obj = chat_completion("one-0613", "x" * 300000)

@@ -264,8 +264,8 @@ cat <<END
 
 modelgw listens on http://127.0.0.1:$port, with these keys (made for this run):
 
-    group a (messages API, family_a-*)   $key_a
-    group b (chat API, family_b-*)       $key_b
+    KEY_A=$key_a   # group a: messages API, family_a-*
+    KEY_B=$key_b   # group b: chat API, family_b-*
 
 Paste any line from above into another terminal.  Calls are logged in
     $run/logs/access.log
