@@ -71,6 +71,11 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     ctx->answer = a;
 
     if (mode == NGX_HTTP_MODELGW_ERROR) {
+
+        /* what has no body (RFC 9110, 15.2) is not waited for */
+
+        a->full = (r->headers_out.status < NGX_HTTP_OK);
+
         return NGX_OK;
     }
 
@@ -141,6 +146,11 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
+
+    if (a->full) {
+        return NGX_DECLINED;
+    }
+
     size = in->last - in->pos;
 
     if (a->scan && ngx_modelgw_scan_feed(a->scan, in->pos, size) != NGX_OK) {

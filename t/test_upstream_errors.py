@@ -4,6 +4,8 @@ import gzip
 import json
 import threading
 
+import time
+
 import pytest
 
 from client import assert_flat
@@ -463,3 +465,14 @@ def test_error_object_in_a_200(side):
     up.script(reply_json(shape("quota is gone")))
     r = call()
     assert_flat(r, (400, 502))
+
+
+@pytest.mark.parametrize("head", [
+    b"101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade",
+    b"100 Continue", b"103 Early Hints"])
+def test_H11_no_body_is_not_waited_for(gw, head):
+    """A 1xx for an answer: no tunnel, and no waiting for its body."""
+    gw.b.script(raw(b"HTTP/1.1 " + head + b"\r\n\r\n", "stall"))
+    start = time.monotonic()
+    assert_flat(gw.chat(), 502, "UPSTREAM_ERROR")
+    assert time.monotonic() - start < 5
