@@ -250,6 +250,10 @@ ngx_int_t ngx_http_modelgw_reply_json(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
 
+/* Makes *out the whole body of a response: NGX_OK, NGX_ERROR (no memory). */
+ngx_int_t ngx_http_modelgw_reply_body(ngx_http_request_t *r, ngx_str_t *body,
+    ngx_chain_t *out);
+
 /*
  * Makes the response carry request-id and x-request-id: the upstream's, else
  * $request_id.

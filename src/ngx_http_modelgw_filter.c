@@ -296,6 +296,14 @@ ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     ctx->upstream_rc = rc;
 
+    /* who answers nonsense may send more of it: RFC 9112, 9.3 lets us close */
+
+    if (ctx->mode == NGX_HTTP_MODELGW_ERROR
+        && r->headers_out.status < NGX_HTTP_BAD_REQUEST)
+    {
+        r->upstream->keepalive = 0;
+    }
+
     if (rc == NGX_ERROR && !r->connection->error) {
         ctx->upstream_rc = NGX_HTTP_BAD_GATEWAY;
         r->keepalive = 0;
@@ -337,7 +345,6 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
 {
     ngx_int_t     rc;
     ngx_str_t     body;
-    ngx_buf_t    *b;
     ngx_chain_t   out;
 
     ctx->mode = NGX_HTTP_MODELGW_ENDED;
@@ -352,19 +359,9 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
         return rc;
     }
 
-    b = ngx_calloc_buf(r->pool);
-    if (b == NULL) {
+    if (ngx_http_modelgw_reply_body(r, &body, &out) != NGX_OK) {
         return NGX_ERROR;
     }
-
-    b->memory = 1;
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-    b->pos = body.data;
-    b->last = body.data + body.len;
-
-    out.buf = b;
-    out.next = NULL;
 
     return ngx_http_next_body_filter(r, &out);
 }

@@ -119,7 +119,6 @@ ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *body)
 {
     ngx_int_t     rc;
-    ngx_buf_t    *b;
     ngx_chain_t   out;
 
     ctx->mode = NGX_HTTP_MODELGW_OWN;
@@ -133,6 +132,20 @@ ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         return rc;
     }
 
+    if (ngx_http_modelgw_reply_body(r, body, &out) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_output_filter(r, &out);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_body(ngx_http_request_t *r, ngx_str_t *body,
+    ngx_chain_t *out)
+{
+    ngx_buf_t  *b;
+
     b = ngx_calloc_buf(r->pool);
     if (b == NULL) {
         return NGX_ERROR;
@@ -144,10 +157,10 @@ ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     b->pos = body->data;
     b->last = body->data + body->len;
 
-    out.buf = b;
-    out.next = NULL;
+    out->buf = b;
+    out->next = NULL;
 
-    return ngx_http_output_filter(r, &out);
+    return NGX_OK;
 }
 
 

@@ -28,7 +28,7 @@ typedef struct {
  * cuts' texts, so all of these must live as long.  Flags of a last buf
  * (last_buf, flush, sync) are not carried.  Bufs may be in memory, in a file
  * or both; with both, memory counts.  What comes out must be sent once only:
- * nginx cannot rewind a chain of several file bufs (ngx_http_upstream_reinit).
+ * nginx cannot rewind a chain of several file bufs for a retry.
  *     NGX_OK     *out is set; *grown is by how many bytes it is longer
  *     NGX_ERROR  no memory, or a cut outside the chain or out of order
  */

@@ -3,7 +3,6 @@
 import gzip
 import json
 import threading
-
 import time
 
 import pytest
