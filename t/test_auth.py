@@ -1,5 +1,6 @@
 """Who may call: the two headers a key comes in, in every form clients send."""
 
+import hashlib
 import itertools
 
 import pytest
@@ -248,6 +249,30 @@ def test_K2_same_bytes_for_every_bad_key(gw):
         assert r.status == 401, r
         answers.add((r.body, tuple(sorted(n.lower() for n, v in r.headers))))
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize("target", ["/v1/chat/completions", "/v1/messages"])
+def test_H9_early_data(gw, target, http):
+    """What a proxy in front took from TLS early data may be a replay, and a
+    call costs money each time (RFC 8470, 5.2)."""
+    key, body = (gw.bob, chat()) if "chat" in target \
+        else (gw.alice, messages())
+    r = gw.post(target, body, key, [("Early-Data", "1")], version=http)
+    assert_flat(r, 425)
+    assert gw.untouched()
+    r = gw.get("/v1/models", key, [("Early-Data", "1")], version=http)
+    assert r.status == 200, r
+
+
+@pytest.mark.parametrize("digest", [
+    lambda d: d[:63], lambda d: d + "0", lambda d: d[:40], lambda d: "",
+    lambda d: d[:63] + "g", lambda d: "0x" + d[:62], lambda d: d + d])
+def test_K3_always_the_whole_digest(check, digest):
+    """64 hexadecimal digits, no more and no less."""
+    whole = hashlib.sha256(b"sk-eu-x").hexdigest()
+    r = check(keys_text="k sha256:%s a;\n" % digest(whole))
+    assert r.returncode != 0 and "keys.conf:1" in r.stderr, r.stderr
+    assert check(keys_text="k sha256:%s a;\n" % whole).returncode == 0
 
 
 def test_www_authenticate_names_no_secret(gw):

@@ -1,4 +1,4 @@
-"""Streams and answers that break: they never look complete (design.md, 3 and 5).
+"""Streams and answers that break: they never look complete (design.md, 3, 5).
 
 A stream that broke after its first event ends with an error frame in the
 protocol's own form, without the terminal event, and without a proper end of

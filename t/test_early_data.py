@@ -53,7 +53,17 @@ def test_H9_tls_early_data(gateway, tmp_path):
     assert b"HTTP/1.1 200 " in answer
     assert len(g.b.requests) == 1
 
-    answer = s_client(port, "-sess_in", session, "-early_data", str(early))
-    assert b"Early data was accepted" in answer
-    assert re.search(rb"HTTP/1.1 425 ", answer)
-    assert len(g.b.requests) == 1
+    # by the time nginx reads it the handshake may be over, and the request no
+    # replay any more: then it is served
+
+    statuses = []
+    for _ in range(10):
+        g.b.reset()
+        answer = s_client(port, "-sess_in", session, "-early_data", str(early))
+        assert b"Early data was accepted" in answer
+        statuses += re.findall(rb"HTTP/1.1 (\d+) ", answer)
+        assert len(g.b.requests) == (statuses[-1] != b"425")
+        if statuses[-1] == b"425":
+            break
+
+    assert statuses[-1] == b"425" and set(statuses) <= {b"200", b"425"}

@@ -17,7 +17,8 @@ def no_html(r):
 # nginx's own
 
 @pytest.mark.parametrize("line", [
-    b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\x01 HTTP/1.1\r\n\r\n",
+    b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /\x01 HTTP/1.1\r\n\r\n",
     b"GET  HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
     b"POST /v1/messages HTTP/1.1 extra\r\n\r\n",
     b"G@T / HTTP/1.1\r\nHost: x\r\n\r\n"])

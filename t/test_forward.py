@@ -6,7 +6,7 @@ import client
 import gateway as lib
 from client import assert_flat, build
 from gateway import chat, messages
-from upstream import Refused
+from upstream import Refused, reply
 
 CONSTANT = ("POST /v1/chat/completions HTTP/1.1",
             "POST /v1/messages HTTP/1.1",
@@ -382,3 +382,25 @@ def test_h2_streams_in_parallel(gw):
         for i, sid in enumerate(sids):
             r = c.response(sid)
             assert r.status == 200 and r.json()["model"] == "code-%d" % i
+
+
+@pytest.mark.parametrize("field", ["api_base", "base_url", "extra_headers",
+                                   "user_config", "provider"])
+def test_K8_no_host_of_the_client(gw, field):
+    """No field of a body can say where a call goes."""
+    gw.a.reset(), gw.b.reset()
+    r = gw.chat(chat(**{field: "http://127.0.0.1:%d/" % gw.a.port}))
+    assert_flat(r, 400, "INVALID_FIELD", has=field)
+    assert gw.untouched()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_K8_redirects_are_not_followed(gw, status):
+    """Nor can an upstream send it on."""
+    gw.a.reset(), gw.b.reset()
+    where = "http://127.0.0.1:%d/v1/chat/completions" % gw.a.port
+    gw.b.script(reply(status, b"", headers=[("Location", where)]))
+    r = gw.chat()
+    assert_flat(r, 502, "UPSTREAM_ERROR")
+    assert r.get("location") is None
+    assert not gw.a.requests and len(gw.b.requests) == 1
