@@ -231,7 +231,8 @@ $(BUILD)/asan/nginx: $(BUILD)/asan/objs/Makefile $(SOURCES)
 	cp $(@D)/objs/nginx $@
 
 
-# pytest: against the packaged nginx, the sanitizer build, the other series.
+# pytest: against the packaged nginx, the sanitizer build, the other series; with
+# 1, 2 and 4 workers.
 
 VENV        = $(BUILD)/venv
 NPM         = $(BUILD)/npm
@@ -250,7 +251,7 @@ pytest: setup-test module pytest-tools
 
 test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
-	    MODELGW_ASAN=1 \
+	    MODELGW_ASAN=1 MODELGW_WORKERS=2 \
 	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
 	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/lsan.supp:print_suppressions=0 \
 	    $(PYTEST) $(PYTEST_ARGS)
@@ -284,7 +285,7 @@ test-on-%:
 	&& t/docker.sh $(BUILD)/nginx-$*/nginx $(BUILD)/nginx-$*/root \
 	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \
 	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/root/usr/lib/nginx/modules/$(notdir $(MODULE)) \
-	    $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS)
+	    MODELGW_WORKERS=4 $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS)
 
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
         $(patsubst t/unit/scan_cli.c,$(UNIT)/scan_cli,$(wildcard t/unit/scan_cli.c))
