@@ -53,7 +53,10 @@ openssl             openssl
 END
         ;;
     fuzz)
-        echo "clang               clang"
+        cat <<END
+clang               clang
+libclang-rt-14-dev  /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux
+END
         ;;
     *)
         echo "$0: unknown task \"$1\"" >&2
