@@ -142,7 +142,7 @@ struct ngx_modelgw_scan_s {
     ngx_uint_t                 left;     /* hex digits, or bytes of UTF-8 */
     u_char                     low;      /* bounds of the next byte of UTF-8 */
     u_char                     high;
-    uint32_t                   unit;     /* of UTF-16, from \uXXXX */
+    uint32_t                   unit;     /* of UTF-16, from \uhhhh */
 
     /* a string or number whose text is kept */
     unsigned                   capture:1;

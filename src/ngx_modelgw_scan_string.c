@@ -195,7 +195,7 @@ ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
-/* over whole \uXXXX; what they make matters to nobody here */
+/* over whole \uhhhh; what they make matters to nobody here */
 
 static u_char *
 ngx_modelgw_scan_string_units(u_char *p, u_char *last)

@@ -16,7 +16,7 @@
  * machine and runs on another: no compiler flags, just a function attribute.
  *
  * Rejected: AVX-512 (a vector is longer than most strings), SSE4.2 string
- * instructions (slower than the compares), and skipping \uXXXX here, too: its
+ * instructions (slower than the compares), and skipping \uhhhh here, too: its
  * digits would have to be checked as well.
  */
 
