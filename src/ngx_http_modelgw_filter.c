@@ -153,12 +153,13 @@ ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
     ngx_http_upstream_state_t  *us;
 
     if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_ctx_t));
+        ctx = ngx_http_modelgw_create_ctx(r);
         if (ctx == NULL) {
             return NGX_ERROR;
         }
     }
 
+    /* a redirect may have zeroed it, the body filter needs it */
     ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
 
     connected = 1;

@@ -205,10 +205,10 @@ ngx_int_t
 ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t                          rc;
-    ngx_list_t                         headers;
-    ngx_table_elt_t                   *h, add;
-    ngx_http_modelgw_headers_t         hs;
+    ngx_int_t                         rc;
+    ngx_list_t                        headers;
+    ngx_table_elt_t                  *h, add;
+    ngx_http_modelgw_headers_t        hs;
     ngx_http_modelgw_forward_hops_t   hops;
 
     rc = ngx_http_modelgw_forward_options(r, ctx, &hops);

@@ -153,9 +153,7 @@ ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
 
     n = ctx ? *(int64_t *) ((u_char *) &ctx->usage + data) : -1;
 
-    /* a request that never came to an access phase has a state of zeros */
-
-    if (n < 0 || ctx->key == NULL) {
+    if (n < 0) {
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
