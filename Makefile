@@ -39,8 +39,9 @@ SOURCES     = config ngx_http_modelgw_module.c $(wildcard src/*.[ch])
 JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
 
-.PHONY: all module install run test check style clang unit pytest test-asan \
-        test-matrix fuzz fuzz-quick bench-scan setup-build help clean distclean
+.PHONY: all module install run test check style clang unit pytest vectors \
+        test-asan test-matrix fuzz fuzz-quick bench-scan setup-build help clean \
+        distclean
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -292,6 +293,17 @@ test-on-%:
 	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/root/usr/lib/nginx/modules/$(notdir $(MODULE)) \
 	    MODELGW_WORKERS=4 $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS)
 
+# translation vectors: a directory of them through nginx, PASS or FAIL each; see
+# t/vectors.py
+
+VECTORS     = t/vectors
+REPORT      =
+
+vectors: setup-test module $(VENV)/.complete
+	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
+	    $(VENV)/bin/python t/vectors.py '$(VECTORS)' \
+	    $(if $(REPORT),--report '$(REPORT)')
+
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
         $(patsubst t/unit/scan_cli.c,$(UNIT)/scan_cli,$(wildcard t/unit/scan_cli.c))
 
@@ -337,7 +349,7 @@ clang:
 
 # Everything, cheapest first; what fails does not hide what comes after it.
 
-STEPS       = style fuzz-quick clang unit pytest test-asan test-matrix
+STEPS       = style fuzz-quick clang unit pytest vectors test-asan test-matrix
 
 test check: setup-test
 	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
@@ -373,6 +385,7 @@ help:
 	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
 	@echo 'make pytest          full suite, packaged nginx (PYTEST_ARGS)'
+	@echo 'make vectors         translation vectors (VECTORS=dir REPORT=file)'
 	@echo 'make test-asan       full suite, nginx and module under ASan'
 	@echo 'make test-matrix     suite without clients, newer nginx series'
 	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'

@@ -68,6 +68,20 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       offsetof(ngx_http_modelgw_loc_conf_t, error_compat),
       NULL },
 
+    { ngx_string("modelgw_translate_strict"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, translate_strict),
+      NULL },
+
+    { ngx_string("modelgw_max_event_size"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_size_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, max_event_size),
+      NULL },
+
       ngx_null_command
 };
 

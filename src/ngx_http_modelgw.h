@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_error.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_scan.h"
@@ -73,6 +74,10 @@ typedef struct {
     ngx_str_t                           service_id;  /* as the client says */
     ngx_str_t                           service_json; /* the same, in quotes */
     ngx_str_t                           upstream_id;
+    ngx_uint_t                          protocol;    /* the upstream's, of this
+                                                        call */
+    ngx_str_t                           ignored;     /* fields that translation
+                                                        has dropped */
 
     ngx_modelgw_scan_conf_t             scan_conf;
     ngx_modelgw_scan_t                 *scan;        /* of the request's body */
@@ -100,6 +105,9 @@ typedef struct {
     unsigned                            forwarded:1;
     unsigned                            streaming:1;   /* "stream": true */
     unsigned                            usage_asked:1; /* by the client */
+    unsigned                            translate:1;   /* chat to messages */
+    unsigned                            complete:1;    /* all of the answer has
+                                                          come */
     unsigned                            beta:1;        /* ?beta=true */
     unsigned                            header_held:1;
     unsigned                            answered:1;    /* first_byte is set */
@@ -146,6 +154,32 @@ ngx_int_t ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* translate.c, translate_stream.c: chat calls on an upstream of messages */
+
+/*
+ * Makes the body, which has been read and scanned, a messages request.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_translate_request(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Makes *out, *length bytes, the chat completion for the messages answer of
+ * size bytes in the chain.
+ *     NGX_OK
+ *     NGX_DECLINED  it is no message
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in, size_t size,
+    ngx_chain_t **out, off_t *length);
+
+/* What the codecs of answers must know of the call. */
+void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_completion_t *c);
 
 /* forward.c */
 
@@ -260,6 +294,13 @@ ngx_int_t ngx_http_modelgw_reply_body(ngx_http_request_t *r, ngx_str_t *body,
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_reply_ids(ngx_http_request_t *r);
+
+/*
+ * Tells in a response's header which fields of the request had no effect.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /* models.c: GET /v1/models and /v1/models/{id}; returns as reply.c does */
 

@@ -47,6 +47,8 @@ static ngx_int_t ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t **out, off_t *length);
 static ngx_int_t ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_answer_error(ngx_http_request_t *r,
@@ -81,7 +83,7 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    ngx_modelgw_usage_conf(&a->scan_conf, ctx->endpoint->protocol, mmcf->skip);
+    ngx_modelgw_usage_conf(&a->scan_conf, ctx->protocol, mmcf->skip);
 
     a->scan = ngx_modelgw_scan_create(r->pool, &a->scan_conf);
     if (a->scan == NULL) {
@@ -254,8 +256,7 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
         return ngx_http_modelgw_answer_broken(r, ctx, "it is not whole JSON");
     }
 
-    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->endpoint->protocol,
-                                   a->scan);
+    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol, a->scan);
 
     if (kind == NGX_MODELGW_DOC_ERROR) {
         return ngx_http_modelgw_answer_error(r, ctx, NGX_HTTP_OK);
@@ -269,35 +270,31 @@ static ngx_int_t
 ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    off_t                       grown;
+    off_t                       length;
     ngx_int_t                   rc;
-    ngx_uint_t                  n;
     ngx_chain_t                *out, *cl;
-    ngx_modelgw_cut_t           cut;
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
 
-    n = 0;
-    cut.text = ctx->service_json;
+    rc = ctx->translate
+         ? ngx_http_modelgw_translate_answer(r, ctx, a->first, a->size, &out,
+                                             &length)
+         : ngx_http_modelgw_answer_splice(r, ctx, &out, &length);
 
-    if (ngx_modelgw_usage_model(a->scan, ctx->endpoint->protocol, &cut.from,
-                                &cut.to)
-        == NGX_OK)
-    {
-        n = 1;
+    if (rc == NGX_DECLINED) {
+        return ngx_http_modelgw_answer_broken(r, ctx, "it is no message");
     }
 
-    if (ngx_modelgw_splice(r->pool, a->first, &cut, n, &out, &grown)
-        != NGX_OK)
-    {
+    if (rc != NGX_OK) {
         return NGX_ERROR;
     }
 
     ctx->mode = NGX_HTTP_MODELGW_ENDED;
+    ctx->complete = 1;
 
     ngx_http_clear_content_length(r);
-    r->headers_out.content_length_n = a->size + grown;
+    r->headers_out.content_length_n = length;
 
     rc = ngx_http_modelgw_filter_header(r, ctx);
 
@@ -311,6 +308,40 @@ ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     cl->buf->last_in_chain = 1;
 
     return ngx_http_modelgw_filter_body(r, out);
+}
+
+
+/* maps the model id back, in the bytes as they came */
+
+static ngx_int_t
+ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t **out, off_t *length)
+{
+    off_t                       grown;
+    ngx_uint_t                  n;
+    ngx_modelgw_cut_t           cut;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+
+    n = 0;
+    cut.text = ctx->service_json;
+
+    if (ngx_modelgw_usage_model(a->scan, ctx->protocol, &cut.from, &cut.to)
+        == NGX_OK)
+    {
+        n = 1;
+    }
+
+    if (ngx_modelgw_splice(r->pool, a->first, &cut, n, out, &grown)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    *length = a->size + grown;
+
+    return NGX_OK;
 }
 
 

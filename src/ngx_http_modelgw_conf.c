@@ -157,6 +157,8 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->enable = NGX_CONF_UNSET;
     mlcf->flat_errors = NGX_CONF_UNSET;
     mlcf->error_compat = NGX_CONF_UNSET;
+    mlcf->translate_strict = NGX_CONF_UNSET;
+    mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
 
     return mlcf;
 }
@@ -180,6 +182,9 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
     ngx_conf_merge_value(conf->flat_errors, prev->flat_errors, NGX_CONF_UNSET);
     ngx_conf_merge_value(conf->error_compat, prev->error_compat, 0);
+    ngx_conf_merge_value(conf->translate_strict, prev->translate_strict, 0);
+    ngx_conf_merge_size_value(conf->max_event_size, prev->max_event_size,
+                              NGX_MODELGW_SSE_MAX_EVENT);
 
     if (conf->flat_errors == 1) {
         mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);

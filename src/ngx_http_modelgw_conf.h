@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_caps.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_price.h"
 #include "ngx_modelgw_skip.h"
@@ -27,46 +28,6 @@ typedef struct {
 } ngx_http_modelgw_place_t;
 
 
-/*
- * What a model can do, for the translation of chat: translate.md, 1.4.  The
- * fields are of one type, so that the table of options in option.c can set them
- * by offset.
- */
-
-#define NGX_HTTP_MODELGW_SAMPLING_BOTH      0
-#define NGX_HTTP_MODELGW_SAMPLING_ONE_OF    1
-#define NGX_HTTP_MODELGW_SAMPLING_NONE      2
-
-#define NGX_HTTP_MODELGW_THINKING_NONE           0
-#define NGX_HTTP_MODELGW_THINKING_BUDGET         1
-#define NGX_HTTP_MODELGW_THINKING_ADAPTIVE       2
-#define NGX_HTTP_MODELGW_THINKING_ADAPTIVE_ONLY  3
-
-#define NGX_HTTP_MODELGW_EFFORT_MINIMAL  0x01
-#define NGX_HTTP_MODELGW_EFFORT_LOW      0x02
-#define NGX_HTTP_MODELGW_EFFORT_MEDIUM   0x04
-#define NGX_HTTP_MODELGW_EFFORT_HIGH     0x08
-#define NGX_HTTP_MODELGW_EFFORT_XHIGH    0x10
-#define NGX_HTTP_MODELGW_EFFORT_MAX      0x20
-
-#define NGX_HTTP_MODELGW_REASONING_OFF      0
-#define NGX_HTTP_MODELGW_REASONING_CONTENT  1
-#define NGX_HTTP_MODELGW_REASONING_FULL     2
-
-typedef struct {
-    ngx_uint_t                        sampling;
-    ngx_uint_t                        thinking;
-    ngx_uint_t                        effort;      /* bits; 0: none */
-    ngx_uint_t                        structured;  /* 1: native */
-    ngx_uint_t                        strict;
-    ngx_uint_t                        prefill;
-    ngx_uint_t                        forced_tool_choice;
-    ngx_uint_t                        default_max_tokens;
-    ngx_uint_t                        reasoning_output;
-    ngx_uint_t                        usage_input_includes_cache;
-} ngx_http_modelgw_caps_t;
-
-
 typedef struct {
     ngx_str_t                         id;          /* service id; "~..." of a
                                                       pattern */
@@ -78,7 +39,7 @@ typedef struct {
     ngx_modelgw_price_t               price;
     ngx_uint_t                        context;     /* tokens; 0: not given */
     ngx_uint_t                        max_output;  /* tokens; 0: not given */
-    ngx_http_modelgw_caps_t           caps;
+    ngx_modelgw_caps_t                caps;
     ngx_http_modelgw_place_t          place;
     unsigned                          priced:1;
     unsigned                          free:1;
@@ -151,6 +112,8 @@ typedef struct {
     ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as the
                                                       server is a gateway */
     ngx_flag_t                        error_compat;
+    ngx_flag_t                        translate_strict;
+    size_t                            max_event_size;
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
 } ngx_http_modelgw_loc_conf_t;
 

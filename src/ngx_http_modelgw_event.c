@@ -18,8 +18,6 @@
 
 static ngx_int_t ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to);
-static ngx_int_t ngx_http_modelgw_event_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
 
 
 ngx_int_t
@@ -31,6 +29,10 @@ ngx_http_modelgw_event(ngx_http_request_t *r,
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
+
+    if (st->translate) {
+        return ngx_http_modelgw_translate_event(r, ctx, ev);
+    }
 
     if (ngx_http_modelgw_event_read(ctx, ev, &from, &to, &kind) != NGX_OK) {
         return NGX_DECLINED;
@@ -76,7 +78,7 @@ ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
     switch (ngx_http_modelgw_event_scan(ctx, ev, from, to)) {
 
     case NGX_OK:
-        *kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->endpoint->protocol,
+        *kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol,
                                         ctx->stream->scan);
         return NGX_OK;
 
@@ -135,7 +137,7 @@ ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_scan_t  *scan;
 
     scan = ctx->stream->scan;
-    protocol = ctx->endpoint->protocol;
+    protocol = ctx->protocol;
 
     ngx_modelgw_scan_reset(scan);
 
@@ -178,9 +180,9 @@ ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* an error event: its text is scrubbed, its shape is the protocol's own */
+/* its text is scrubbed, its shape is the protocol's own */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_event_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
 {
@@ -204,6 +206,13 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
         != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    /* with nothing sent yet it can be a real status */
+
+    if (ctx->header_held && ctx->stream->emit.out == NULL) {
+        ctx->stream->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
+        return NGX_OK;
     }
 
     ctx->stream->state = NGX_HTTP_MODELGW_STREAM_FAILED;

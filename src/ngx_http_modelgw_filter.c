@@ -319,7 +319,9 @@ ngx_int_t
 ngx_http_modelgw_filter_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    if (ngx_http_modelgw_reply_ids(r) != NGX_OK) {
+    if (ngx_http_modelgw_reply_ids(r) != NGX_OK
+        || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -32,11 +32,21 @@ typedef struct {
     ngx_uint_t                n;
 } ngx_http_modelgw_forward_hops_t;
 
+
+typedef struct {
+    ngx_str_t                 key;
+    u_char                   *lowcase;
+    ngx_str_t                 value;
+} ngx_http_modelgw_forward_header_t;
+
+
 static ngx_int_t ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_forward_cleanup(void *data);
 static ngx_int_t ngx_http_modelgw_forward_push(ngx_list_t *headers,
     ngx_table_elt_t *h);
+static ngx_int_t ngx_http_modelgw_forward_add(ngx_list_t *headers,
+    ngx_http_modelgw_forward_header_t *add);
 static ngx_uint_t ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h);
 static ngx_int_t ngx_http_modelgw_forward_options(ngx_http_request_t *r,
@@ -102,6 +112,43 @@ static ngx_str_t  ngx_http_modelgw_dropped_in[] = {
 };
 
 
+/*
+ * A translated call: what is about the API that the client believes to speak
+ * stays here, too, and what a client of the messages API says is said.
+ */
+
+static ngx_str_t  ngx_http_modelgw_translated_uri = ngx_string("/v1/messages");
+
+static ngx_str_t  ngx_http_modelgw_translated_dropped[] = {
+    ngx_string("openai-"),
+    ngx_string("x-stainless-"),
+    ngx_string("anthropic-"),
+    ngx_string("accept"),
+    ngx_string("content-type"),
+    ngx_null_string
+};
+
+
+static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_forwarded[] = {
+    { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
+      ngx_string("identity") },
+    { ngx_null_string, NULL, ngx_null_string }
+};
+
+
+static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_translated[] = {
+    { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
+      ngx_string("identity") },
+    { ngx_string("Accept"), (u_char *) "accept",
+      ngx_string("application/json, text/event-stream") },
+    { ngx_string("Content-Type"), (u_char *) "content-type",
+      ngx_string("application/json") },
+    { ngx_string("Anthropic-Version"), (u_char *) "anthropic-version",
+      ngx_string("2023-06-01") },
+    { ngx_null_string, NULL, ngx_null_string }
+};
+
+
 ngx_int_t
 ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
@@ -123,6 +170,10 @@ ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     upstream = &ctx->group->upstream;
     uri = ctx->beta ? &ctx->endpoint->upstream_uri_beta
                     : &ctx->endpoint->upstream_uri;
+
+    if (ctx->translate) {
+        uri = &ngx_http_modelgw_translated_uri;
+    }
 
     p = ngx_pnalloc(r->pool, upstream->len + uri->len);
     if (p == NULL) {
@@ -205,11 +256,12 @@ ngx_int_t
 ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t                         rc;
-    ngx_list_t                        headers;
-    ngx_table_elt_t                  *h, add;
-    ngx_http_modelgw_headers_t        hs;
-    ngx_http_modelgw_forward_hops_t   hops;
+    ngx_int_t                           rc;
+    ngx_list_t                          headers;
+    ngx_table_elt_t                    *h;
+    ngx_http_modelgw_headers_t          hs;
+    ngx_http_modelgw_forward_hops_t     hops;
+    ngx_http_modelgw_forward_header_t  *add;
 
     rc = ngx_http_modelgw_forward_options(r, ctx, &hops);
     if (rc != NGX_OK) {
@@ -233,15 +285,13 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
         }
     }
 
-    ngx_memzero(&add, sizeof(ngx_table_elt_t));
+    add = ctx->translate ? ngx_http_modelgw_translated
+                         : ngx_http_modelgw_forwarded;
 
-    ngx_str_set(&add.key, "Accept-Encoding");
-    ngx_str_set(&add.value, "identity");
-    add.lowcase_key = (u_char *) "accept-encoding";
-    add.hash = ngx_hash_key(add.lowcase_key, add.key.len);
-
-    if (ngx_http_modelgw_forward_push(&headers, &add) != NGX_OK) {
-        return NGX_ERROR;
+    for ( /* void */ ; add->key.len; add++) {
+        if (ngx_http_modelgw_forward_add(&headers, add) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     r->headers_in.headers = headers;
@@ -272,6 +322,23 @@ ngx_http_modelgw_forward_push(ngx_list_t *headers, ngx_table_elt_t *h)
 }
 
 
+static ngx_int_t
+ngx_http_modelgw_forward_add(ngx_list_t *headers,
+    ngx_http_modelgw_forward_header_t *add)
+{
+    ngx_table_elt_t  h;
+
+    ngx_memzero(&h, sizeof(ngx_table_elt_t));
+
+    h.key = add->key;
+    h.value = add->value;
+    h.lowcase_key = add->lowcase;
+    h.hash = ngx_hash_key(add->lowcase, add->key.len);
+
+    return ngx_http_modelgw_forward_push(headers, &h);
+}
+
+
 /*
  * Names compare with "_" as "-": to CGI and its kin they are the same.  And a
  * service key is no upstream's business, whatever header a client put it in.
@@ -282,6 +349,13 @@ ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h)
 {
     ngx_uint_t  i;
+
+    if (ctx->translate
+        && ngx_http_modelgw_headers_listed(ngx_http_modelgw_translated_dropped,
+                                           &h->key))
+    {
+        return 1;
+    }
 
     if (ngx_http_modelgw_headers_listed(ngx_http_modelgw_dropped_in, &h->key)
         || ngx_http_modelgw_headers_same(&ctx->group->header_lowcase, &h->key)

@@ -79,13 +79,13 @@ ngx_http_modelgw_model_init(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
 
     /* defaults that are not 0: those of translate.md, 1.4 */
 
-    model->caps.thinking = NGX_HTTP_MODELGW_THINKING_BUDGET;
+    model->caps.thinking = NGX_MODELGW_THINKING_BUDGET;
     model->caps.structured = 1;
     model->caps.strict = 1;
     model->caps.prefill = 1;
     model->caps.forced_tool_choice = 1;
     model->caps.default_max_tokens = 4096;
-    model->caps.reasoning_output = NGX_HTTP_MODELGW_REASONING_CONTENT;
+    model->caps.reasoning_output = NGX_MODELGW_REASONING_CONTENT;
 
     if (model->id.data[0] == '~') {
 #if (NGX_PCRE)

@@ -55,27 +55,27 @@ static ngx_conf_enum_t  ngx_http_modelgw_switch[] = {
 };
 
 static ngx_conf_enum_t  ngx_http_modelgw_sampling[] = {
-    { ngx_string("both"), NGX_HTTP_MODELGW_SAMPLING_BOTH },
-    { ngx_string("one_of"), NGX_HTTP_MODELGW_SAMPLING_ONE_OF },
-    { ngx_string("none"), NGX_HTTP_MODELGW_SAMPLING_NONE },
+    { ngx_string("both"), NGX_MODELGW_SAMPLING_BOTH },
+    { ngx_string("one_of"), NGX_MODELGW_SAMPLING_ONE_OF },
+    { ngx_string("none"), NGX_MODELGW_SAMPLING_NONE },
     { ngx_null_string, 0 }
 };
 
 static ngx_conf_enum_t  ngx_http_modelgw_thinking[] = {
-    { ngx_string("none"), NGX_HTTP_MODELGW_THINKING_NONE },
-    { ngx_string("budget"), NGX_HTTP_MODELGW_THINKING_BUDGET },
-    { ngx_string("adaptive"), NGX_HTTP_MODELGW_THINKING_ADAPTIVE },
-    { ngx_string("adaptive_only"), NGX_HTTP_MODELGW_THINKING_ADAPTIVE_ONLY },
+    { ngx_string("none"), NGX_MODELGW_THINKING_NONE },
+    { ngx_string("budget"), NGX_MODELGW_THINKING_BUDGET },
+    { ngx_string("adaptive"), NGX_MODELGW_THINKING_ADAPTIVE },
+    { ngx_string("adaptive_only"), NGX_MODELGW_THINKING_ADAPTIVE_ONLY },
     { ngx_null_string, 0 }
 };
 
 static ngx_conf_enum_t  ngx_http_modelgw_effort[] = {
-    { ngx_string("minimal"), NGX_HTTP_MODELGW_EFFORT_MINIMAL },
-    { ngx_string("low"), NGX_HTTP_MODELGW_EFFORT_LOW },
-    { ngx_string("medium"), NGX_HTTP_MODELGW_EFFORT_MEDIUM },
-    { ngx_string("high"), NGX_HTTP_MODELGW_EFFORT_HIGH },
-    { ngx_string("xhigh"), NGX_HTTP_MODELGW_EFFORT_XHIGH },
-    { ngx_string("max"), NGX_HTTP_MODELGW_EFFORT_MAX },
+    { ngx_string("minimal"), NGX_MODELGW_EFFORT_MINIMAL },
+    { ngx_string("low"), NGX_MODELGW_EFFORT_LOW },
+    { ngx_string("medium"), NGX_MODELGW_EFFORT_MEDIUM },
+    { ngx_string("high"), NGX_MODELGW_EFFORT_HIGH },
+    { ngx_string("xhigh"), NGX_MODELGW_EFFORT_XHIGH },
+    { ngx_string("max"), NGX_MODELGW_EFFORT_MAX },
     { ngx_null_string, 0 }
 };
 
@@ -86,9 +86,9 @@ static ngx_conf_enum_t  ngx_http_modelgw_structured[] = {
 };
 
 static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
-    { ngx_string("off"), NGX_HTTP_MODELGW_REASONING_OFF },
-    { ngx_string("content"), NGX_HTTP_MODELGW_REASONING_CONTENT },
-    { ngx_string("full"), NGX_HTTP_MODELGW_REASONING_FULL },
+    { ngx_string("off"), NGX_MODELGW_REASONING_OFF },
+    { ngx_string("content"), NGX_MODELGW_REASONING_CONTENT },
+    { ngx_string("full"), NGX_MODELGW_REASONING_FULL },
     { ngx_null_string, 0 }
 };
 

@@ -275,3 +275,15 @@ ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
 
     return ngx_http_modelgw_headers_add(r, "x-request-id", &id);
 }
+
+
+ngx_int_t
+ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    if (ctx->ignored.len == 0) {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_headers_add(r, "x-modelgw-ignored", &ctx->ignored);
+}

@@ -5,6 +5,7 @@
  *
  *     OPEN      events come and go
  *     COMPLETE  the protocol's last event has passed ("[DONE]", message_stop)
+ *     REFUSED   the first event was an error: it becomes the answer's status
  *     FAILED    an error event of the upstream has passed
  *     BROKEN    the upstream broke off, or sent what is no event of the
  *               protocol; an error frame of ours has passed
@@ -32,12 +33,12 @@
 static ngx_int_t ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
 static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *reason);
+    ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st);
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 
@@ -47,6 +48,7 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_http_modelgw_stream_t     *st;
+    ngx_http_modelgw_loc_conf_t   *mlcf;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     st = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_stream_t));
@@ -55,16 +57,16 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     }
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    ngx_modelgw_usage_conf(&st->scan_conf, ctx->endpoint->protocol,
-                           mmcf->skip);
+    ngx_modelgw_usage_conf(&st->scan_conf, ctx->protocol, mmcf->skip);
 
     st->scan = ngx_modelgw_scan_create(r->pool, &st->scan_conf);
     if (st->scan == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_sse_init(&st->sse, r->pool, NGX_MODELGW_SSE_MAX_EVENT);
+    ngx_modelgw_sse_init(&st->sse, r->pool, mlcf->max_event_size);
 
     st->emit.pool = r->pool;
 
@@ -72,7 +74,8 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 
     ngx_http_clear_content_length(r);
 
-    return NGX_OK;
+    return ctx->translate ? ngx_http_modelgw_translate_stream_init(r, ctx)
+                          : NGX_OK;
 }
 
 
@@ -107,7 +110,7 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
 
     if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
          || st->state == NGX_HTTP_MODELGW_STREAM_FAILED)
-        && ngx_http_modelgw_stream_last(r, st) != NGX_OK)
+        && ngx_http_modelgw_stream_last(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -150,14 +153,22 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
         }
 
         if (rc == NGX_DECLINED) {
-            rc = ngx_http_modelgw_stream_break(r, ctx, NGX_HTTP_BAD_GATEWAY,
-                                               "it has an event that is "
-                                               "too long, or not JSON");
+            ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
+
+            rc = ngx_http_modelgw_stream_break(r, ctx,
+                                               "it has an event that is too "
+                                               "long, or none of the protocol");
         }
 
         if (rc != NGX_OK) {
             return NGX_ERROR;
         }
+    }
+
+    if (st->state == NGX_HTTP_MODELGW_STREAM_REFUSED
+        && ctx->upstream_rc == NGX_AGAIN)
+    {
+        ngx_http_modelgw_upstream_stop(r);
     }
 
     ngx_http_modelgw_emit_read(&st->emit, b);
@@ -166,14 +177,14 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
 }
 
 
+/* ctx->error is set */
+
 static ngx_int_t
 ngx_http_modelgw_stream_break(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *reason)
+    ngx_http_modelgw_ctx_t *ctx, const char *reason)
 {
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "upstream's stream cannot be passed on: %s", reason);
-
-    ngx_modelgw_error_nginx(status, 1, &ctx->error);
 
     ctx->stream->state = NGX_HTTP_MODELGW_STREAM_BROKEN;
 
@@ -198,30 +209,43 @@ ngx_http_modelgw_stream_break(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_int_t                   rc;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
 
-    if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN
-        && ngx_http_modelgw_stream_rest(ctx) != NGX_OK)
-    {
-        return NGX_ERROR;
+    if (st->state != NGX_HTTP_MODELGW_STREAM_OPEN) {
+        return NGX_OK;
     }
 
-    if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
-        return ngx_http_modelgw_stream_break(r, ctx,
-                   (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT)
-                       ? NGX_HTTP_GATEWAY_TIME_OUT : NGX_HTTP_BAD_GATEWAY,
-                   "it ended before its last event");
+    rc = st->translate ? ngx_http_modelgw_translate_rest(r, ctx)
+                       : ngx_http_modelgw_stream_rest(ctx);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
     }
 
-    return NGX_OK;
+    if (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT) {
+        ngx_modelgw_error_nginx(NGX_HTTP_GATEWAY_TIME_OUT, 1, &ctx->error);
+
+    } else if (ctx->translate) {
+        ngx_modelgw_error_truncated(&ctx->error);
+
+    } else {
+        ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
+    }
+
+    return ngx_http_modelgw_stream_break(r, ctx,
+                                         "it ended before its last event");
 }
 
 
 /*
  * An event without its blank line is none (WHATWG HTML, 9.2.6); we have it
  * count if it is the last one, and complete it.
+ *     NGX_OK        so it was
+ *     NGX_DECLINED  the last event has not come
+ *     NGX_ERROR     no memory
  */
 
 static ngx_int_t
@@ -238,7 +262,7 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
         || ngx_http_modelgw_event_read(ctx, &ev, &from, &to, &kind) != NGX_OK
         || kind != NGX_MODELGW_DOC_STOP)
     {
-        return NGX_OK;
+        return NGX_DECLINED;
     }
 
     st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
@@ -261,16 +285,20 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 
 static ngx_int_t
 ngx_http_modelgw_stream_last(ngx_http_request_t *r,
-    ngx_http_modelgw_stream_t *st)
+    ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_http_upstream_t       *u;
-    ngx_http_upstream_conf_t  *conf;
+    ngx_http_upstream_t        *u;
+    ngx_http_upstream_conf_t   *conf;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->stream;
 
     if (st->ended) {
         return NGX_OK;
     }
 
     st->ended = 1;
+    ctx->complete = (st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE);
 
     u = r->upstream;
 
@@ -302,8 +330,8 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     if (ctx->header_held) {
 
         if (st->emit.out == NULL) {
-            return (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN)
-                   ? ngx_http_modelgw_filter_error(r, ctx) : NGX_OK;
+            return (st->state == NGX_HTTP_MODELGW_STREAM_OPEN)
+                   ? NGX_OK : ngx_http_modelgw_filter_error(r, ctx);
         }
 
         rc = ngx_http_modelgw_filter_header(r, ctx);

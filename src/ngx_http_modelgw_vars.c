@@ -20,6 +20,8 @@ static ngx_int_t ngx_http_modelgw_vars_group(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_set(ngx_http_variable_value_t *v,
@@ -65,6 +67,18 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
     { ngx_string("modelgw_cache_write_tokens"), NULL,
       ngx_http_modelgw_vars_tokens,
       offsetof(ngx_modelgw_usage_t, cache_write), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_cache_write_1h_tokens"), NULL,
+      ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, cache_write_1h),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_reasoning_tokens"), NULL,
+      ngx_http_modelgw_vars_tokens,
+      offsetof(ngx_modelgw_usage_t, reasoning), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_complete"), NULL, ngx_http_modelgw_vars_complete,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_first_byte_time"), NULL,
       ngx_http_modelgw_vars_first_byte, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -163,6 +177,28 @@ ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
     }
 
     text.len = ngx_sprintf(text.data, "%L", n) - text.data;
+
+    return ngx_http_modelgw_vars_set(v, &text);
+}
+
+
+/* "1": all of the upstream's answer has come, "0": it began and broke off */
+
+static ngx_int_t
+ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    if (ctx == NULL || (ctx->answer == NULL && ctx->stream == NULL)) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.len = 1;
+    text.data = (u_char *) (ctx->complete ? "1" : "0");
 
     return ngx_http_modelgw_vars_set(v, &text);
 }

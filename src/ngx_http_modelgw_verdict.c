@@ -5,7 +5,8 @@
  *
  * The body is never parsed into anything: the scanner tells values and byte
  * offsets, the rewrite replaces the model id by offset, and makes chat streams
- * report their usage, which is what we meter by.
+ * report their usage, which is what we meter by.  A chat body whose upstream
+ * speaks only messages is translated instead: translate.c.
  */
 
 
@@ -89,6 +90,13 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
                                       "this key");
     }
 
+    ctx->protocol = ctx->endpoint->protocol;
+
+    if (!(ctx->group->protocol & ctx->protocol)) {
+        ctx->protocol = NGX_MODELGW_MESSAGES;
+        ctx->translate = 1;
+    }
+
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     conf = &ctx->scan_conf;
@@ -127,7 +135,8 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_verdict_rewrite(r, ctx);
+        rc = ctx->translate ? ngx_http_modelgw_translate_request(r, ctx)
+                            : ngx_http_modelgw_verdict_rewrite(r, ctx);
     }
 
     if (rc == NGX_OK) {
@@ -240,13 +249,7 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
         return ngx_http_modelgw_verdict_unknown(r, ctx, &id);
     }
 
-    if (!(ctx->group->protocol & ctx->endpoint->protocol)) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
-                                      "UNSUPPORTED_FIELD",
-                                      "The chat completions API is not "
-                                      "available for this key's models; use "
-                                      "the messages API");
-    }
+    ctx->usage.input_has_cache = ctx->model->caps.usage_input_includes_cache;
 
     /* the id as JSON; ids need no escapes */
 
@@ -369,7 +372,7 @@ ngx_http_modelgw_verdict_usage(ngx_http_modelgw_ctx_t *ctx,
 
     ngx_str_null(behind_model);
 
-    if (ctx->endpoint->protocol != NGX_MODELGW_CHAT || !ctx->streaming) {
+    if (ctx->protocol != NGX_MODELGW_CHAT || !ctx->streaming) {
         return 0;
     }
 

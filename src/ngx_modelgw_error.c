@@ -50,6 +50,12 @@ static void ngx_modelgw_error_fill(ngx_modelgw_error_t *e,
     ngx_modelgw_error_row_t *row, ngx_uint_t status);
 
 
+static ngx_modelgw_error_row_t  ngx_modelgw_error_cut = {
+    502, 0, ngx_string("UPSTREAM_TRUNCATED"),
+    ngx_string("The upstream closed the stream before it was complete")
+};
+
+
 /* statuses that nginx makes */
 
 static ngx_modelgw_error_row_t  ngx_modelgw_error_rows[] = {
@@ -237,6 +243,13 @@ ngx_modelgw_error_nginx(ngx_uint_t status, ngx_uint_t connected,
     }
 
     ngx_modelgw_error_fill(e, row, status);
+}
+
+
+void
+ngx_modelgw_error_truncated(ngx_modelgw_error_t *e)
+{
+    ngx_modelgw_error_fill(e, &ngx_modelgw_error_cut, 502);
 }
 
 

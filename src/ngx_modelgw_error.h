@@ -61,6 +61,11 @@ void ngx_modelgw_error_nginx(ngx_uint_t status, ngx_uint_t connected,
     ngx_modelgw_error_t *e);
 
 /*
+ * The error that stands for a stream that ended before its last event.
+ */
+void ngx_modelgw_error_truncated(ngx_modelgw_error_t *e);
+
+/*
  * The error that stands for an upstream's answer with the status (anything but
  * a usable 2xx; 200 for an error object inside a 200 or a stream) and the body
  * (as far as it was read, at most NGX_MODELGW_ERROR_MAX_BODY bytes; may be

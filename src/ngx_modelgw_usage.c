@@ -31,9 +31,8 @@ typedef struct {
 } ngx_modelgw_usage_field_t;
 
 
-static void ngx_modelgw_usage_messages(ngx_modelgw_usage_t *usage,
-    ngx_modelgw_scan_t *s);
-static void ngx_modelgw_usage_chat(ngx_modelgw_usage_t *usage,
+static void ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_usage_field_t *fields, ngx_uint_t has_cache,
     ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_messages_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
@@ -218,6 +217,7 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->cache_write_1h = -1;
     usage->output = -1;
     usage->reasoning = -1;
+    usage->input_has_cache = 0;
 }
 
 
@@ -226,12 +226,13 @@ ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
     ngx_modelgw_scan_t *s)
 {
     if (protocol == NGX_MODELGW_MESSAGES) {
-        ngx_modelgw_usage_messages(usage, s);
+        ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields,
+                               usage->input_has_cache, s);
 
         return ngx_modelgw_usage_messages_kind(s);
     }
 
-    ngx_modelgw_usage_chat(usage, s);
+    ngx_modelgw_usage_take(usage, ngx_modelgw_usage_chat_fields, 1, s);
 
     return ngx_modelgw_usage_chat_kind(s);
 }
@@ -264,32 +265,29 @@ ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
 }
 
 
+/* has_cache: the upstream's input has cache reads and writes in it */
+
 static void
-ngx_modelgw_usage_messages(ngx_modelgw_usage_t *usage, ngx_modelgw_scan_t *s)
+ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_usage_field_t *fields, ngx_uint_t has_cache,
+    ngx_modelgw_scan_t *s)
 {
-    ngx_modelgw_usage_fields(ngx_modelgw_usage_messages_fields, usage, s);
+    /* the input as known so far, for documents that report a part of it */
+
+    if (has_cache && usage->input >= 0) {
+        usage->input += ngx_max(usage->cache_read, 0)
+                        + ngx_max(usage->cache_write, 0);
+    }
+
+    ngx_modelgw_usage_fields(fields, usage, s);
 
     /* the total has all lifetimes in it, whatever the upstream says */
 
     if (usage->cache_write < usage->cache_write_1h) {
         usage->cache_write = usage->cache_write_1h;
     }
-}
 
-
-static void
-ngx_modelgw_usage_chat(ngx_modelgw_usage_t *usage, ngx_modelgw_scan_t *s)
-{
-    /* the prompt as known so far, for documents that report a part of it */
-
-    if (usage->input >= 0) {
-        usage->input += ngx_max(usage->cache_read, 0)
-                        + ngx_max(usage->cache_write, 0);
-    }
-
-    ngx_modelgw_usage_fields(ngx_modelgw_usage_chat_fields, usage, s);
-
-    if (usage->input >= 0) {
+    if (has_cache && usage->input >= 0) {
         usage->input -= ngx_max(usage->cache_read, 0)
                         + ngx_max(usage->cache_write, 0);
         usage->input = ngx_max(usage->input, 0);

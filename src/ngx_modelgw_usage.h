@@ -29,6 +29,10 @@ typedef struct {
     int64_t               cache_write_1h;
     int64_t               output;        /* reasoning included */
     int64_t               reasoning;
+
+    unsigned              input_has_cache:1;  /* a messages upstream counts
+                                                 cached input in input_tokens,
+                                                 as chat does */
 } ngx_modelgw_usage_t;
 
 
@@ -48,7 +52,7 @@ typedef struct {
 void ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf,
     ngx_uint_t protocol, ngx_modelgw_skip_pt skip);
 
-/* All fields -1. */
+/* All tokens -1, nothing set. */
 void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
 
 /*

@@ -11,11 +11,8 @@ import sys
 import pytest
 
 from gateway import ROOT
+from sdk.node import NODE, NPM
 
-BUILD = os.environ.get("MODELGW_BUILD", os.path.join(ROOT, "build"))
-NPM = os.path.join(os.environ.get("MODELGW_NPM", os.path.join(BUILD, "npm")),
-                   "node_modules")
-NODE = os.path.join(NPM, "node/bin/node")
 PLAYER = os.path.join(ROOT, "t/sdk/assistant.py")
 
 PROGRAMS = {"claude": [os.path.join(NPM, ".bin/claude")],

@@ -110,17 +110,21 @@ def test_every_line_does_what_it_says(demo):
         # answers name the models as the gateway does, never as the upstream
         assert "2026-01-01" not in body
 
-        if heading.startswith("chat"):
+        if heading.startswith("chat, translated"):
+            assert "family_a-large" in body and "the local " in body
+            assert "chat.completion" in body and "prompt_tokens" in body
+        elif heading.startswith("chat"):
             assert "family_b-chat" in body and "the local " in body
         if heading.startswith("messages"):
             assert "family_a-large" in body and "the local " in body
-        if heading == "chat, streamed":
+        if heading.startswith("chat") and heading.endswith("streamed"):
             assert body.rstrip().endswith("data: [DONE]")
         if heading.startswith("messages, streamed"):
             assert "event: message_stop" in body
 
     assert {"API_KEY_REQUIRED", "INVALID_API_KEY", "INVALID_JSON",
             "MISSING_FIELD", "INVALID_MODEL", "PROVIDER_MISMATCH",
+            "UNSUPPORTED_FIELD", "chat, translated and streamed",
             "NOT_FOUND", "METHOD_NOT_ALLOWED", "REQUEST_TOO_LARGE",
             "RATE_LIMITED", "CONTEXT_LENGTH_EXCEEDED", "UPSTREAM_ERROR",
             "UPSTREAM_OVERLOADED"} <= seen

@@ -229,10 +229,14 @@ def test_messages_endpoint_with_a_chat_group(gw, target, http):
 
 
 def test_chat_endpoint_with_a_messages_group(gw, http):
+    """It is translated: the upstream sees a call of the messages API."""
     r = gw.chat(chat("fam-a-large"), gw.alice, version=http)
-    assert_flat(r, 400, "UNSUPPORTED_FIELD")
-    assert "chat" in r.json()["message"].lower()
-    assert gw.untouched()
+    assert r.status == 200 and r.json()["object"] == "chat.completion", r
+    assert r.json()["model"] == "fam-a-large"
+    sent = gw.a.last()
+    assert sent.target == "/v1/messages"
+    assert sent.get("anthropic-version") == "2023-06-01"
+    assert sent.get("content-type") == "application/json"
 
 
 def test_group_of_both_protocols(gateway):

@@ -1,12 +1,9 @@
-"""The official Python SDKs, blocking and asynchronous, against the gateway.
-
-Each test is written once, as a coroutine: then() waits for what an
-asynchronous client returns and takes what a blocking one returns.
+"""The official Python SDKs, blocking and asynchronous, against the gateway;
+sdk/apis.py says how one test serves them all.  Translated is the chat SDK with
+a group that speaks messages.
 """
 
 import asyncio
-import contextlib
-import inspect
 import json
 import threading
 import time
@@ -18,198 +15,13 @@ import pytest
 import upstream
 from gateway import Gateway, Key
 from sdk import answers
-from upstream import (chat_completion, chat_error, chat_stream, data, event,
-                      message, message_error, message_stream, reply,
-                      reply_json, sse)
+from sdk.apis import (HI, Chat, Messages, Translated, each, environment,
+                      opened, then)
+from upstream import reply, reply_json, sse
 
-HI = [{"role": "user", "content": "Hi"}]
+APIS = {"openai": Chat, "anthropic": Messages, "translated": Translated}
 FOREIGN = "sk-ant-api03-" + "x" * 40
 LONG = "prompt is too long: 210000 tokens > 200000 maximum"
-
-
-async def then(value):
-    return await value if inspect.isawaitable(value) else value
-
-
-async def each(items):
-    if hasattr(items, "__aiter__"):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item
-
-
-@contextlib.asynccontextmanager
-async def opened(manager):
-    if hasattr(manager, "__aenter__"):
-        async with manager as value:
-            yield value
-    else:
-        with manager as value:
-            yield value
-
-
-class Api:
-    """One SDK in one of its two forms, and a gateway.  run() makes a client
-    and gives it to a coroutine, whose result it returns."""
-
-    def __init__(self, gw, form, tag):
-        self.gw = gw
-        self.form = form
-        self.tag = tag
-
-    def client(self, **kw):
-        cls = getattr(self.sdk, ("Async" if self.form == "async" else "")
-                      + self.name)
-        headers = dict({"X-Test-Tag": self.tag},
-                       **kw.pop("default_headers", {}))
-        if "api_key" not in kw and "auth_token" not in kw:
-            kw["api_key"] = self.key.secret
-        return cls(base_url="http://127.0.0.1:%d%s" % (self.gw.port,
-                                                       self.base),
-                   default_headers=headers, timeout=20, **kw)
-
-    def run(self, body, **kw):
-        async def whole():
-            async with opened(self.client(**kw)) as c:
-                return await body(c)
-
-        return asyncio.run(whole())
-
-    def ask(self, c, **kw):
-        return then(self.create(c, **kw))
-
-    def seen(self, at_least=1):
-        """How many requests came to the gateway."""
-        mark = '"tag":"%s"' % self.tag
-        end = time.monotonic() + 5
-        while True:
-            n = self.gw.read("access.log").count(mark)
-            if n >= at_least or time.monotonic() > end:
-                return n
-            time.sleep(0.02)
-
-    def fails(self, status, text, retries=0, classes=None, **kw):
-        """Asks, and returns the exception and the time it took."""
-        async def body(c):
-            begin = time.monotonic()
-            with pytest.raises(self.sdk.APIStatusError) as e:
-                await self.ask(c, **kw)
-            return e.value, time.monotonic() - begin
-
-        e, took = self.run(body, max_retries=retries)
-        assert e.status_code == status, e
-        assert type(e).__name__ == (classes or self.classes)[status], type(e)
-        assert text in str(e)
-        assert set(e.body) == {"code", "message"}
-        assert text in e.body["message"]
-        assert e.request_id
-        return e, took
-
-
-class Chat(Api):
-    sdk = openai
-    name = "OpenAI"
-    base = "/v1"
-    model = "fam-b-one"
-    inner = "one-0613"
-    other = "fam-a-large"
-    classes = {400: "BadRequestError", 401: "AuthenticationError",
-               403: "PermissionDeniedError", 404: "NotFoundError",
-               405: "APIStatusError", 413: "APIStatusError",
-               429: "RateLimitError", 502: "InternalServerError",
-               503: "InternalServerError", 504: "InternalServerError"}
-    error = staticmethod(chat_error)
-
-    @property
-    def key(self):
-        return self.gw.bob
-
-    @property
-    def up(self):
-        return self.gw.b
-
-    def create(self, c, **kw):
-        return c.chat.completions.create(
-            **{**dict(model=self.model, messages=HI), **kw})
-
-    def helper(self, c):
-        return c.chat.completions.stream(model=self.model, messages=HI)
-
-    async def final(self, stream):
-        final = await then(stream.get_final_completion())
-        return final, final.choices[0].message.content
-
-    @staticmethod
-    def text(r):
-        return r.choices[0].message.content
-
-    @staticmethod
-    def piece(chunk):
-        return chunk.choices[0].delta.content or ""
-
-    @staticmethod
-    def events(words=("Hel", "lo"), whole=True):
-        out = chat_stream(Chat.inner, words)
-        return out if whole else out[:1 + len(words)]
-
-
-class Messages(Api):
-    sdk = anthropic
-    name = "Anthropic"
-    base = ""
-    model = "fam-a-large"
-    inner = "large-2026-01-01"
-    other = "fam-b-one"
-    classes = {400: "BadRequestError", 401: "AuthenticationError",
-               403: "PermissionDeniedError", 404: "NotFoundError",
-               405: "APIStatusError", 413: "ContentTooLargeError",
-               429: "RateLimitError", 502: "InternalServerError",
-               503: "ServiceUnavailableError", 504: "GatewayTimeoutError",
-               529: "OverloadedError"}
-    error = staticmethod(message_error)
-
-    @property
-    def key(self):
-        return self.gw.alice
-
-    @property
-    def up(self):
-        return self.gw.a
-
-    def create(self, c, **kw):
-        return c.messages.create(
-            **{**dict(model=self.model, max_tokens=100, messages=HI), **kw})
-
-    def helper(self, c):
-        return c.messages.stream(model=self.model, max_tokens=100,
-                                 messages=HI)
-
-    async def final(self, stream):
-        final = await then(stream.get_final_message())
-        return final, final.content[0].text
-
-    @staticmethod
-    def text(r):
-        return r.content[0].text
-
-    @staticmethod
-    def piece(e):
-        return e.delta.text if e.type == "content_block_delta" else ""
-
-    @staticmethod
-    def events(words=("Hel", "lo"), whole=True):
-        out = message_stream(Messages.inner, words)
-        return out if whole else out[:3 + len(words)]
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY",
-                 "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -227,16 +39,16 @@ def messages(gw, form, tag):
     return Messages(gw, form, tag)
 
 
-@pytest.fixture(params=[Chat, Messages], ids=["openai", "anthropic"])
+@pytest.fixture(params=APIS)
 def api(request, gw, form, tag):
-    return request.param(gw, form, tag)
+    return APIS[request.param](gw, form, tag)
 
 
-@pytest.fixture(params=[(Chat, "sync"), (Messages, "async")],
-                ids=["openai-sync", "anthropic-async"])
+@pytest.fixture(params=["openai-sync", "anthropic-async", "translated-async"])
 def slow_api(request, gw, tag):
     """For what takes seconds: one form each."""
-    return request.param[0](gw, request.param[1], tag)
+    name, form = request.param.split("-")
+    return APIS[name](gw, form, tag)
 
 
 # Answers.
@@ -256,9 +68,11 @@ def test_usage(chat, messages):
     assert (r.usage.input_tokens, r.usage.output_tokens) == (11, 7)
 
 
-def test_body_arrives_byte_for_byte(api):
+@pytest.mark.parametrize("cls", [Chat, Messages])
+def test_body_arrives_byte_for_byte(gw, form, tag, cls):
     """Only the model's id changes, 3 MB before it or behind it, and fields
     that nobody knows stay."""
+    api = cls(gw, form, tag)
     sent = []
 
     async def later(request):
@@ -459,8 +273,8 @@ def test_stream_cut_inside_an_event(api):
 def test_error_event_of_the_upstream(api):
     """It is raised; on messages in the upstream's own words."""
     error = api.error("Overloaded, says the model", "overloaded_error")
-    frame = data(error) if api.sdk is openai else event("error", error)
-    api.up.script(sse(api.events(whole=False) + [frame, 0.05], end="close"))
+    api.up.script(sse(api.events(whole=False) + [api.frame(error), 0.05],
+                      end="close"))
 
     async def body(c):
         with pytest.raises(api.sdk.APIError) as e:
@@ -486,9 +300,7 @@ def test_early_error_of_a_stream_is_a_status(api):
 
 def test_cut_answer_raises(api):
     """A plain answer that ends early is an error too."""
-    api.up.script(reply_json(
-        chat_completion(api.inner) if api.sdk is openai
-        else message(api.inner), length=9999, end="close"))
+    api.up.script(reply_json(api.whole(api.inner), length=9999, end="close"))
 
     async def body(c):
         with pytest.raises(api.sdk.APIError):
@@ -605,8 +417,7 @@ def test_models(api):
         return ids, one
 
     ids, one = api.run(body)
-    assert ids == (["fam-b-one", "fam-b-two"] if api.sdk is openai else
-                   ["fam-a-large", "fam-a-small", "fam-a-mini"])
+    assert ids == api.ids
     assert one.id == api.model
 
 
@@ -819,9 +630,7 @@ def test_request_ids(api):
     assert r._request_id
     ids = [("request-id", "req_upstream_1"), ("x-request-id",
                                               "req_upstream_1")]
-    api.up.script(reply_json(
-        chat_completion(api.inner) if api.sdk is openai
-        else message(api.inner), headers=ids))
+    api.up.script(reply_json(api.whole(api.inner), headers=ids))
     assert api.run(lambda c: api.ask(c))._request_id == "req_upstream_1"
     api.up.script(reply_json(api.error(LONG), 400, headers=ids))
     e, _ = api.fails(400, LONG)

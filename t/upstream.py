@@ -403,9 +403,9 @@ def data(obj):
     return b"data: " + json.dumps(obj).encode() + b"\n\n"
 
 
-def event(name, obj):
+def event(name, obj, **kw):
     return (b"event: " + name.encode() + b"\ndata: "
-            + json.dumps(obj).encode() + b"\n\n")
+            + json.dumps(obj, **kw).encode() + b"\n\n")
 
 
 DONE = b"data: [DONE]\n\n"

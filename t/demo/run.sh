@@ -194,6 +194,11 @@ usage() {
     heading "the API"
     call "chat" $chat "$key_b" "{$b,$hello}"
     call "chat, streamed" $chat "$key_b" "{$b,\"stream\":true,$hello}" -N
+    call "chat, translated: group a speaks messages" $chat "$key_a" \
+        "{$a,$hello}"
+    call "chat, translated and streamed" $chat "$key_a" \
+        "{$a,\"stream\":true,\"stream_options\":{\"include_usage\":true},$hello}" \
+        -N
     call "messages" $messages "$key_a" "{$a,$hello}" "$v"
     call "messages, streamed; the key may be in x-api-key too" $messages \
         "$key_a" "{$a,\"stream\":true,$hello}" "$v" -N \
@@ -212,8 +217,8 @@ usage() {
     call "400 MISSING_FIELD" $chat "$key_b" "{$b}"
     call "400 INVALID_FIELD" $chat "$key_b" "{$b,\"stream\":\"yes\",$hello}"
     call "400 INVALID_MODEL" $chat "$key_b" "{\"model\":\"gpt-zero\",$hello}"
-    call "400 UNSUPPORTED_FIELD: group a has no chat API yet" $chat "$key_a" \
-        "{$a,$hello}"
+    call "400 UNSUPPORTED_FIELD: messages has no second choice" $chat "$key_a" \
+        "{$a,\"n\":2,$hello}"
     call "403 PROVIDER_MISMATCH: a model of the other group" $messages \
         "$key_a" "{\"model\":\"family_b-chat\",\"max_tokens\":9,$hello}" "$v"
     show "404 NOT_FOUND" $base/v1/nothing "-H 'Authorization: Bearer $key_b'"
@@ -264,7 +269,7 @@ cat <<END
 
 modelgw listens on http://127.0.0.1:$port, with these keys (made for this run):
 
-    KEY_A=$key_a   # group a: messages API, family_a-*
+    KEY_A=$key_a   # group a: messages and chat API, family_a-*
     KEY_B=$key_b   # group b: chat API, family_b-*
 
 Paste any line from above into another terminal.  Calls are logged in

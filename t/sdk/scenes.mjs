@@ -6,80 +6,18 @@
 //
 // The text of each question is the name of its scene: by that the upstream
 // knows what to answer, and as X-Test-Tag it stands in the gateway's log.
-// Prints one object: for each scene what it returned ("ok") or threw
-// ("error"), and its time ("ms").
 
-import { createRequire } from 'node:module';
-import { pathToFileURL } from 'node:url';
-
-const at = JSON.parse(process.argv[2]);
-const require = createRequire(at.npm + '/');
-const load = async (name) =>
-    import(pathToFileURL(require.resolve(name)).href);
+import { at, chat as chatOf, collect, describe, load, play, scenes }
+    from './play.mjs';
 
 const FOREIGN = 'sk-ant-api03-' + 'x'.repeat(40);
-const scenes = {};
-
-function describe(e) {
-    return {
-        class: e.constructor.name, status: e.status ?? e.statusCode,
-        message: e.message, code: e.code, body: e.error,
-        id: e.requestID, text: e.responseBody,
-        retry: e.headers?.get?.('x-should-retry'),
-    };
-}
-
-// what of a stream arrived before it threw
-
-async function collect(stream, piece) {
-    const out = { text: '', items: 0, models: [] };
-
-    try {
-        for await (const item of stream) {
-            const model = item.model ?? item.message?.model;
-            if (model && !out.models.includes(model)) {
-                out.models.push(model);
-            }
-            out.text += piece(item);
-            out.items++;
-        }
-    } catch (e) {
-        out.error = describe(e);
-    }
-
-    return out;
-}
 
 
-// The two APIs in the same clothes.
+// The two APIs in the same clothes; translated is chat with the group that
+// speaks messages.
 
-const chat = {
-    model: 'fam-b-one', other: 'fam-a-large', key: at.bob,
-
-    client: (SDK, name, options) => new SDK({
-        baseURL: at.url + '/v1', apiKey: at.bob,
-        defaultHeaders: { 'X-Test-Tag': name }, ...options,
-    }),
-    request: (name, more) => ({
-        model: 'fam-b-one', messages: [{ role: 'user', content: name }],
-        ...more,
-    }),
-    ask: (c, ...rest) => c.chat.completions.create(chat.request(...rest)),
-    text: (r) => r.choices[0].message.content,
-    piece: (item) => item.choices[0].delta.content ?? '',
-    helper: (c, name) => c.chat.completions.stream(chat.request(name)),
-    final: (stream) => stream.finalChatCompletion(),
-
-    tools: [{ type: 'function', function: {
-        name: 'weather', parameters: { type: 'object', properties: {} },
-    } }],
-    call: (r) => JSON.parse(
-        r.choices[0].message.tool_calls[0].function.arguments),
-    result: (r) => [r.choices[0].message, {
-        role: 'tool', content: '20',
-        tool_call_id: r.choices[0].message.tool_calls[0].id,
-    }],
-};
+const chat = chatOf('fam-b-one', 'fam-a-large', at.bob);
+const translated = chatOf('fam-a-large', 'fam-b-one', at.alice);
 
 const messages = {
     model: 'fam-a-large', other: 'fam-b-one', key: at.alice,
@@ -187,8 +125,9 @@ const common = {
         return { text: api.text(await api.ask(c(), name)) };
     },
     refused: (api, c, name) => api.ask(
-        c({ maxRetries: 1, baseURL: api === chat ? at.refused + '/v1'
-                                                 : at.refused }), name),
+        c({ maxRetries: 1, baseURL: api === messages ? at.refused
+                                                     : at.refused + '/v1' }),
+        name),
 };
 
 for (const how of ['cut', 'clean', 'frame']) {
@@ -326,6 +265,7 @@ const Anthropic = (await load('@anthropic-ai/sdk')).default;
 
 add('openai', OpenAI, chat, { ...common, ...only_chat });
 add('anthropic', Anthropic, messages, { ...common, ...only_messages });
+add('translated', OpenAI, translated, { ...common, ...only_chat });
 
 for (const name of ['openai-5', 'openai-6']) {
     add(name, (await load(name)).default, chat, pick(old),
@@ -337,28 +277,12 @@ add('anthropic-0', (await load('anthropic-0')).default, messages, pick(old));
 const { createOpenAICompatible } = await load('@ai-sdk/openai-compatible');
 const { createAnthropic } = await load('@ai-sdk/anthropic');
 
-await ai('ai-chat', chat.model, (o) => createOpenAICompatible({
-    name: 'gateway', baseURL: at.url + '/v1', apiKey: at.bob, ...o }));
+for (const [prefix, api] of [['ai-chat', chat],
+                             ['ai-translated', translated]]) {
+    await ai(prefix, api.model, (o) => createOpenAICompatible({
+        name: 'gateway', baseURL: at.url + '/v1', apiKey: api.key, ...o }));
+}
 await ai('ai-messages', messages.model, (o) => createAnthropic({
     baseURL: at.url + '/v1', apiKey: at.alice, ...o }));
 
-const only = process.argv[3];
-const results = {};
-
-await Promise.all(Object.entries(scenes).map(async ([name, scene]) => {
-    if (only && !name.includes(only)) {
-        return;
-    }
-    const begin = performance.now();
-    const r = {};
-    try {
-        r.ok = (await scene()) ?? null;
-    } catch (e) {
-        r.error = describe(e.lastError ?? e);
-        r.error.outer = e.constructor.name;
-    }
-    r.ms = Math.round(performance.now() - begin);
-    results[name] = r;
-}));
-
-process.stdout.write(JSON.stringify(results), () => process.exit(0));
+await play();
