@@ -22,6 +22,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
 #include "ngx_http_modelgw_stream.h"
 
 
@@ -47,6 +48,7 @@ ngx_int_t
 ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_str_t                      value;
     ngx_http_modelgw_stream_t     *st;
     ngx_http_modelgw_loc_conf_t   *mlcf;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -73,6 +75,16 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ctx->stream = st;
 
     ngx_http_clear_content_length(r);
+
+    /* for an nginx in front of this one, which would collect events */
+
+    ngx_str_set(&value, "no");
+
+    if (ngx_http_modelgw_headers_add(r, "X-Accel-Buffering", &value)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     return ctx->translate ? ngx_http_modelgw_translate_stream_init(r, ctx)
                           : NGX_OK;

@@ -209,6 +209,12 @@ ngx_http_modelgw_translate_whole(ngx_http_request_t *r, ngx_chain_t *in,
 
         n = ngx_buf_size(cl->buf);
 
+        /* what ends a chunked body has neither memory nor a file */
+
+        if (n == 0) {
+            continue;
+        }
+
         if (n > doc->data + size - p
             || ngx_http_modelgw_translate_copy(cl->buf, p, n,
                                                r->connection->log)

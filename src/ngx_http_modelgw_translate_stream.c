@@ -97,6 +97,13 @@ ngx_http_modelgw_translate_event(ngx_http_request_t *r,
         return NGX_OK;
     }
 
+    /* of look-alikes, which take it from chat */
+
+    if (data.len == 6 && ngx_memcmp(data.data, "[DONE]", 6) == 0) {
+        return ngx_http_modelgw_translate_done(ctx,
+                                               ngx_modelgw_chunk_end(t->chunk));
+    }
+
     if (ngx_http_modelgw_translate_scan(ctx, &data) != NGX_OK) {
         return NGX_DECLINED;
     }

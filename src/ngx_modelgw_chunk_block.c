@@ -278,7 +278,7 @@ static void
 ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
     ngx_modelgw_chunk_block_t *block, ngx_modelgw_node_t *content)
 {
-    ngx_str_t  id, text;
+    ngx_str_t  id, text, none;
 
     switch (block->kind) {
 
@@ -317,8 +317,8 @@ ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
         if (ch->c->reasoning == NGX_MODELGW_REASONING_FULL) {
             (void) ngx_modelgw_completion_string(&ch->tape, content, "data",
                                                  &text);
-            ngx_str_null(&id);
-            ngx_modelgw_chunk_write_thinking(ch, block, &text, &id);
+            ngx_str_null(&none);
+            ngx_modelgw_chunk_write_thinking(ch, block, &text, &none);
         }
 
         break;

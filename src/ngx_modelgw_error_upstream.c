@@ -34,6 +34,8 @@ typedef struct {
     unsigned              loud:1;
     unsigned              text:1;        /* the upstream's text passes */
     unsigned              context:1;     /* it may be about the context */
+    unsigned              private:1;     /* it tells of the operator's account:
+                                            never */
 } ngx_modelgw_error_upstream_row_t;
 
 
@@ -87,52 +89,52 @@ static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
 };
 
 
-/* an upstream's statuses; behind the message: loud, text, context */
+/* an upstream's statuses; behind the message: loud, text, context, private */
 
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
     { 400, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("The upstream refused the request as invalid"), 0, 1, 1 },
+      ngx_string("The upstream refused the request as invalid"), 0, 1, 1, 0 },
 
     { 422, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("The upstream refused the request as invalid"), 0, 1, 1 },
+      ngx_string("The upstream refused the request as invalid"), 0, 1, 1, 0 },
 
     { 413, 413, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("The request is too large for the upstream"), 0, 1, 0 },
+      ngx_string("The request is too large for the upstream"), 0, 1, 0, 0 },
 
     { 401, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
 
     { 402, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
 
     { 403, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
 
     { 404, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
 
     { 409, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0 },
+      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
 
     { 429, 429, ngx_string("RATE_LIMITED"),
       ngx_string("The upstream is rate limiting this gateway, retry later"),
-      0, 0, 0 },
+      0, 0, 0, 1 },
 
     { 408, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("The upstream timed out"), 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0, 0, 0, 0 },
 
     { 504, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("The upstream timed out"), 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0, 0, 0, 0 },
 
     { 503, 503, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0, 0 },
 
     { 529, 529, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0, 0 },
 
     { 0, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream failed"), 0, 0, 0 }
+      ngx_string("The upstream failed"), 0, 0, 0, 0 }
 };
 
 
@@ -140,7 +142,7 @@ static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_strange = {
     0, 502, ngx_string("UPSTREAM_ERROR"),
-    ngx_string("The upstream gave an unexpected answer"), 1, 0, 0
+    ngx_string("The upstream gave an unexpected answer"), 1, 0, 0, 0
 };
 
 
@@ -247,7 +249,7 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
 
     /* within a stream the text goes on; the protocol's error event passes */
 
-    if (text && (row->text || (inside && !row->loud))) {
+    if (text && (row->text || (inside && !row->loud && !row->private))) {
         return ngx_modelgw_scrub(pool, mask, text,
                                  NGX_MODELGW_ERROR_MAX_MESSAGE, &e->message);
     }

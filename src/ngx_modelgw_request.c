@@ -163,7 +163,7 @@ ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
     }
 
     node = ngx_modelgw_request_member(rq, plan->fields.response_format,
-                                   "json_schema");
+                                      "json_schema");
     node = ngx_modelgw_request_member(rq, node, "schema");
 
     if (node == NULL || node->type != NGX_MODELGW_TAPE_OBJECT) {

@@ -110,7 +110,7 @@ ngx_modelgw_node_t *ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape,
 /*
  * Walks over what is in a container: the first node in it, and the node after
  * one.  In an object each member is two nodes, the name and the value.  NULL
- * behind the last, and for what is no container.
+ * behind the last, and for NULL or what is no container.
  */
 ngx_modelgw_node_t *ngx_modelgw_tape_first(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *container);

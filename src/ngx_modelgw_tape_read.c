@@ -39,6 +39,10 @@ ngx_modelgw_tape_first(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *container)
 {
     ngx_uint_t  i;
 
+    if (container == NULL) {
+        return NULL;
+    }
+
     i = container - tape->nodes + 1;
 
     return (i < container->after) ? &tape->nodes[i] : NULL;

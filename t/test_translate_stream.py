@@ -981,6 +981,65 @@ def test_memory_of_a_long_stream(gateway):
     assert g.memory() - before < 4 << 20
 
 
+# Chance.
+
+def mutated(rng, stream):
+    """The stream with some damage: of bytes, of values, of whole events."""
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(stream))
+        how = rng.randrange(7)
+        if how == 0:
+            stream = stream[:at] + stream[at + rng.randrange(1, 9):]
+        elif how == 1:
+            stream = stream[:at] + bytes([rng.randrange(256)]) \
+                + stream[at + 1:]
+        elif how == 2:
+            stream = stream[:at] + rng.choice(
+                [b"\n", b"\r", b"\n\n", b'"', b"{", b"}", b"\\", b"\0",
+                 b"data: ", b"null", b"\xe2\x80\xa8"]) + stream[at:]
+        elif how == 3:
+            values = list(re.finditer(rb'(?<=: )("[^"]*"|\d+|null)', stream))
+            v = rng.choice(values)
+            stream = stream[:v.start()] + rng.choice(
+                [b"null", b"-1", b"1e9", b'""', b"[]", b"{}", b"true", b"7",
+                 b'"tool_use"', b'"text"', b"1025"]) + stream[v.end():]
+        else:
+            parts = stream.split(b"\n\n")
+            i, j = rng.randrange(len(parts)), rng.randrange(len(parts))
+            if how == 4:
+                parts[i], parts[j] = parts[j], parts[i]
+            elif how == 5:
+                parts.insert(i, parts[j])
+            else:
+                del parts[i]
+            stream = b"\n\n".join(parts) or b"\n"
+    return stream
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_streams(g, seed):
+    """Each ends in one of the three ways."""
+    rng = random.Random(seed)
+    rich = b"".join(
+        [m.start(), m.thinking_block(0), m.thinking(0, "t"),
+         m.signature(0, "S"), m.end_block(0)]
+        + [e.replace(b'"index": 1', b'"index": 2').replace(
+            b'"index": 0', b'"index": 1') for e in base()[1:]])
+    for _ in range(60):
+        stream = mutated(rng, rich)
+        model = rng.choice(["fam-a-large", "fam-a-full", "fam-a-off"])
+        r = ask(g, [stream], model=model,
+                end=rng.choice(["clean", "clean", "close"]))
+        try:
+            if r.status == 200:
+                Result(r, False, model)
+            else:
+                assert_flat(r, (400, 413, 429, 502, 503, 504))
+        except (AssertionError, ValueError, TypeError) as e:
+            raise AssertionError("%s\n%r" % (e, stream)) from e
+    assert whole(g, base())["content"] == "Hello"
+
+
 # Usage.
 
 @pytest.mark.parametrize("start,end,expected", [

@@ -8,9 +8,6 @@
 #include "unit_request.h"
 
 
-#define EFFORT(level)  "\"reasoning_effort\":\"" level "\""
-#define BUDGET(n)      ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":" \
-                       n "}"
 #define ADAPTIVE       ",\"thinking\":{\"type\":\"adaptive\"}"
 #define OUTPUT(level)  ",\"output_config\":{\"effort\":\"" level "\"}"
 
@@ -192,7 +189,7 @@ test_effort_none(void **state)
 
 
 #define THINKING(members)  "\"thinking\":{" members "}"
-#define ENABLED(n)         THINKING("\"budget_tokens\":" n ",\"type\":"         \
+#define ENABLED(n)         THINKING("\"budget_tokens\":" n ",\"type\":"       \
                                     "\"enabled\"")
 
 #define BAD_BUDGET                                                            \

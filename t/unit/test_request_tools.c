@@ -14,7 +14,7 @@
 #define INPUT(json)                                                           \
     ",\"tools\":[{\"name\":\"f\",\"input_schema\":" json "}]"
 #define BAD_NAME                                                              \
-    INVALID "tools[0].function.name must be 1 to 128 characters of a-z, A-Z, " \
+    INVALID "tools[0].function.name must be 1 to 128 characters of a-z, A-Z, "\
     "0-9, \"_\" and \"-\""
 
 static case_t  tools[] = {
@@ -93,8 +93,6 @@ test_tools(void **state)
 }
 
 
-#define CHOICE(json)  TOOLS ",\"tool_choice\":" json
-#define CHOSEN(json)  TOOLS_OUT ",\"tool_choice\":{" json "}"
 #define SERIAL        ",\"parallel_tool_calls\":false"
 #define DISABLED      ",\"disable_parallel_tool_use\":true"
 #define ALLOWED(mode, list)                                                   \
@@ -102,7 +100,7 @@ test_tools(void **state)
            "\",\"tools\":[" list "]}}")
 
 #define BAD_CHOICE                                                            \
-    INVALID "\"tool_choice\" must be \"auto\", \"none\", \"required\" or an "  \
+    INVALID "\"tool_choice\" must be \"auto\", \"none\", \"required\" or an " \
     "object"
 
 static case_t  choices[] = {

@@ -17,10 +17,10 @@
 #include "ngx_modelgw_request.h"
 
 
-#define CHAT  "{\"model\":\"chat-id\",\"messages\":[{\"role\":\"user\","         \
+#define CHAT  "{\"model\":\"chat-id\",\"messages\":[{\"role\":\"user\","      \
               "\"content\":\"hi\"}]"
 
-#define MESSAGES  ",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"    \
+#define MESSAGES  ",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":" \
                   "\"text\",\"text\":\"hi\"}]}]"
 
 #define TOOL(name)                                                            \
@@ -32,6 +32,13 @@
 
 #define TOOLS      "\"tools\":[" TOOL("f") "," TOOL("g") "]"
 #define TOOLS_OUT  ",\"tools\":[" TOOL_OUT("f") "," TOOL_OUT("g") "]"
+
+#define CHOICE(json)  TOOLS ",\"tool_choice\":" json
+#define CHOSEN(json)  TOOLS_OUT ",\"tool_choice\":{" json "}"
+
+#define EFFORT(level)  "\"reasoning_effort\":\"" level "\""
+#define BUDGET(n)                                                             \
+    ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":" n "}"
 
 #define INVALID      "INVALID_REQUEST "
 #define UNSUPPORTED  "UNSUPPORTED_FIELD "
