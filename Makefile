@@ -40,8 +40,8 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
 
 .PHONY: all module install run test check style clang unit pytest vectors \
-        test-asan test-matrix fuzz fuzz-quick bench-scan setup-build help clean \
-        distclean
+        test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-scan \
+        setup-build help clean distclean
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -165,6 +165,22 @@ $(UNIT)/%: t/unit/%.c $(UNIT_OBJS) $(HEADERS)
 .PRECIOUS: $(UNIT)/%.o $(UNIT)/nginx/%.o
 
 
+# What a call costs, beside plain proxy_pass; see t/bench/gateway.py.  The rows
+# are in $(BUILD)/bench.json, too.
+
+BENCH_ARGS  =
+
+bench bench-quick: setup-bench module $(BUILD)/bench/upstream
+	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    MODELGW_UPSTREAM=$(abspath $(BUILD))/bench/upstream \
+	    $(PYTHON) t/bench/gateway.py --out $(BUILD)/bench.json \
+	    $(if $(filter bench-quick,$@),--quick) $(BENCH_ARGS)
+
+$(BUILD)/bench/upstream: t/bench/upstream.c
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 $(WARNINGS) -o $@ $<
+
+
 # The same sources without sanitizers, for numbers.
 
 bench-scan: $(BUILD)/bench/scan
@@ -176,7 +192,8 @@ $(BUILD)/bench/scan: t/bench/scan.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
 	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
 
 
-# libFuzzer on floor 0: every t/fuzz/fuzz_*.c for FUZZ_SECONDS.
+# libFuzzer on floor 0: every t/fuzz/fuzz_*.c for FUZZ_SECONDS, beginning with
+# what it found before and with the vectors.
 
 FUZZ_SECONDS = 30
 FUZZERS     = $(patsubst t/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard t/fuzz/fuzz_*.c))
@@ -188,13 +205,15 @@ fuzz-quick:
 
 fuzz: setup-fuzz
 	@$(MAKE) --no-print-directory $(FUZZERS)
+	@$(PYTHON) t/fuzz/seeds.py $(BUILD)/fuzz
 	@for f in $(FUZZERS); do \
 	    mkdir -p $$f.corpus; echo "== $$f"; \
 	    $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	        -dict=$(BUILD)/fuzz/codec.dict \
 	        -artifact_prefix=$(BUILD)/fuzz/ $$f.corpus || exit 1; \
 	done
 
-$(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
+$(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c t/fuzz/*.h) $(HEADERS)
 	@mkdir -p $(@D); echo "clang $<"
 	@clang -g -O1 -fsanitize=fuzzer,address,undefined -DNGX_DEBUG_PALLOC=1 \
 	    $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
@@ -267,8 +286,10 @@ test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 
 # what does not depend on nginx's version is left out: clients and properties
 
-MATRIX_ARGS = --ignore=t/test_assistants.py --ignore=t/test_scan_properties.py \
-              --ignore=t/test_sdk_node.py --ignore=t/test_sdk_python.py
+MATRIX_ARGS = $(addprefix --ignore=t/test_,$(addsuffix .py,assistants \
+                messages_api scan_properties sdk_node sdk_python \
+                translate_agents translate_requests translate_sdk_node \
+                translate_sdk_python))
 
 test-matrix: setup-test pytest-tools
 	@rc=0; for series in $(MATRIX); do \
@@ -380,7 +401,7 @@ help:
 	@echo 'make                 build the module'
 	@echo 'make install         install it (DESTDIR, MODULES_DIR, CONF_DIR)'
 	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
-	@echo 'make test            everything below but fuzz and bench-scan'
+	@echo 'make test            everything below but fuzz and bench'
 	@echo 'make style           house rules, sizes, purity of floor 0'
 	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
@@ -389,6 +410,8 @@ help:
 	@echo 'make test-asan       full suite, nginx and module under ASan'
 	@echo 'make test-matrix     suite without clients, newer nginx series'
 	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'
+	@echo 'make bench           CPU, latency and memory beside plain proxy_pass'
+	@echo 'make bench-quick     its most telling lines, in a minute (BENCH_ARGS)'
 	@echo 'make bench-scan      speed of the request scanner'
 	@echo 'make module NGINX_SRC=dir  build for another nginx tree'
 
@@ -402,13 +425,14 @@ distclean:
 	rm -rf $(BUILD)
 
 
-setup-run setup-unit setup-test setup-fuzz: setup-%:
+setup-run setup-unit setup-test setup-fuzz setup-bench: setup-%:
 	@t/setup.sh $(SETUP_$*)
 
 SETUP_run   = --ask build run
 SETUP_unit  = --ask build unit
 SETUP_test  = --ask build run unit test
 SETUP_fuzz  = --ask build unit fuzz
+SETUP_bench = --ask build run bench
 
 .PHONY: FORCE unit-build pytest-tools setup-run setup-unit \
-        setup-test setup-fuzz
+        setup-test setup-fuzz setup-bench

@@ -17,6 +17,11 @@ static ngx_int_t ngx_http_modelgw_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler);
 
 
+static ngx_conf_num_bounds_t  ngx_http_modelgw_max_event_size = {
+    ngx_conf_check_num_bounds, NGX_MODELGW_SSE_MIN_EVENT, -1
+};
+
+
 static ngx_command_t  ngx_http_modelgw_commands[] = {
 
     { ngx_string("modelgw_zone"),
@@ -80,7 +85,7 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       ngx_conf_set_size_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_modelgw_loc_conf_t, max_event_size),
-      NULL },
+      &ngx_http_modelgw_max_event_size },
 
       ngx_null_command
 };

@@ -213,11 +213,13 @@ void ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
 
 /*
  * Sets ctx->error to what the client is told of an upstream's error: status of
- * the answer and its body, or 200 and an error object.
+ * the answer and its body, or 200 and an error object, which frame tells to go
+ * out as an event of a stream that is passed on.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body);
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t frame,
+    ngx_str_t *body);
 
 /* filter.c */
 

@@ -385,7 +385,7 @@ ngx_http_modelgw_answer_error(ngx_http_request_t *r,
                                body.data + body.len - p));
     }
 
-    if (ngx_http_modelgw_upstream_error(r, ctx, status, &body) != NGX_OK) {
+    if (ngx_http_modelgw_upstream_error(r, ctx, status, 0, &body) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -25,6 +25,7 @@
 
 #define NGX_HTTP_MODELGW_EMIT_SMALL  2048   /* bytes better copied */
 #define NGX_HTTP_MODELGW_EMIT_MIN    512
+#define NGX_HTTP_MODELGW_EMIT_KEEP   65536  /* larger bufs are given back */
 
 
 static ngx_buf_t *ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em,
@@ -244,6 +245,11 @@ ngx_http_modelgw_emit_release(ngx_http_modelgw_emit_t *em)
         }
 
         em->busy = cl->next;
+
+        if (b->end - b->start > NGX_HTTP_MODELGW_EMIT_KEEP) {
+            (void) ngx_pfree(em->pool, b->start);
+            ngx_memzero(b, sizeof(ngx_buf_t));
+        }
 
         if (!b->last_buf) {
             cl->next = em->free;

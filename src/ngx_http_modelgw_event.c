@@ -186,8 +186,9 @@ ngx_int_t
 ngx_http_modelgw_event_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
 {
-    u_char     *state;
-    ngx_str_t   data, line;
+    u_char      *state;
+    ngx_str_t    data, line;
+    ngx_uint_t   early;
 
     data.len = 0;
     data.data = ngx_pnalloc(r->pool, ev->raw.len);
@@ -202,15 +203,18 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
         data.len += line.len;
     }
 
-    if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK, &data)
+    /* with nothing sent yet it can be a real status */
+
+    early = (ctx->header_held && ctx->stream->emit.out == NULL);
+
+    if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK,
+                                        !early && !ctx->translate, &data)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    /* with nothing sent yet it can be a real status */
-
-    if (ctx->header_held && ctx->stream->emit.out == NULL) {
+    if (early) {
         ctx->stream->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
         return NGX_OK;
     }

@@ -48,7 +48,6 @@ ngx_int_t
 ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_str_t                      value;
     ngx_http_modelgw_stream_t     *st;
     ngx_http_modelgw_loc_conf_t   *mlcf;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -75,16 +74,6 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ctx->stream = st;
 
     ngx_http_clear_content_length(r);
-
-    /* for an nginx in front of this one, which would collect events */
-
-    ngx_str_set(&value, "no");
-
-    if (ngx_http_modelgw_headers_add(r, "X-Accel-Buffering", &value)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
 
     return ctx->translate ? ngx_http_modelgw_translate_stream_init(r, ctx)
                           : NGX_OK;
@@ -176,6 +165,8 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
             return NGX_ERROR;
         }
     }
+
+    /* what is still to come is not looked at: it may go on for ever */
 
     if (st->state == NGX_HTTP_MODELGW_STREAM_REFUSED
         && ctx->upstream_rc == NGX_AGAIN)
@@ -335,6 +326,7 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
     ngx_int_t                   rc;
+    ngx_str_t                   value;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
@@ -344,6 +336,16 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
         if (st->emit.out == NULL) {
             return (st->state == NGX_HTTP_MODELGW_STREAM_OPEN)
                    ? NGX_OK : ngx_http_modelgw_filter_error(r, ctx);
+        }
+
+        /* for an nginx in front of this one, which would collect events */
+
+        ngx_str_set(&value, "no");
+
+        if (ngx_http_modelgw_headers_add(r, "X-Accel-Buffering", &value)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
         }
 
         rc = ngx_http_modelgw_filter_header(r, ctx);

@@ -85,6 +85,8 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
 
     rc = ngx_modelgw_request(&rq, &out);
 
+    (void) ngx_pfree(r->pool, tape.nodes);
+
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST, rq.code,
                                       "%V", &rq.message);
@@ -135,6 +137,8 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
                           size + NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
     rc = ngx_modelgw_completion(&c, &tape, &o);
+
+    (void) ngx_pfree(r->pool, tape.nodes);
 
     if (rc != NGX_OK) {
         return rc;

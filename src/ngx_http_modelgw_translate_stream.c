@@ -21,6 +21,13 @@
 #include "ngx_modelgw_out.h"
 
 
+#define NGX_HTTP_MODELGW_TRANSLATE_HINT  65536
+
+/* of joined data, kept for the next event */
+
+#define NGX_HTTP_MODELGW_TRANSLATE_KEEP  65536
+
+
 struct ngx_http_modelgw_translate_s {
     ngx_modelgw_completion_t   completion;
     ngx_modelgw_out_t          out;
@@ -108,9 +115,10 @@ ngx_http_modelgw_translate_event(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    /* a chunk is about twice as long as its event */
+    /* chunks are about twice as long as their events */
 
-    st->emit.hint = 2 * (st->emit.hint + ev->raw.len);
+    st->emit.hint = ngx_min(2 * (st->emit.hint + ev->raw.len),
+                            NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
     borrowed = (ev->borrowed && data.data != t->joined.data);
 
@@ -184,7 +192,7 @@ ngx_http_modelgw_translate_data(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (t->room < ev->raw.len) {
+    if (t->room < ev->raw.len || t->room > NGX_HTTP_MODELGW_TRANSLATE_KEEP) {
 
         if (t->joined.data) {
             (void) ngx_pfree(r->pool, t->joined.data);

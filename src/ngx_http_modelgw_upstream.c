@@ -153,7 +153,8 @@ ngx_http_modelgw_upstream_seconds(ngx_str_t *value)
 
 ngx_int_t
 ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body)
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t frame,
+    ngx_str_t *body)
 {
     ngx_uint_t                level;
     ngx_modelgw_error_mask_t  mask;
@@ -164,7 +165,8 @@ ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
     mask.credential = ctx->group->secret;
 
     if (ngx_modelgw_error_upstream(r->pool, status, body,
-                                   ctx->endpoint->protocol, &mask, &ctx->error)
+                                   ctx->endpoint->protocol, frame, &mask,
+                                   &ctx->error)
         != NGX_OK)
     {
         return NGX_ERROR;

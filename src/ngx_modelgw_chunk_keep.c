@@ -8,7 +8,8 @@
  * Streams are long, so memory must not be taken anew for each block: what most
  * blocks need is handed on from block to block, what is larger is given back.
  * The bytes kept are counted, all blocks together, so that an upstream which
- * opens a thousand blocks at a time gets no more than one that opens one.
+ * opens a thousand blocks at a time gets little more than one that opens one:
+ * the least room for each.
  *
  * The allocations are larger than what a pool cuts from its own blocks, so that
  * ngx_pfree() can give them back.  Rejected: a list of the events' own buffers,

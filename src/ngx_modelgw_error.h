@@ -72,14 +72,15 @@ void ngx_modelgw_error_truncated(ngx_modelgw_error_t *e);
  * empty, HTML, binary).  protocol is NGX_MODELGW_CHAT or NGX_MODELGW_MESSAGES:
  * the endpoint's.  Texts that pass are scrubbed with the mask, cut to
  * NGX_MODELGW_ERROR_MAX_MESSAGE bytes at a character, and live in the pool.
- * With status 200 on messages, e->type is the upstream's own if that is a word
- * of [a-z_] and the fault is not ours.
+ * frame tells that the error is an event of a stream that is passed on, and
+ * goes out as one: then the text of more errors passes, and on messages e->type
+ * is the upstream's own if that is a word of [a-z_] and the fault is not ours.
  *     NGX_OK     e is filled
  *     NGX_ERROR  no memory
  */
 ngx_int_t ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
-    ngx_str_t *body, ngx_uint_t protocol, ngx_modelgw_error_mask_t *mask,
-    ngx_modelgw_error_t *e);
+    ngx_str_t *body, ngx_uint_t protocol, ngx_uint_t frame,
+    ngx_modelgw_error_mask_t *mask, ngx_modelgw_error_t *e);
 
 /*
  * The type of the messages API's error object for a status, static.

@@ -7,8 +7,9 @@
  * its user to log in.
  *
  * Inside a 200, and in a stream, the status is lost; there the code or the type
- * of the error object stands for it.  The type goes out again in a stream of
- * the messages API, unless the fault is ours.
+ * of the error object stands for it.  In a stream that is passed on, text and
+ * type go out again, as the upstream's own event would have, unless the fault
+ * is ours.
  *
  * Rejected: to pass codes and types of upstreams on in general.  Clients would
  * meet the words of several vendors behind one gateway.
@@ -200,11 +201,10 @@ static ngx_str_t  ngx_modelgw_error_upstream_context_code =
 
 ngx_int_t
 ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
-    ngx_str_t *body, ngx_uint_t protocol, ngx_modelgw_error_mask_t *mask,
-    ngx_modelgw_error_t *e)
+    ngx_str_t *body, ngx_uint_t protocol, ngx_uint_t frame,
+    ngx_modelgw_error_mask_t *mask, ngx_modelgw_error_t *e)
 {
     ngx_str_t                         *text;
-    ngx_uint_t                         inside;
     ngx_modelgw_error_upstream_doc_t   doc;
     ngx_modelgw_error_upstream_row_t  *row;
 
@@ -212,9 +212,7 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
         return NGX_ERROR;
     }
 
-    inside = (status >= 200 && status < 300);
-
-    if (inside) {
+    if (status >= 200 && status < 300) {
         status = ngx_modelgw_error_upstream_status(&doc);
     }
 
@@ -233,7 +231,7 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
 
     ngx_modelgw_error_type(e->status, &e->type);
 
-    if (inside
+    if (frame
         && protocol == NGX_MODELGW_MESSAGES
         && !row->loud
         && ngx_modelgw_error_upstream_is_type(&doc.type))
@@ -247,9 +245,7 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
         e->code = ngx_modelgw_error_upstream_context;
     }
 
-    /* within a stream the text goes on; the protocol's error event passes */
-
-    if (text && (row->text || (inside && !row->loud && !row->private))) {
+    if (text && (row->text || (frame && !row->loud && !row->private))) {
         return ngx_modelgw_scrub(pool, mask, text,
                                  NGX_MODELGW_ERROR_MAX_MESSAGE, &e->message);
     }

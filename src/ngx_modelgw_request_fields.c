@@ -289,13 +289,16 @@ static ngx_int_t
 ngx_modelgw_request_fields_unknown(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *name)
 {
+    ngx_int_t  rc;
     ngx_str_t  text;
 
-    if (ngx_modelgw_request_quote(rq, name, &text) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    /* a message quotes a part of it, the list has all of it or nothing */
 
-    return ngx_modelgw_request_fields_note(rq, &text);
+    rc = rq->strict ? ngx_modelgw_request_quote(rq, name, &text)
+                    : ngx_modelgw_tape_text(rq->tape, rq->pool, name, &text);
+
+    return (rc == NGX_OK) ? ngx_modelgw_request_fields_note(rq, &text)
+                          : NGX_ERROR;
 }
 
 

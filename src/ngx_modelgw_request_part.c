@@ -74,7 +74,7 @@ ngx_modelgw_request_part(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_request_part_type_t  *type;
 
     if (part->type != NGX_MODELGW_TAPE_OBJECT) {
-        return ngx_modelgw_request_part_invalid(w, "", NULL,
+        return ngx_modelgw_request_part_invalid(w, "",
                                                 " is not an object");
     }
 
@@ -111,7 +111,7 @@ ngx_modelgw_request_part_type(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_request_part_type_t  *t;
 
     if (!ngx_modelgw_request_string(type)) {
-        return ngx_modelgw_request_part_invalid(w, ".type", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".type",
                                                 " is not a string");
     }
 
@@ -161,7 +161,7 @@ ngx_modelgw_request_part_string(ngx_modelgw_request_walk_t *w,
     text = ngx_modelgw_request_member(w->rq, part, member + 1);
 
     if (!ngx_modelgw_request_string(text)) {
-        return ngx_modelgw_request_part_invalid(w, member, NULL,
+        return ngx_modelgw_request_part_invalid(w, member,
                                                 " is not a string");
     }
 
@@ -180,7 +180,7 @@ ngx_modelgw_request_part_image(ngx_modelgw_request_walk_t *w,
     url = ngx_modelgw_request_member(w->rq, url, "url");
 
     if (!ngx_modelgw_request_string(url)) {
-        return ngx_modelgw_request_part_invalid(w, ".image_url.url", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".image_url.url",
                                                 " is not a string");
     }
 
@@ -212,7 +212,7 @@ ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
     }
 
     if (!ngx_modelgw_request_string(data)) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
                                                 " is not a string");
     }
 
@@ -326,17 +326,10 @@ ngx_modelgw_request_part_redacted(ngx_modelgw_request_walk_t *w,
 
 ngx_int_t
 ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
-    const char *member, ngx_str_t *text, const char *fault)
+    const char *member, const char *fault)
 {
-    if (text == NULL) {
-        return ngx_modelgw_request_invalid(w->rq,
-                                           "messages[%ui].content[%ui]%s%s",
-                                           w->index, w->part, member, fault);
-    }
-
-    return ngx_modelgw_request_invalid(w->rq,
-                             "messages[%ui].content[%ui]%s \"%V\"%s",
-                             w->index, w->part, member, text, fault);
+    return ngx_modelgw_request_invalid(w->rq, "messages[%ui].content[%ui]%s%s",
+                                       w->index, w->part, member, fault);
 }
 
 

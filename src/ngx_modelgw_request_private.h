@@ -92,9 +92,10 @@ typedef struct {
     ngx_array_t           system;        /* of blocks */
     ngx_array_t           turns;
 
-    /* some assistant turn of the last tool loop does not begin with a signed
+    /* a turn that the answer goes on from, the last one if it is the
+       assistant's or one of the last tool loop, does not begin with a signed
        thinking block: thinking with a budget is impossible */
-    unsigned              unsigned_loop:1;
+    unsigned              unsigned_turn:1;
 } ngx_modelgw_request_turns_t;
 
 
@@ -340,7 +341,7 @@ ngx_int_t ngx_modelgw_request_part_thinking_block(
 
 /* Refuses the part: its path, the text (if any) in quotes, the fault. */
 ngx_int_t ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
-    const char *member, ngx_str_t *text, const char *fault);
+    const char *member, const char *fault);
 ngx_int_t ngx_modelgw_request_part_unsupported(ngx_modelgw_request_walk_t *w,
     const char *member, ngx_str_t *text, const char *fault);
 

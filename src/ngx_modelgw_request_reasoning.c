@@ -315,12 +315,22 @@ static ngx_str_t *
 ngx_modelgw_request_reasoning_effort(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_level_t *level)
 {
-    ngx_uint_t  effort;
+    ngx_uint_t  effort, known;
 
-    effort = (rq->caps->effort & level->effort) ? level->effort
-                                                : level->second;
+    known = rq->caps->effort;
 
-    if (!(rq->caps->effort & effort)) {
+    /* adaptive thinking has these, listed or not */
+
+    if (rq->caps->thinking == NGX_MODELGW_THINKING_ADAPTIVE
+        || rq->caps->thinking == NGX_MODELGW_THINKING_ADAPTIVE_ONLY)
+    {
+        known |= NGX_MODELGW_EFFORT_LOW|NGX_MODELGW_EFFORT_MEDIUM
+                 |NGX_MODELGW_EFFORT_HIGH;
+    }
+
+    effort = (known & level->effort) ? level->effort : level->second;
+
+    if (!(known & effort)) {
         return NULL;
     }
 
@@ -369,7 +379,7 @@ ngx_modelgw_request_reasoning_settle(ngx_modelgw_request_t *rq,
         return NGX_OK;
     }
 
-    if (plan->turns.unsigned_loop) {
+    if (plan->turns.unsigned_turn) {
         return ngx_modelgw_request_reasoning_drop(rq, plan);
     }
 

@@ -104,7 +104,7 @@ ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
             return ngx_modelgw_request_source_url(w, node, block);
         }
 
-        return ngx_modelgw_request_part_invalid(w, member, NULL,
+        return ngx_modelgw_request_part_invalid(w, member,
                                                 " is not a data URI");
     }
 
@@ -141,7 +141,7 @@ ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
                    ngx_min(inside.len, NGX_MODELGW_REQUEST_SOURCE_HEAD));
 
     if (comma == NULL) {
-        return ngx_modelgw_request_part_invalid(w, member, NULL,
+        return ngx_modelgw_request_part_invalid(w, member,
                                                 " is not a data URI");
     }
 
@@ -167,13 +167,13 @@ ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
                            (u_char *) ";base64", sizeof(";base64") - 1)
            != 0)
     {
-        return ngx_modelgw_request_part_invalid(w, member, NULL,
+        return ngx_modelgw_request_part_invalid(w, member,
                                                 " is a data URI without"
                                                 " \";base64\"");
     }
 
     if (uri->data.len == 0) {
-        return ngx_modelgw_request_part_invalid(w, member, NULL,
+        return ngx_modelgw_request_part_invalid(w, member,
                                                 " is a data URI without data");
     }
 
@@ -223,7 +223,7 @@ ngx_modelgw_request_source_url(ngx_modelgw_request_walk_t *w,
     rc = ngx_modelgw_request_source_begins(w, url, "https://");
 
     if (rc == NGX_DECLINED) {
-        return ngx_modelgw_request_part_invalid(w, ".image_url.url", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".image_url.url",
                                                 " is neither an https URL nor"
                                                 " a data URI");
     }
@@ -300,12 +300,17 @@ ngx_modelgw_request_source_plain(ngx_modelgw_request_walk_t *w,
     }
 
     if (ngx_decode_base64(&block->value, &data) != NGX_OK) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
                                                 " is not valid base64");
     }
 
+    if (block->value.len == 0) {
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+                                                " has no data");
+    }
+
     if (!ngx_modelgw_request_source_utf8(&block->value)) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data", NULL,
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
                                                 " is text/plain, but not"
                                                 " UTF-8");
     }

@@ -58,6 +58,8 @@ static ngx_int_t ngx_modelgw_request_turns_system_only(
     ngx_modelgw_request_walk_t *w);
 static ngx_int_t ngx_modelgw_request_turns_prefill(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_request_turn_t *turn);
+static ngx_uint_t ngx_modelgw_request_turns_signed(
+    ngx_modelgw_request_turn_t *turn);
 static ngx_uint_t ngx_modelgw_request_turns_unsigned(
     ngx_modelgw_request_turns_t *turns);
 static void ngx_modelgw_request_turns_json(ngx_uint_t system,
@@ -314,10 +316,12 @@ ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w)
     turn = &turn[w->turns->turns.nelts - 1];
 
     if (turn->role == ngx_modelgw_request_turns_assistant) {
+        w->turns->unsigned_turn = !ngx_modelgw_request_turns_signed(turn);
+
         return ngx_modelgw_request_turns_prefill(w, turn);
     }
 
-    w->turns->unsigned_loop = ngx_modelgw_request_turns_unsigned(w->turns);
+    w->turns->unsigned_turn = ngx_modelgw_request_turns_unsigned(w->turns);
 
     return NGX_OK;
 }
@@ -396,16 +400,26 @@ ngx_modelgw_request_turns_unsigned(ngx_modelgw_request_turns_t *turns)
             break;
         }
 
-        first = turn[i - 2].blocks.elts;
-
-        if (first->kind != NGX_MODELGW_BLOCK_THINKING
-            && first->kind != NGX_MODELGW_BLOCK_REDACTED)
-        {
+        if (!ngx_modelgw_request_turns_signed(&turn[i - 2])) {
             return 1;
         }
     }
 
     return 0;
+}
+
+
+/* whether the turn begins with thinking, which is only ever sent signed */
+
+static ngx_uint_t
+ngx_modelgw_request_turns_signed(ngx_modelgw_request_turn_t *turn)
+{
+    ngx_modelgw_request_block_t  *first;
+
+    first = turn->blocks.elts;
+
+    return first->kind == NGX_MODELGW_BLOCK_THINKING
+           || first->kind == NGX_MODELGW_BLOCK_REDACTED;
 }
 
 

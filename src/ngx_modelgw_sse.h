@@ -14,7 +14,8 @@
 #include <ngx_core.h>
 
 
-#define NGX_MODELGW_SSE_MAX_EVENT  (4 * 1024 * 1024)
+#define NGX_MODELGW_SSE_MAX_EVENT  (4 * 1024 * 1024)   /* by default */
+#define NGX_MODELGW_SSE_MIN_EVENT  (16 * 1024)         /* the least limit */
 
 
 /*

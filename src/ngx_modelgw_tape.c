@@ -4,11 +4,11 @@
  * of the document, so that walking over a container is adding indices, and
  * copying a value is copying bytes.
  *
- * The scanner has refused all that is not strict JSON before or beside us, in
- * the same pieces; so this is a tokenizer only: it looks for quotes, brackets
- * and first bytes of values, and takes commas, colons and white space for
- * nothing.  Strings are most of a document, and are skipped at the speed of
- * ngx_modelgw_skip.h.
+ * The scanner has refused all that is not strict JSON; so this is a tokenizer
+ * only: it looks for quotes, brackets and first bytes of values, and takes
+ * commas, colons and white space for nothing.  It takes pieces in any split, so
+ * it could run beside the scanner.  Strings are most of a document, and are
+ * skipped at the speed of ngx_modelgw_skip.h.
  *
  * Nodes hold offsets, not pointers: the pieces of a body lie elsewhere when it
  * is whole.  What a string holds is only looked at when somebody asks for it:

@@ -217,6 +217,7 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->cache_write_1h = -1;
     usage->output = -1;
     usage->reasoning = -1;
+    usage->prompt = -1;
     usage->input_has_cache = 0;
 }
 
@@ -272,11 +273,12 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
     ngx_modelgw_usage_field_t *fields, ngx_uint_t has_cache,
     ngx_modelgw_scan_t *s)
 {
-    /* the input as known so far, for documents that report a part of it */
+    int64_t  cached;
 
-    if (has_cache && usage->input >= 0) {
-        usage->input += ngx_max(usage->cache_read, 0)
-                        + ngx_max(usage->cache_write, 0);
+    /* what was derived must not stand in for what is reported */
+
+    if (has_cache) {
+        usage->input = usage->prompt;
     }
 
     ngx_modelgw_usage_fields(fields, usage, s);
@@ -287,10 +289,13 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
         usage->cache_write = usage->cache_write_1h;
     }
 
-    if (has_cache && usage->input >= 0) {
-        usage->input -= ngx_max(usage->cache_read, 0)
-                        + ngx_max(usage->cache_write, 0);
-        usage->input = ngx_max(usage->input, 0);
+    if (has_cache) {
+        usage->prompt = usage->input;
+        cached = ngx_max(usage->cache_read, 0) + ngx_max(usage->cache_write, 0);
+
+        if (usage->prompt >= 0) {
+            usage->input = ngx_max(usage->prompt - cached, 0);
+        }
     }
 }
 

@@ -30,6 +30,9 @@ typedef struct {
     int64_t               output;        /* reasoning included */
     int64_t               reasoning;
 
+    int64_t               prompt;        /* input with cache reads and writes,
+                                            where it is reported so */
+
     unsigned              input_has_cache:1;  /* a messages upstream counts
                                                  cached input in input_tokens,
                                                  as chat does */

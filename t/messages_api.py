@@ -5,8 +5,8 @@ It is a script for upstream.Upstream.  What the real API refuses, as far as
 shared/translate.md section 1 and the vendor's own error texts tell, is refused
 here too and remembered in "refused": a test that asserts that nothing is there
 fails for every request that the gateway should not have built.  Where the real
-one is lenient by a rule of its own (it merges neighbours of one role), this one
-is not: look-alikes are not either.
+one is lenient by a rule of its own (it merges neighbours of one role), this
+one is not: look-alikes are not either.
 
 The shape of a request is a table of checks, from which a path like
 "messages.1.content.0.text" comes; what spans several members is code below it.
@@ -483,8 +483,8 @@ def signed(path, block):
 
 
 def missing(ids):
-    return ("`tool_use` ids were found without `tool_result` blocks immediately"
-            " after: %s. Each `tool_use` block must have a corresponding"
+    return ("`tool_use` ids were found without `tool_result` blocks"
+            " immediately after: %s. Each `tool_use` block must have a corresponding"
             " `tool_result` block in the next message." % ", ".join(ids))
 
 
@@ -579,8 +579,8 @@ USAGE = dict(message_usage(11, 7, 100, 20), service_tier="standard",
                              "ephemeral_1h_input_tokens": 0})
 
 
-def message(model, *content, stop=None, usage=USAGE, id="msg_01XFDUDYJgAACzvnpt",
-            **more):
+def message(model, *content, stop=None, usage=USAGE,
+            id="msg_01XFDUDYJgAACzvnpt", **more):
     """A whole answer; content are blocks."""
     called = any(b["type"] == "tool_use" for b in content)
     return {"model": model, "id": id, "type": "message", "role": "assistant",
@@ -647,13 +647,15 @@ class MessagesApi:
     models    upstream ids and what they can do
     secret    the key it wants; None: any
     refused   (text, body) of each request that was refused
+    size      of the pieces that a stream's texts come in
     cut       a stream is sent in writes of this many bytes; 0: of one event
     """
 
-    def __init__(self, models, says, secret=None, cut=0):
+    def __init__(self, models, says, secret=None, size=5, cut=0):
         self.models = models
         self.says = says
         self.secret = secret
+        self.size = size
         self.cut = cut
         self.refused = []
 
@@ -679,7 +681,7 @@ class MessagesApi:
         if not body.get("stream"):
             return upstream.reply(200, json.dumps(
                 said, ensure_ascii=False).encode(), headers=IDS)
-        return upstream.sse(self.writes(wire(stream(said))), headers=IDS)
+        return upstream.sse(self.writes(wire(stream(said, self.size))), headers=IDS)
 
     def writes(self, events):
         return pieces(b"".join(events), self.cut) if self.cut else events

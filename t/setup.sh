@@ -2,7 +2,7 @@
 #
 # Installs from Debian what is missing for the tasks named.
 #
-# usage: t/setup.sh [--ask] build|run|unit|test|fuzz...
+# usage: t/setup.sh [--ask] build|run|unit|test|fuzz|bench...
 #
 # A package counts as present when the command or the file beside it is there,
 # however it came: a machine with its own node or python keeps them.  Root
@@ -55,7 +55,14 @@ END
     fuzz)
         cat <<END
 clang               clang
+python3             python3
 libclang-rt-14-dev  /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux
+END
+        ;;
+    bench)
+        cat <<END
+wrk                 wrk
+util-linux          taskset
 END
         ;;
     *)

@@ -1,5 +1,5 @@
 """Coding assistants from npm, headless, against the gateway: Claude Code over
-messages, Qwen Code over chat.  sdk/assistant.py plays the sessions, cut off
+messages, Qwen Code over chat and over chat that is translated.  sdk/assistant.py plays the sessions, cut off
 from every network; the tests look at what came of them."""
 
 import fcntl
@@ -63,9 +63,9 @@ def played(tmp_path_factory):
     return json.loads(done.read_text())
 
 
-def sessions(played, name):
+def sessions(played, name, program=None):
     if name not in played:
-        pytest.skip("NOTICE: not installed: " + PROGRAMS[name][-1])
+        pytest.skip("NOTICE: not installed: " + PROGRAMS[program or name][-1])
     for session, r in played[name].items():
         if session != "keys":
             assert r["status"] is not None, (session, r)
@@ -82,7 +82,12 @@ def qwen(played):
     return sessions(played, "qwen")
 
 
-pytestmark = pytest.mark.timeout(600)       # nine sessions, 60 s at most each
+@pytest.fixture
+def translated(played):
+    return sessions(played, "translated", "qwen")
+
+
+pytestmark = pytest.mark.timeout(720)       # eleven sessions, 60 s at most each
 
 
 def result(r):
@@ -179,5 +184,30 @@ def test_qwen_401_shows_the_reason(qwen):
 def test_qwen_broken_stream(qwen):
     """It asks again, a few times, and not for ever."""
     r = qwen["broken"]
+    assert r["status"] == 0 and "Hello" in result(r)["result"], r
+    assert 2 <= len(r["upstream"]) <= 8
+
+
+# Qwen Code, with a group that speaks messages.
+
+def test_translated_tools(translated):
+    """As over chat; and of all that it sends nothing is refused."""
+    r = translated["tools"]
+    assert r["refused"] == []
+    assert r["status"] == 0, r
+    assert result(r)["result"] == "It is on the balcony."
+    assert statuses(r) == ["200"] * len(r["log"])
+    asked = [json.loads(q["body"]) for q in r["upstream"]]
+    assert any("The kettle is on the balcony." in json.dumps(body["messages"])
+               for body in asked)
+    for body in asked:
+        assert body["model"] == "large-2026-01-01" and body["max_tokens"]
+    assert max(len(body.get("tools", ())) for body in asked) >= 5
+    assert {line["model"] for line in r["log"]} == {"fam-a-large"}
+    no_key_went_on(translated)
+
+
+def test_translated_broken_stream(translated):
+    r = translated["broken"]
     assert r["status"] == 0 and "Hello" in result(r)["result"], r
     assert 2 <= len(r["upstream"]) <= 8

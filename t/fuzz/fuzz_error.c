@@ -145,7 +145,7 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
     check(ngx_modelgw_error_upstream(pool, statuses[p[0] & 7], &body,
                                      (p[0] & 8) ? NGX_MODELGW_CHAT
                                                 : NGX_MODELGW_MESSAGES,
-                                     &mask, &e)
+                                     (p[0] & 16) != 0, &mask, &e)
           == NGX_OK);
 
     unit_free(body.data);

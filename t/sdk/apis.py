@@ -59,9 +59,12 @@ class Api:
                        **kw.pop("default_headers", {}))
         if "api_key" not in kw and "auth_token" not in kw:
             kw["api_key"] = self.key.secret
-        return cls(base_url="http://127.0.0.1:%d%s" % (self.gw.port,
-                                                       self.base),
-                   default_headers=headers, timeout=20, **kw)
+        return cls(base_url=self.base_url, default_headers=headers,
+                   timeout=20, **kw)
+
+    @property
+    def base_url(self):
+        return "http://127.0.0.1:%d%s" % (self.gw.port, self.base)
 
     def run(self, body, **kw):
         async def whole():

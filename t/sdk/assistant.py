@@ -26,8 +26,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 
 import gateway                                                  # noqa: E402
+import messages_api                                             # noqa: E402
 import upstream                                                 # noqa: E402
-from sdk import answers                                         # noqa: E402
+from sdk import answers, translated                             # noqa: E402
 
 LIMIT = 60          # seconds for a session
 FOREIGN = "sk-ant-api03-" + "x" * 40
@@ -56,7 +57,7 @@ class Assistant:
     server = ""
 
     def __init__(self, at, up):
-        self.command = at[self.name]
+        self.command = at[self.program]
         self.dir = os.path.join(at["dir"], self.name)
         self.up = up
         os.makedirs(self.path("gateway"))
@@ -115,6 +116,7 @@ class Claude(Assistant):
     """Claude Code, over messages."""
 
     name = "claude"
+    program = "claude"
 
     def arguments(self, prompt):
         return ["-p", prompt, "--output-format", "json"]
@@ -147,6 +149,8 @@ class Qwen(Assistant):
     """Qwen Code, over chat; its SDK reads no flat errors."""
 
     name = "qwen"
+    program = "qwen"
+    model = "fam-b-one"
     server = "modelgw_error_compat on;"
 
     def arguments(self, prompt):
@@ -160,7 +164,7 @@ class Qwen(Assistant):
                        "general": {"enableAutoUpdate": False,
                                    "disableAutoUpdate": True}}, f)
         super().play(session, *args, **env, OPENAI_BASE_URL=self.url() + "/v1",
-                     OPENAI_MODEL="fam-b-one")
+                     OPENAI_MODEL=self.model)
 
     def sessions(self):
         key = self.gw.bob.secret
@@ -173,6 +177,27 @@ class Qwen(Assistant):
         self.play("broken", "Say hi", broken(half), OPENAI_API_KEY=key)
 
 
+class Translated(Qwen):
+    """Qwen Code, with a group that speaks messages and refuses what the real
+    API refuses."""
+
+    name = "translated"
+    model = "fam-a-large"
+
+    def sessions(self):
+        key = self.gw.alice.secret
+        half = upstream.message_stream("large-2026-01-01")[:5]
+        note = {"file_path": self.path("tools/work/note.txt")}
+        fake = translated.fake(self.gw.secret_a, messages_api.in_turn(
+            [messages_api.thinking("Hm."),
+             messages_api.use("read_file", note)],
+            [messages_api.text(FOUND)]))
+
+        self.play("tools", READ, fake, OPENAI_API_KEY=key)
+        self.results["tools"]["refused"] = [why for why, _ in fake.refused]
+        self.play("broken", "Say hi", broken(half), OPENAI_API_KEY=key)
+
+
 def main():
     at = json.loads(sys.argv[1])
     if at["namespace"]:
@@ -180,8 +205,8 @@ def main():
 
     up = upstream.Upstream()
     out = {}
-    for kind in (Claude, Qwen):
-        if not at[kind.name]:
+    for kind in (Claude, Qwen, Translated):
+        if not at[kind.program]:
             continue
         assistant = kind(at, up)
         try:

@@ -42,6 +42,28 @@ export async function collect(stream, piece) {
     return out;
 }
 
+// the same of the AI SDK's stream
+
+export async function gather(stream) {
+    const out = { text: '', reasoning: '', errors: [] };
+
+    try {
+        for await (const part of stream.fullStream) {
+            if (part.type === 'text-delta') {
+                out.text += part.text;
+            } else if (part.type === 'reasoning-delta') {
+                out.reasoning += part.text;
+            } else if (part.type === 'error') {
+                out.errors.push(describe(part.error));
+            }
+        }
+    } catch (e) {
+        out.errors.push(describe(e));
+    }
+
+    return out;
+}
+
 
 // The chat API, as scenes see it: a model, one of another group, a key.
 

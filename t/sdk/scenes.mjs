@@ -7,7 +7,7 @@
 // The text of each question is the name of its scene: by that the upstream
 // knows what to answer, and as X-Test-Tag it stands in the gateway's log.
 
-import { at, chat as chatOf, collect, describe, load, play, scenes }
+import { at, chat as chatOf, collect, describe, gather, load, play, scenes }
     from './play.mjs';
 
 const FOREIGN = 'sk-ant-api03-' + 'x'.repeat(40);
@@ -237,20 +237,8 @@ async function ai(prefix, model, provider) {
         return { text, calls };
     });
     scene('broken_cut', async (name) => {
-        const r = streamText({ model: make(name), prompt: name,
-                               onError: () => {} });
-        const out = { text: '', errors: [] };
-        try {
-            for await (const part of r.fullStream) {
-                out.text += part.type === 'text-delta' ? part.text : '';
-                if (part.type === 'error') {
-                    out.errors.push(describe(part.error));
-                }
-            }
-        } catch (e) {
-            out.errors.push(describe(e));
-        }
-        return out;
+        return gather(streamText({ model: make(name), prompt: name,
+                                   onError: () => {} }));
     });
     scene('error_401', (name) => generateText({
         model: make(name, { apiKey: 'sk-eu-no' }), prompt: name }));

@@ -7,7 +7,7 @@
 // The text of each question is the name of its scene: by that the upstream
 // knows what to answer.
 
-import { at, chat, collect, describe, load, play, scenes } from './play.mjs';
+import { at, chat, collect, gather, load, play, scenes } from './play.mjs';
 
 const api = chat('fam-a-large', 'fam-b-one', at.alice);
 const usage = { stream_options: { include_usage: true } };
@@ -141,16 +141,8 @@ const ai = {
         const r = streamText({ model, prompt, maxRetries: 0,
                                tools: { weather: weather(calls) },
                                stopWhen: stepCountIs(5) });
-        let reasoning = '';
-        const errors = [];
-        for await (const part of r.fullStream) {
-            if (part.type === 'reasoning-delta') {
-                reasoning += part.text;
-            } else if (part.type === 'error') {
-                errors.push(describe(part.error));
-            }
-        }
-        return { text: await r.text, calls: calls.sort(), errors, reasoning,
+        const out = await gather(r);
+        return { ...out, text: await r.text, calls: calls.sort(),
                  steps: (await r.steps).length, finish: await r.finishReason,
                  input: (await r.usage).inputTokens };
     },
@@ -192,16 +184,8 @@ const ai = {
     },
 
     async broken(model, prompt) {
-        const r = streamText({ model, prompt, maxRetries: 0,
-                               onError: () => {} });
-        const out = { text: '', errors: [] };
-        for await (const part of r.fullStream) {
-            out.text += part.type === 'text-delta' ? part.text : '';
-            if (part.type === 'error') {
-                out.errors.push(describe(part.error));
-            }
-        }
-        return out;
+        return gather(streamText({ model, prompt, maxRetries: 0,
+                                   onError: () => {} }));
     },
 
     error: (model, prompt) => generateText({ model, prompt, maxRetries: 0 }),

@@ -265,8 +265,7 @@ static upstream_case_t  upstream_cases[] = {
     { 200, MSG("not_found_error"), MESSAGES, 502, "UPSTREAM_ERROR", SERVE, 1 },
     { 200, MSG("request_too_large"), MESSAGES, 413, "REQUEST_TOO_LARGE",
       "Up text.", 0 },
-    { 200, MSG("rate_limit_error"), MESSAGES, 429, "RATE_LIMITED",
-      "Up text.", 0 },
+    { 200, MSG("rate_limit_error"), MESSAGES, 429, "RATE_LIMITED", LIMIT, 0 },
     { 200, MSG("api_error"), MESSAGES, 502, "UPSTREAM_ERROR", "Up text.", 0 },
     { 200, MSG("timeout_error"), MESSAGES, 504, "UPSTREAM_TIMEOUT", "Up text.",
       0 },
@@ -277,13 +276,13 @@ static upstream_case_t  upstream_cases[] = {
     { 200, MSG("unheard_of"), MESSAGES, 502, "UPSTREAM_ERROR", "Up text.", 0 },
     { 200, CHATMSG("\"server_error\"", "null"), CHAT, 502, "UPSTREAM_ERROR",
       "Up text.", 0 },
-    { 200, CHATMSG("null", "429"), CHAT, 429, "RATE_LIMITED", "Up text.", 0 },
+    { 200, CHATMSG("null", "429"), CHAT, 429, "RATE_LIMITED", LIMIT, 0 },
     { 200, CHATMSG("null", "\"503\""), CHAT, 503, "UPSTREAM_OVERLOADED",
       "Up text.", 0 },
     { 200, CHATMSG("\"invalid_request_error\"", "\"invalid_api_key\""), CHAT,
       502, "UPSTREAM_ERROR", SERVE, 1 },
     { 200, CHATMSG("\"requests\"", "\"rate_limit_exceeded\""), CHAT, 429,
-      "RATE_LIMITED", "Up text.", 0 },
+      "RATE_LIMITED", LIMIT, 0 },
     { 200, CHATMSG("\"invalid_request_error\"",
       "\"context_length_exceeded\""), CHAT, 400, "CONTEXT_LENGTH_EXCEEDED",
       "Up text.", 0 },
@@ -307,10 +306,54 @@ read_body(ngx_pool_t *pool, ngx_uint_t status, const char *body, size_t len,
 
     memset(e, 0xa5, sizeof(*e));
 
+    /* 200 is that of a stream whose event it is, unless a test says so */
+
     assert_int_equal(ngx_modelgw_error_upstream(pool, status, &s, protocol,
-                                                &mask, e),
+                                                status == 200, &mask, e),
                      NGX_OK);
     unit_free(s.data);
+}
+
+
+/* an error object that becomes a status has the text that the status has */
+
+static void
+test_upstream_status(void **state)
+{
+    ngx_uint_t           i;
+    ngx_str_t            s;
+    ngx_pool_t          *pool;
+    ngx_modelgw_error_t  e;
+
+    static struct {
+        const char  *type;
+        ngx_uint_t   status;
+        const char  *message;
+    } cases[] = {
+        { "api_error", 502, "The upstream failed" },
+        { "timeout_error", 504, "The upstream timed out" },
+        { "overloaded_error", 503, "The upstream is overloaded, retry later" },
+        { "invalid_request_error", 400, "secret text" },
+        { NULL, 0, NULL }
+    };
+    char  body[256];
+
+    pool = *state;
+
+    for (i = 0; cases[i].type; i++) {
+        s.len = sprintf(body, "{\"type\":\"error\",\"error\":{\"type\":"
+                        "\"%s\",\"message\":\"secret text\"}}",
+                        cases[i].type);
+        s.data = (u_char *) body;
+
+        assert_int_equal(ngx_modelgw_error_upstream(pool, 200, &s,
+                                                    NGX_MODELGW_CHAT, 0, &mask,
+                                                    &e),
+                         NGX_OK);
+        assert_int_equal(e.status, cases[i].status);
+        assert_int_equal(e.message.len, strlen(cases[i].message));
+        assert_memory_equal(e.message.data, cases[i].message, e.message.len);
+    }
 }
 
 
@@ -684,6 +727,7 @@ main(void)
         unit_case(test_nginx),
         unit_case(test_type),
         unit_case(test_upstream),
+        unit_case(test_upstream_status),
         unit_case(test_upstream_type),
         unit_case(test_scrub_takes),
         unit_case(test_scrub_leaves),

@@ -1071,7 +1071,11 @@ test_loops(void **state)
           "]", 0 },
         { "[" U("\"q\"") "," CALLED("a", "") "," A("\"a\"") "," U("\"u\"")
           "," CALLED("b", SIGNED) "]", 0 },
-        { "[" U("\"q\"") "," CALLED("a", "") "," A("\"a\"") "]", 0 },
+
+        /* what the answer goes on from must be signed, too */
+
+        { "[" U("\"q\"") "," A("\"a\"") "]", 1 },
+        { "[" U("\"q\"") "," CALLED("a", SIGNED) "," A("\"a\"") "]", 1 },
 
         /* what the user adds to the results does not end it */
 
@@ -1086,11 +1090,11 @@ test_loops(void **state)
                              request(pool, rows[i].messages), &turns),
                          NGX_OK);
 
-        if (turns.unsigned_loop != rows[i].expected) {
+        if (turns.unsigned_turn != rows[i].expected) {
             print_error("messages: %s\n", rows[i].messages);
         }
 
-        assert_int_equal(turns.unsigned_loop, rows[i].expected);
+        assert_int_equal(turns.unsigned_turn, rows[i].expected);
         ngx_destroy_pool(pool);
     }
 }

@@ -24,9 +24,20 @@
 /* the documents of a call, one after the other, and the usage at its end */
 
 typedef struct {
+    int64_t               input;
+    int64_t               cache_read;
+    int64_t               cache_write;
+    int64_t               cache_write_1h;
+    int64_t               output;
+    int64_t               reasoning;
+} tokens_t;
+
+
+typedef struct {
     ngx_uint_t            protocol;
     const char           *docs[4];
-    ngx_modelgw_usage_t   usage;
+    tokens_t              usage;
+    ngx_uint_t            input_has_cache;
 } case_t;
 
 
@@ -51,83 +62,96 @@ typedef struct {
 
 static case_t  cases[] = {
 
+    /* look-alikes count cached input as chat does, and may correct it */
+
+    { MESSAGES, { START("{\"input_tokens\":100,\"output_tokens\":1}"),
+      "{\"type\":\"message_delta\",\"usage\":{\"output_tokens\":5,"
+      "\"cache_read_input_tokens\":60}}" },
+      { 40, 60, -1, -1, 5, -1 }, 1 },
+
+    { MESSAGES, { START("{\"input_tokens\":0,"
+      "\"cache_read_input_tokens\":100}"),
+      "{\"type\":\"message_delta\",\"usage\":{\"output_tokens\":5,"
+      "\"cache_read_input_tokens\":10}}" },
+      { 0, 10, -1, -1, 5, -1 }, 1 },
+
     /* messages: an answer */
 
     { MESSAGES, { MESSAGE("{\"input_tokens\":12,\"output_tokens\":34}") },
-      { 12, -1, -1, -1, 34, -1 } },
+      { 12, -1, -1, -1, 34, -1 }, 0 },
 
     { MESSAGES, { MESSAGE("{\"input_tokens\":1,\"cache_read_input_tokens\":2,"
       "\"cache_creation_input_tokens\":30,\"cache_creation\":{"
       "\"ephemeral_5m_input_tokens\":10,\"ephemeral_1h_input_tokens\":20},"
       "\"output_tokens\":5,\"output_tokens_details\":{\"thinking_tokens\":4},"
       "\"server_tool_use\":{\"input_tokens\":99},\"service_tier\":\"x\"}") },
-      { 1, 2, 30, 20, 5, 4 } },
+      { 1, 2, 30, 20, 5, 4 }, 0 },
 
     { MESSAGES, { MESSAGE("{\"input_tokens\":0,\"output_tokens\":999999999,"
       "\"cache_read_input_tokens\":0}") },
-      { 0, 0, -1, -1, 999999999, -1 } },
+      { 0, 0, -1, -1, 999999999, -1 }, 0 },
 
     { MESSAGES, { "{\"usage\":{\"output_tokens\":2,\"input_tokens\":1},"
-      "\"model\":\"m\"}" }, { 1, -1, -1, -1, 2, -1 } },
+      "\"model\":\"m\"}" }, { 1, -1, -1, -1, 2, -1 }, 0 },
 
     /* null, wrong types, too large: absent */
 
     { MESSAGES, { MESSAGE("{\"input_tokens\":null,\"output_tokens\":3,"
-      "\"cache_creation\":null}") }, { -1, -1, -1, -1, 3, -1 } },
+      "\"cache_creation\":null}") }, { -1, -1, -1, -1, 3, -1 }, 0 },
     { MESSAGES, { MESSAGE("{\"input_tokens\":\"5\",\"output_tokens\":3}") },
-      { -1, -1, -1, -1, 3, -1 } },
+      { -1, -1, -1, -1, 3, -1 }, 0 },
     { MESSAGES, { MESSAGE("{\"input_tokens\":-5,\"output_tokens\":3}") },
-      { -1, -1, -1, -1, 3, -1 } },
+      { -1, -1, -1, -1, 3, -1 }, 0 },
     { MESSAGES, { MESSAGE("{\"input_tokens\":5.0,\"output_tokens\":3e2}") },
-      { -1, -1, -1, -1, -1, -1 } },
+      { -1, -1, -1, -1, -1, -1 }, 0 },
     { MESSAGES, { MESSAGE("{\"input_tokens\":1000000000,\"output_tokens\":"
-      "99999999999999999999}") }, { -1, -1, -1, -1, -1, -1 } },
+      "99999999999999999999}") }, { -1, -1, -1, -1, -1, -1 }, 0 },
     { MESSAGES, { MESSAGE("{\"input_tokens\":[5],\"output_tokens\":{\"x\":5},"
       "\"cache_creation\":[{\"ephemeral_1h_input_tokens\":5}]}") },
-      { -1, -1, -1, -1, -1, -1 } },
-    { MESSAGES, { MESSAGE("null") }, { -1, -1, -1, -1, -1, -1 } },
+      { -1, -1, -1, -1, -1, -1 }, 0 },
+    { MESSAGES, { MESSAGE("null") }, { -1, -1, -1, -1, -1, -1 }, 0 },
     { MESSAGES, { MESSAGE("[{\"input_tokens\":5}]") },
-      { -1, -1, -1, -1, -1, -1 } },
-    { MESSAGES, { "{}" }, { -1, -1, -1, -1, -1, -1 } },
-    { MESSAGES, { "{\"input_tokens\":7}" }, { -1, -1, -1, -1, -1, -1 } },
+      { -1, -1, -1, -1, -1, -1 }, 0 },
+    { MESSAGES, { "{}" }, { -1, -1, -1, -1, -1, -1 }, 0 },
+    { MESSAGES, { "{\"input_tokens\":7}" }, { -1, -1, -1, -1, -1, -1 }, 0 },
     { MESSAGES, { "{\"x\":{\"usage\":{\"input_tokens\":7}}}" },
-      { -1, -1, -1, -1, -1, -1 } },
+      { -1, -1, -1, -1, -1, -1 }, 0 },
 
     /* a part that is larger than the total */
 
     { MESSAGES, { MESSAGE("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":"
-      "20}}") }, { -1, -1, 20, 20, -1, -1 } },
+      "20}}") }, { -1, -1, 20, 20, -1, -1 }, 0 },
 
     /* messages: streams; what is present replaces, what is absent keeps */
 
     { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
-      DELTA("{\"output_tokens\":20}") }, { 10, -1, -1, -1, 20, -1 } },
+      DELTA("{\"output_tokens\":20}") }, { 10, -1, -1, -1, 20, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":5,"
       "\"cache_creation_input_tokens\":2,\"output_tokens\":1}"),
       DELTA("{\"input_tokens\":9,\"cache_read_input_tokens\":5,"
       "\"cache_creation_input_tokens\":2,\"output_tokens\":16}") },
-      { 9, 5, 2, -1, 16, -1 } },
+      { 9, 5, 2, -1, 16, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":0,"
       "\"cache_creation_input_tokens\":0,\"output_tokens\":0}"),
       DELTA("{\"cache_read_input_tokens\":3,\"output_tokens\":20}") },
-      { 9, 3, 0, -1, 20, -1 } },
+      { 9, 3, 0, -1, 20, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":10,\"cache_creation\":{"
       "\"ephemeral_1h_input_tokens\":7},\"cache_creation_input_tokens\":8}"),
       DELTA("{\"output_tokens\":2}"), DELTA("{\"output_tokens\":5}") },
-      { 10, -1, 8, 7, 5, -1 } },
+      { 10, -1, 8, 7, 5, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
       DELTA("{\"input_tokens\":11,\"output_tokens\":0}"),
-      "{\"type\":\"message_stop\"}" }, { 11, -1, -1, -1, 0, -1 } },
+      "{\"type\":\"message_stop\"}" }, { 11, -1, -1, -1, 0, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
       DELTA("{\"input_tokens\":\"invalid\"}") },
-      { 10, -1, -1, -1, 1, -1 } },
+      { 10, -1, -1, -1, 1, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens\":1}"),
-      DELTA("null") }, { 10, -1, -1, -1, 1, -1 } },
+      DELTA("null") }, { 10, -1, -1, -1, 1, -1 }, 0 },
     { MESSAGES, { START("{\"input_tokens\":10,\"output_tokens_details\":{"
-      "\"thinking_tokens\":3}}") }, { 10, -1, -1, -1, -1, 3 } },
+      "\"thinking_tokens\":3}}") }, { 10, -1, -1, -1, -1, 3 }, 0 },
     { MESSAGES, { "{\"type\":\"message_start\",\"message\":{\"model\":\"m\"}}",
       DELTA("{\"input_tokens\":3,\"output_tokens\":2}") },
-      { 3, -1, -1, -1, 2, -1 } },
+      { 3, -1, -1, -1, 2, -1 }, 0 },
 
     /* chat: the prompt has the cached part in it */
 
@@ -135,19 +159,19 @@ static case_t  cases[] = {
       "\"total_tokens\":1050,\"prompt_tokens_details\":{\"cached_tokens\":300,"
       "\"cache_write_tokens\":200,\"audio_tokens\":0},"
       "\"completion_tokens_details\":{\"reasoning_tokens\":40}}") },
-      { 500, 300, 200, -1, 50, 40 } },
+      { 500, 300, 200, -1, 50, 40 }, 0 },
     { CHAT, { CHUNK("{\"prompt_tokens\":7,\"completion_tokens\":5}") },
-      { 7, -1, -1, -1, 5, -1 } },
+      { 7, -1, -1, -1, 5, -1 }, 0 },
     { CHAT, { CHUNK("{\"prompt_tokens\":7,\"completion_tokens\":0,"
       "\"prompt_tokens_details\":null,\"completion_tokens_details\":null}") },
-      { 7, -1, -1, -1, 0, -1 } },
+      { 7, -1, -1, -1, 0, -1 }, 0 },
     { CHAT, { CHUNK("{\"prompt_tokens\":7,\"prompt_tokens_details\":{"
-      "\"cached_tokens\":null}}") }, { 7, -1, -1, -1, -1, -1 } },
+      "\"cached_tokens\":null}}") }, { 7, -1, -1, -1, -1, -1 }, 0 },
     { CHAT, { CHUNK("{\"prompt_tokens\":7,\"prompt_tokens_details\":{"
-      "\"cached_tokens\":9}}") }, { 0, 9, -1, -1, -1, -1 } },
+      "\"cached_tokens\":9}}") }, { 0, 9, -1, -1, -1, -1 }, 0 },
     { CHAT, { CHUNK("{\"prompt_tokens\":7.5,\"completion_tokens\":\"1\"}") },
-      { -1, -1, -1, -1, -1, -1 } },
-    { CHAT, { CHUNK("null") }, { -1, -1, -1, -1, -1, -1 } },
+      { -1, -1, -1, -1, -1, -1 }, 0 },
+    { CHAT, { CHUNK("null") }, { -1, -1, -1, -1, -1, -1 }, 0 },
 
     /* on every chunk: the last one counts */
 
@@ -155,15 +179,15 @@ static case_t  cases[] = {
       "\"prompt_tokens_details\":{\"cached_tokens\":4}}"), CHUNK("null"),
       CHUNK("{\"prompt_tokens\":10,\"completion_tokens\":9,"
       "\"prompt_tokens_details\":{\"cached_tokens\":4}}") },
-      { 6, 4, -1, -1, 9, -1 } },
+      { 6, 4, -1, -1, 9, -1 }, 0 },
 
     /* in parts */
 
     { CHAT, { CHUNK("{\"prompt_tokens\":10}"),
       CHUNK("{\"prompt_tokens_details\":{\"cached_tokens\":4}}"),
-      CHUNK("{\"completion_tokens\":2}") }, { 6, 4, -1, -1, 2, -1 } },
+      CHUNK("{\"completion_tokens\":2}") }, { 6, 4, -1, -1, 2, -1 }, 0 },
 
-    { 0, { NULL }, { 0, 0, 0, 0, 0, 0 } }
+    { 0, { NULL }, { 0, 0, 0, 0, 0, 0 }, 0 }
 };
 
 
@@ -225,6 +249,7 @@ test_merge(void **state)
 
         for (i = 0; (chunk = unit_chunk(i, 4096)) != 0; i++) {
             ngx_modelgw_usage_init(&usage);
+            usage.input_has_cache = c->input_has_cache;
 
             for (n = 0; n < 4 && c->docs[n]; n++) {
                 scan(s, c->docs[n], chunk);
