@@ -201,17 +201,17 @@ FUZZERS     = $(patsubst t/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard t/fuzz/fuzz_*.c))
 # the short form of "make fuzz", for "make test"
 
 fuzz-quick:
-	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=10
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=30
 
 fuzz: setup-fuzz
 	@$(MAKE) --no-print-directory $(FUZZERS)
 	@$(PYTHON) t/fuzz/seeds.py $(BUILD)/fuzz
-	@for f in $(FUZZERS); do \
-	    mkdir -p $$f.corpus; echo "== $$f"; \
-	    $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
-	        -dict=$(BUILD)/fuzz/codec.dict \
-	        -artifact_prefix=$(BUILD)/fuzz/ $$f.corpus || exit 1; \
-	done
+	@printf '%s\n' $(FUZZERS) | xargs -P $(JOBS) -I{} sh -c ' \
+	    mkdir -p {}.corpus && {} -max_total_time=$(FUZZ_SECONDS) \
+	        -dict=$(BUILD)/fuzz/codec.dict -print_final_stats=1 \
+	        -artifact_prefix=$(BUILD)/fuzz/ {}.corpus > {}.log 2>&1; \
+	    rc=$$?; echo "== {}"; tail -n 7 {}.log; \
+	    [ $$rc = 0 ] || { tail -n 60 {}.log; exit 255; }'
 
 $(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c t/fuzz/*.h) $(HEADERS)
 	@mkdir -p $(@D); echo "clang $<"

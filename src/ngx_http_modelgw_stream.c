@@ -126,6 +126,7 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
 {
     u_char                     *p;
     ngx_int_t                   rc;
+    const char                 *reason;
     ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
@@ -148,17 +149,17 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
         }
 
         st->emit.hint = b->last - p;
+        reason = "an event is longer than \"modelgw_max_event_size\"";
 
         if (rc == NGX_OK) {
             rc = ngx_http_modelgw_event(r, ctx, &ev);
+            reason = "an event is none of the protocol";
         }
 
         if (rc == NGX_DECLINED) {
             ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
 
-            rc = ngx_http_modelgw_stream_break(r, ctx,
-                                               "it has an event that is too "
-                                               "long, or none of the protocol");
+            rc = ngx_http_modelgw_stream_break(r, ctx, reason);
         }
 
         if (rc != NGX_OK) {

@@ -187,7 +187,12 @@ ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
     node = ngx_modelgw_request_member(rq, function, "strict");
 
     if (node && node->type == NGX_MODELGW_TAPE_TRUE) {
-        tool->strict = rq->caps->strict ? 1 : 0;
+        if (!rq->caps->strict) {
+            return ngx_modelgw_request_fields_ignore(rq,
+                                                     "tools.function.strict");
+        }
+
+        tool->strict = 1;
 
     } else if (!ngx_modelgw_request_absent(node)
                && node->type != NGX_MODELGW_TAPE_FALSE)

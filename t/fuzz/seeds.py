@@ -1,0 +1,98 @@
+"""Writes what the fuzzers of the codecs begin with: the vectors as inputs, and
+their words as a dictionary.
+
+usage: t/fuzz/seeds.py DIR      DIR/fuzz_<codec>.corpus/, DIR/codec.dict
+
+The bytes of options in front of an input are told by each t/fuzz/fuzz_*.c.
+"""
+
+import glob
+import json
+import os
+import sys
+
+VECTORS = os.path.join(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))), "vectors")
+
+KINDS = {"request": "fuzz_request", "response": "fuzz_completion",
+         "stream": "fuzz_chunk"}
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+THINKING = ("none", "budget", "adaptive", "adaptive_only")
+REASONING = ("off", "content", "full")
+
+
+def place(words, value, default):
+    return words.index(default if value is None else value)
+
+
+def request(vector, opts):
+    caps = place(("both", "one_of", "none"), opts.get("sampling"), "both")
+    caps |= place(THINKING, opts.get("thinking"), "budget") << 2
+    caps |= (opts.get("structured", "native") == "native") << 4
+    for bit, name in enumerate(("strict", "prefill", "forced_tool_choice"), 5):
+        caps |= bool(opts.get(name, True)) << bit
+    effort = sum(1 << EFFORTS.index(word) for word in opts.get("effort") or ())
+    body = vector.get("in_raw") or json.dumps(vector["in"])
+    return bytes((caps, effort, 0)) + encode(body)
+
+
+def response(vector, opts):
+    body = vector["in"]["body"]
+    if not isinstance(body, str):
+        body = json.dumps(body)
+    reasoning = place(REASONING, opts.get("reasoning_output"), "content")
+    return bytes((reasoning,)) + encode(body)
+
+
+def stream(vector, opts):
+    options = place(REASONING, opts.get("reasoning_output"), "content")
+    options |= bool(opts.get("include_usage")) << 2
+    return bytes((0, options)) + encode(vector["in"]["sse"])
+
+
+INPUTS = {"request": request, "response": response, "stream": stream}
+
+
+def encode(text):
+    return text.encode(errors="surrogatepass")
+
+
+def words(value, found):
+    """The names of members, and the values that are words themselves."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            found.add(name)
+            words(member, found)
+    elif isinstance(value, list):
+        for element in value:
+            words(element, found)
+    elif isinstance(value, str) and value.replace("_", "").isalpha():
+        found.add(value)
+
+
+def main():
+    directory = sys.argv[1]
+    found = set()
+    for path in sorted(glob.glob(os.path.join(VECTORS, "*-*.json"))):
+        with open(path, encoding="utf-8") as f:
+            vector = json.load(f)
+        kind = vector["kind"]
+        opts = vector.get("opts") or {}
+        words(vector.get("in"), found)
+        words(vector.get("out"), found)
+        if opts.get("upstream") == "chat":
+            continue
+        corpus = os.path.join(directory, KINDS[kind] + ".corpus")
+        os.makedirs(corpus, exist_ok=True)
+        name = "seed-" + os.path.basename(path)[:-len(".json")]
+        with open(os.path.join(corpus, name), "wb") as f:
+            f.write(INPUTS[kind](vector, opts))
+    with open(os.path.join(directory, "codec.dict"), "w") as f:
+        for word in sorted(found):
+            if len(word) <= 40 and word.isascii() and word.isprintable() \
+                    and '"' not in word and "\\" not in word:
+                f.write('"\\"%s\\""\n' % word)
+
+
+if __name__ == "__main__":
+    main()
