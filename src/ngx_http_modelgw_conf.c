@@ -47,6 +47,7 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->key_prefix = { 0, NULL };
      *     mmcf->hash = NULL;
      *     mmcf->skip = NULL;
+     *     mmcf->tape = NULL;
      *     mmcf->lists = NULL;
      *     mmcf->used = 0;
      */

@@ -17,6 +17,7 @@
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_price.h"
 #include "ngx_modelgw_skip.h"
+#include "ngx_modelgw_tape.h"
 #include "ngx_modelgw_usage.h"
 
 
@@ -93,6 +94,9 @@ typedef struct {
     ngx_str_t                         key_prefix;
     ngx_modelgw_key_hash_t           *hash;
     ngx_modelgw_skip_pt               skip;
+    ngx_modelgw_tape_t               *tape;        /* of this worker, for
+                                                      translation; NULL: none
+                                                      yet */
     size_t                            zone_size;   /* 0: no modelgw_zone */
     ngx_http_modelgw_lists_t         *lists;       /* NULL after all is read */
     unsigned                          used:1;      /* some location has

@@ -25,10 +25,13 @@
 /* of our own in a request or an answer, beside what is borrowed */
 
 #define NGX_HTTP_MODELGW_TRANSLATE_HINT  2048
+#define NGX_HTTP_MODELGW_TRANSLATE_COPY  65536
 
 
-static ngx_int_t ngx_http_modelgw_translate_tape(ngx_http_request_t *r,
-    ngx_str_t *doc, ngx_modelgw_tape_t *tape);
+static ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_translate_index(ngx_modelgw_tape_t *tape,
+    ngx_str_t *doc);
 static ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
     ngx_chain_t *in, size_t size, ngx_str_t *doc);
 static ngx_int_t ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p,
@@ -42,7 +45,7 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
     ngx_int_t                      rc;
     ngx_str_t                      doc;
     ngx_modelgw_out_t              out;
-    ngx_modelgw_tape_t             tape;
+    ngx_modelgw_tape_t            *tape;
     ngx_modelgw_request_t          rq;
     ngx_modelgw_out_chain_t        chain;
     ngx_http_modelgw_loc_conf_t   *mlcf;
@@ -58,7 +61,12 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_tape(r, &doc, &tape);
+    tape = ngx_http_modelgw_translate_tape(r);
+    if (tape == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_modelgw_translate_index(tape, &doc);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -73,19 +81,20 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
     ngx_memzero(&rq, sizeof(ngx_modelgw_request_t));
 
     rq.pool = r->pool;
-    rq.tape = &tape;
+    rq.tape = tape;
     rq.skip = mmcf->skip;
     rq.caps = &ctx->model->caps;
     rq.max_output = ctx->model->max_output;
     rq.model = ctx->upstream_id;
     rq.strict = mlcf->translate_strict;
 
+    /* a body of short texts is copied, one of long ones is referred to */
+
     ngx_modelgw_out_chain(&out, &chain, r->pool,
-                          NGX_HTTP_MODELGW_TRANSLATE_HINT);
+                          ngx_min(doc.len, NGX_HTTP_MODELGW_TRANSLATE_COPY)
+                          + NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
     rc = ngx_modelgw_request(&rq, &out);
-
-    (void) ngx_pfree(r->pool, tape.nodes);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST, rq.code,
@@ -118,7 +127,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_int_t                  rc;
     ngx_str_t                  doc;
     ngx_modelgw_out_t          o;
-    ngx_modelgw_tape_t         tape;
+    ngx_modelgw_tape_t        *tape;
     ngx_modelgw_out_chain_t    chain;
     ngx_modelgw_completion_t   c;
 
@@ -126,7 +135,12 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_tape(r, &doc, &tape);
+    tape = ngx_http_modelgw_translate_tape(r);
+    if (tape == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_modelgw_translate_index(tape, &doc);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -136,9 +150,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_modelgw_out_chain(&o, &chain, r->pool,
                           size + NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
-    rc = ngx_modelgw_completion(&c, &tape, &o);
-
-    (void) ngx_pfree(r->pool, tape.nodes);
+    rc = ngx_modelgw_completion(&c, tape, &o);
 
     if (rc != NGX_OK) {
         return rc;
@@ -163,16 +175,38 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_translate_tape(ngx_http_request_t *r, ngx_str_t *doc,
-    ngx_modelgw_tape_t *tape)
+/*
+ * One tape serves all calls of a worker, since none holds it for longer than a
+ * function: an allocation of that size for each call has malloc() give memory
+ * back to the kernel and take it again.  NULL: no memory.
+ */
+
+static ngx_modelgw_tape_t *
+ngx_http_modelgw_translate_tape(ngx_http_request_t *r)
 {
-    ngx_int_t                      rc;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    ngx_modelgw_tape_init(tape, r->pool, mmcf->skip);
+    if (mmcf->tape == NULL) {
+        mmcf->tape = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
+        if (mmcf->tape == NULL) {
+            return NULL;
+        }
+
+        ngx_modelgw_tape_init(mmcf->tape, ngx_cycle->pool, mmcf->skip);
+    }
+
+    ngx_modelgw_tape_reset(mmcf->tape);
+
+    return mmcf->tape;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_translate_index(ngx_modelgw_tape_t *tape, ngx_str_t *doc)
+{
+    ngx_int_t  rc;
 
     rc = ngx_modelgw_tape_feed(tape, doc->data, doc->len);
 

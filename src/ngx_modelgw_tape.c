@@ -28,6 +28,9 @@
 
 
 #define NGX_MODELGW_TAPE_FIRST  64       /* nodes of a new tape */
+#define NGX_MODELGW_TAPE_AGAIN  256      /* of one whose nodes were given back:
+                                            enough for a pool to take them back
+                                            once more */
 
 #define NGX_MODELGW_TAPE_CLOSE  8        /* a closing bracket */
 #define NGX_MODELGW_TAPE_ENDS   16       /* flag: ends a bare literal */
@@ -112,6 +115,7 @@ ngx_modelgw_tape_init(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     tape->skip = skip;
     tape->nodes = NULL;
     tape->size = 0;
+    tape->first = NGX_MODELGW_TAPE_FIRST;
 
     ngx_modelgw_tape_reset(tape);
 }
@@ -120,6 +124,14 @@ ngx_modelgw_tape_init(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
 void
 ngx_modelgw_tape_reset(ngx_modelgw_tape_t *tape)
 {
+    if (tape->size > NGX_MODELGW_TAPE_KEEP) {
+        (void) ngx_pfree(tape->pool, tape->nodes);
+
+        tape->nodes = NULL;
+        tape->size = 0;
+        tape->first = NGX_MODELGW_TAPE_AGAIN;
+    }
+
     tape->n = 0;
     tape->base = NULL;
     tape->rc = NGX_OK;
@@ -343,7 +355,7 @@ ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape)
         return NGX_DECLINED;
     }
 
-    size = tape->size ? tape->size * 2 : NGX_MODELGW_TAPE_FIRST;
+    size = tape->size ? tape->size * 2 : tape->first;
 
     nodes = ngx_palloc(tape->pool, size * sizeof(ngx_modelgw_node_t));
     if (nodes == NULL) {

@@ -21,8 +21,10 @@
 #define NGX_MODELGW_TAPE_MAX_NODES  (1024 * 1024)
 #define NGX_MODELGW_TAPE_MAX_SIZE   0x7fffffff
 
+#define NGX_MODELGW_TAPE_KEEP       4096
+
 /* what lies deeper in containers than this is not on the tape */
-#define NGX_MODELGW_TAPE_MAX_DEPTH  10
+#define NGX_MODELGW_TAPE_MAX_DEPTH  7
 
 /* types of nodes, by the first byte of the value */
 
@@ -57,6 +59,7 @@ typedef struct {
     ngx_modelgw_node_t   *nodes;
     ngx_uint_t            n;
     ngx_uint_t            size;          /* nodes there is room for */
+    ngx_uint_t            first;         /* nodes of the first allocation */
     u_char               *base;          /* the document, once it is whole */
 
     /* the state between two pieces; see tape.c */
@@ -74,7 +77,10 @@ typedef struct {
 void ngx_modelgw_tape_init(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     ngx_modelgw_skip_pt skip);
 
-/* Makes it ready for the next one; its memory is used again. */
+/*
+ * Makes it ready for the next one; its memory is used again, unless it is more
+ * than NGX_MODELGW_TAPE_KEEP nodes.
+ */
 void ngx_modelgw_tape_reset(ngx_modelgw_tape_t *tape);
 
 /*
@@ -102,7 +108,7 @@ ngx_int_t ngx_modelgw_tape_done(ngx_modelgw_tape_t *tape, u_char *base);
 /*
  * The value of the object's member of that name (compared after unescaping; of
  * equal names the last counts), NULL if it has none or obj is NULL or no
- * object.  name is an ngx_str_t's text; it is ASCII.
+ * object.  name is ASCII without a backslash, and so is text below.
  */
 ngx_modelgw_node_t *ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *obj, const char *name);

@@ -22,9 +22,16 @@
 #include "ngx_modelgw_tape.h"
 
 
+static ngx_inline ngx_uint_t ngx_modelgw_tape_read_equal(
+    ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node, const char *text,
+    size_t len);
+static ngx_uint_t ngx_modelgw_tape_read_unescaped(u_char *p, u_char *last,
+    const char *text);
 static u_char *ngx_modelgw_tape_read_escape(u_char *p, u_char *last,
     uint32_t *code);
 static u_char *ngx_modelgw_tape_read_utf8(u_char *dst, uint32_t code);
+static ngx_inline size_t ngx_modelgw_tape_read_plain(u_char *dst, u_char *p,
+    u_char *last);
 
 
 /* what the letters behind a backslash stand for; all others are themselves */
@@ -61,27 +68,31 @@ ngx_modelgw_node_t *
 ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
     const char *name)
 {
-    ngx_modelgw_node_t  *node, *value, *found;
+    size_t               len;
+    ngx_modelgw_node_t  *node, *value, *found, *last;
 
     if (obj == NULL || obj->type != NGX_MODELGW_TAPE_OBJECT) {
         return NULL;
     }
 
     found = NULL;
-    node = ngx_modelgw_tape_first(tape, obj);
+    len = ngx_strlen(name);
+    last = tape->nodes + obj->after;
 
-    while (node) {
-        value = ngx_modelgw_tape_next(tape, obj, node);
+    for (node = obj + 1; node < last; node = tape->nodes + value->after) {
+        value = node + 1;
 
-        if (value == NULL) {
+        if (value >= last) {
             break;
         }
 
-        if (ngx_modelgw_tape_is(tape, node, name)) {
+        /* it is anything in a document that the scanner has not seen */
+
+        if (node->type == NGX_MODELGW_TAPE_STRING
+            && ngx_modelgw_tape_read_equal(tape, node, name, len))
+        {
             found = value;
         }
-
-        node = ngx_modelgw_tape_next(tape, obj, value);
     }
 
     return found;
@@ -92,18 +103,42 @@ ngx_uint_t
 ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
     const char *text)
 {
-    u_char    *p, *last;
-    uint32_t   code;
-    ngx_str_t  inside;
-
     if (node == NULL || node->type != NGX_MODELGW_TAPE_STRING) {
         return 0;
     }
 
-    ngx_modelgw_tape_inside(tape, node, &inside);
+    return ngx_modelgw_tape_read_equal(tape, node, text, ngx_strlen(text));
+}
 
-    p = inside.data;
-    last = p + inside.len;
+
+/* most names differ in length; only escapes make one longer than its text */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_tape_read_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    const char *text, size_t len)
+{
+    u_char  *p;
+    size_t   n;
+
+    p = tape->base + node->from + 1;
+    n = node->to - node->from - 2;
+
+    if (n == len) {
+        return ngx_memcmp(p, text, len) == 0;
+    }
+
+    if (n < len || memchr(p, '\\', n) == NULL) {
+        return 0;
+    }
+
+    return ngx_modelgw_tape_read_unescaped(p, p + n, text);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_tape_read_unescaped(u_char *p, u_char *last, const char *text)
+{
+    uint32_t  code;
 
     for ( /* void */ ; *text; text++) {
 
@@ -149,6 +184,7 @@ ngx_modelgw_tape_text(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     ngx_modelgw_node_t *node, ngx_str_t *text)
 {
     u_char    *p, *q, *last, *dst;
+    size_t     n;
     uint32_t   code;
 
     ngx_modelgw_tape_inside(tape, node, text);
@@ -171,17 +207,62 @@ ngx_modelgw_tape_text(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
 
     text->data = dst;
 
-    while (q) {
-        dst = ngx_cpymem(dst, p, q - p);
-        p = ngx_modelgw_tape_read_escape(q + 1, last, &code);
-        dst = ngx_modelgw_tape_read_utf8(dst, code);
-        q = memchr(p, '\\', last - p);
+    dst = ngx_cpymem(dst, p, q - p);
+
+    for (p = q; p < last; /* void */ ) {
+
+        if (*p == '\\') {
+            p = ngx_modelgw_tape_read_escape(p + 1, last, &code);
+            dst = ngx_modelgw_tape_read_utf8(dst, code);
+            continue;
+        }
+
+        n = ngx_modelgw_tape_read_plain(dst, p, last);
+
+        dst += n;
+        p += n;
     }
 
-    dst = ngx_cpymem(dst, p, last - p);
     text->len = dst - text->data;
 
     return NGX_OK;
+}
+
+
+/*
+ * Copies bytes that are no backslash, at least one, up to a word of them, and
+ * returns how many.  Code has an escape every few words, which is too often for
+ * memchr().  What is written behind them is written again: no more than what is
+ * left to read, and there is room for that.
+ */
+
+static ngx_inline size_t
+ngx_modelgw_tape_read_plain(u_char *dst, u_char *p, u_char *last)
+{
+    uint64_t  word, found;
+
+    if (last - p < (ssize_t) sizeof(uint64_t)) {
+        *dst = *p;
+        return 1;
+    }
+
+    ngx_memcpy(&word, p, sizeof(uint64_t));
+    ngx_memcpy(dst, &word, sizeof(uint64_t));
+
+    /* the lowest byte that is 0 has its top bit set then, none below it has */
+
+    word ^= 0x5c5c5c5c5c5c5c5cULL;
+    found = (word - 0x0101010101010101ULL) & ~word & 0x8080808080808080ULL;
+
+    if (found == 0) {
+        return sizeof(uint64_t);
+    }
+
+#if (NGX_HAVE_LITTLE_ENDIAN)
+    return __builtin_ctzll(found) / 8;
+#else
+    return 1;
+#endif
 }
 
 
