@@ -82,7 +82,6 @@ static int ngx_modelgw_json_value(ngx_modelgw_json_reader_t *r, u_char *p,
 static void *ngx_modelgw_json_malloc(void *ctx, size_t size);
 static void *ngx_modelgw_json_realloc(void *ctx, void *p, size_t size);
 static void ngx_modelgw_json_free(void *ctx, void *p);
-static size_t ngx_modelgw_json_utf8(u_char *p, u_char *last);
 static u_char ngx_modelgw_json_escape(u_char ch);
 
 
@@ -453,12 +452,9 @@ ngx_modelgw_json_str(u_char *p, ngx_str_t *s)
 }
 
 
-/*
- * The length of the character at p, whose first byte is 0x80 or above, 0 if it
- * is none (RFC 3629, section 4: the table of well-formed sequences).
- */
+/* RFC 3629, section 4: the table of well-formed sequences */
 
-static size_t
+size_t
 ngx_modelgw_json_utf8(u_char *p, u_char *last)
 {
     size_t       i;

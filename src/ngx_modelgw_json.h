@@ -49,5 +49,11 @@ ngx_int_t ngx_modelgw_json_read(ngx_pool_t *pool, ngx_str_t *doc,
 size_t ngx_modelgw_json_str_len(ngx_str_t *s);
 u_char *ngx_modelgw_json_str(u_char *p, ngx_str_t *s);
 
+/*
+ * The length of the UTF-8 character at p, whose first byte is 0x80 or above; 0
+ * if it is none, or does not end before last.
+ */
+size_t ngx_modelgw_json_utf8(u_char *p, u_char *last);
+
 
 #endif /* _NGX_MODELGW_JSON_H_INCLUDED_ */

@@ -16,6 +16,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_json.h"
 #include "ngx_modelgw_request_private.h"
 
 
@@ -319,38 +320,21 @@ ngx_modelgw_request_source_plain(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* RFC 3629, section 4; ngx_utf8_decode() takes surrogates and more for good */
+/* ngx_utf8_decode() takes surrogates and more for good */
 
 static ngx_uint_t
 ngx_modelgw_request_source_utf8(ngx_str_t *text)
 {
-    u_char      *p, *last, c, low, high;
-    ngx_uint_t   n;
+    size_t   n;
+    u_char  *p, *last;
 
     last = text->data + text->len;
 
-    for (p = text->data; p < last; /* void */ ) {
-        c = *p++;
+    for (p = text->data; p < last; p += n) {
+        n = (*p < 0x80) ? 1 : ngx_modelgw_json_utf8(p, last);
 
-        if (c < 0x80) {
-            continue;
-        }
-
-        if (c < 0xc2 || c > 0xf4) {
+        if (n == 0) {
             return 0;
-        }
-
-        low = (c == 0xe0) ? 0xa0 : (c == 0xf0) ? 0x90 : 0x80;
-        high = (c == 0xed) ? 0x9f : (c == 0xf4) ? 0x8f : 0xbf;
-
-        for (n = (c < 0xe0) ? 1 : (c < 0xf0) ? 2 : 3; n; n--, p++) {
-
-            if (p == last || *p < low || *p > high) {
-                return 0;
-            }
-
-            low = 0x80;
-            high = 0xbf;
         }
     }
 
