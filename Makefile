@@ -1,7 +1,7 @@
 # modelgw: build, demo and tests.
 #
 #   make            build/ngx_http_modelgw_module.so for the packaged nginx
-#   make install    the module and its snippets (DESTDIR is honoured)
+#   make install    the module, its snippets, modelgwctl (with DESTDIR)
 #   make run        the demo on 127.0.0.1:8080, until Ctrl-C
 #   make test       everything that CI runs
 #   make help       the other targets
@@ -24,13 +24,17 @@ NGINX_FLAGS = $(shell f=$(NGINX_SRC)/conf_flags; \
                 if [ -f $$f ]; then sed 's/^NGX_CONF_FLAGS=(//; s/)$$//' $$f; \
                 else echo --with-compat --with-http_ssl_module; fi)
 
+# Nobody replaces a function of ours by one of the same name: calls within the
+# module are direct, or inlined.
+
 CC_OPT      = -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 \
-              -Wextra -Wno-unused-parameter
-LD_OPT      = -Wl,-z,relro -Wl,-z,now
+              -fno-semantic-interposition -Wextra -Wno-unused-parameter
+LD_OPT      = -Wl,-z,relro -Wl,-z,now -Wl,-Bsymbolic-functions
 
 MODULES_DIR = $(shell nginx -V 2>&1 \
                 | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p')
 CONF_DIR    = /etc/nginx/modelgw
+SBIN_DIR    = /usr/sbin
 
 MODULE      = $(BUILD)/ngx_http_modelgw_module.so
 NGINX_OBJS  = $(BUILD)/module
@@ -40,8 +44,10 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
 
 .PHONY: all module install run test check style clang unit pytest vectors \
-        test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-scan \
-        setup-build help clean distclean
+        test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-growth \
+        bench-instructions bench-scan bench-ledger bench-store \
+        limits-minute setup-build help clean distclean \
+        torture torture-quick
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -92,6 +98,7 @@ install: module
 	    { echo "nginx -V names no --modules-path; set MODULES_DIR"; exit 1; }
 	install -D -m 644 $(MODULE) \
 	    $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
+	install -D -m 755 conf/modelgwctl $(DESTDIR)$(SBIN_DIR)/modelgwctl
 	install -d -m 755 $(DESTDIR)$(CONF_DIR)
 	@for f in conf/modelgw/*.conf; do \
 	    to=$(DESTDIR)$(CONF_DIR)/$${f##*/}; \
@@ -131,7 +138,7 @@ UBSAN       = -fsanitize=undefined -fno-sanitize-recover=undefined
 
 FLOOR0      = $(patsubst src/%.c,%,$(wildcard src/ngx_modelgw_*.c))
 UNIT        = $(BUILD)/unit
-UNIT_LIBS   = -lcmocka -lyajl -lcrypto
+UNIT_LIBS   = -lcmocka -lyajl -lcrypto -lsqlite3 -lpthread
 UNIT_OBJS   = $(FLOOR0:%=$(UNIT)/%.o) $(CORE:%=$(UNIT)/nginx/%.o)
 UNIT_TESTS  = $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard t/unit/test_*.c))
 HEADERS     = $(wildcard src/*.h t/unit/*.h) \
@@ -165,28 +172,59 @@ $(UNIT)/%: t/unit/%.c $(UNIT_OBJS) $(HEADERS)
 .PRECIOUS: $(UNIT)/%.o $(UNIT)/nginx/%.o
 
 
-# What a call costs, beside plain proxy_pass; see t/bench/gateway.py.  The rows
-# are in $(BUILD)/bench.json, too.
+# What a call costs, beside plain proxy_pass: by the clock (gateway.py), in
+# instructions, which are the same on a busy machine (instructions.py), and
+# with many keys and streams (growth.py).  What is measured is in
+# t/bench/cases.py; rows of the first are in $(BUILD)/bench.json, too.
 
 BENCH_ARGS  =
 
-bench bench-quick: setup-bench module $(BUILD)/bench/upstream
-	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
-	    MODELGW_UPSTREAM=$(abspath $(BUILD))/bench/upstream \
-	    $(PYTHON) t/bench/gateway.py --out $(BUILD)/bench.json \
+BENCH_ENV   = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              MODELGW_BENCH=$(abspath $(BUILD))/bench
+BENCH_PROGS = $(BUILD)/bench/upstream $(BUILD)/bench/stage.so
+BENCH_HTTP  = $(addprefix -I$(NGINX_OBJS)/src/,core event event/modules \
+                event/quic os/unix http http/modules http/v2 http/v3)
+
+bench bench-quick: setup-bench module
+	@$(MAKE) --no-print-directory $(BENCH_PROGS)
+	@$(BENCH_ENV) $(PYTHON) t/bench/gateway.py --out $(BUILD)/bench.json \
 	    $(if $(filter bench-quick,$@),--quick) $(BENCH_ARGS)
+
+bench-instructions: setup-bench module
+	@$(MAKE) --no-print-directory $(BENCH_PROGS)
+	@$(BENCH_ENV) $(PYTHON) t/bench/instructions.py \
+	    --out $(BUILD)/instructions.txt $(BENCH_ARGS)
+
+bench-growth: setup-bench setup-unit module
+	@$(MAKE) --no-print-directory $(BENCH_PROGS) $(BUILD)/bench/scan
+	@$(BENCH_ENV) $(PYTHON) t/bench/growth.py --out $(BUILD)/growth.json \
+	    $(BENCH_ARGS)
+	@$(BUILD)/bench/scan | sed -n '/32 MB/,$$p'
 
 $(BUILD)/bench/upstream: t/bench/upstream.c
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 $(WARNINGS) -o $@ $<
 
+# a module that looks into the state of ours
+
+$(BUILD)/bench/stage.so: t/bench/stage.c $(wildcard src/*.h) \
+        | $(NGINX_OBJS)/objs/Makefile
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -Isrc -I$(NGINX_OBJS)/objs \
+	    $(BENCH_HTTP) -o $@ $<
+
 
 # The same sources without sanitizers, for numbers.
 
-bench-scan: $(BUILD)/bench/scan
+bench-scan bench-ledger: bench-%: $(BUILD)/bench/%
 	$<
 
-$(BUILD)/bench/scan: t/bench/scan.c $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
+bench-store: $(BUILD)/bench/store
+	$< $(BUILD)/bench
+
+$(BUILD)/bench/scan $(BUILD)/bench/ledger $(BUILD)/bench/store: \
+        $(BUILD)/bench/%: t/bench/%.c \
+        $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 $(WARNINGS) $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
 	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
@@ -201,10 +239,10 @@ FUZZERS     = $(patsubst t/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard t/fuzz/fuzz_*.c))
 # the short form of "make fuzz", for "make test"
 
 fuzz-quick:
-	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=30
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=10
 
 fuzz: setup-fuzz
-	@$(MAKE) --no-print-directory $(FUZZERS)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZERS)
 	@$(PYTHON) t/fuzz/seeds.py $(BUILD)/fuzz
 	@printf '%s\n' $(FUZZERS) | xargs -P $(JOBS) -I{} sh -c ' \
 	    mkdir -p {}.corpus && {} -max_total_time=$(FUZZ_SECONDS) \
@@ -213,11 +251,24 @@ fuzz: setup-fuzz
 	    rc=$$?; echo "== {}"; tail -n 7 {}.log; \
 	    [ $$rc = 0 ] || { tail -n 60 {}.log; exit 255; }'
 
-$(BUILD)/fuzz/%: t/fuzz/%.c $(wildcard src/ngx_modelgw_*.c t/fuzz/*.h) $(HEADERS)
+FUZZ_CC     = clang -g -O1 -fsanitize=fuzzer-no-link,address,undefined \
+              -DNGX_DEBUG_PALLOC=1 $(INCLUDES)
+FUZZ_OBJS   = $(FLOOR0:%=$(BUILD)/fuzz/obj/%.o) \
+              $(CORE:%=$(BUILD)/fuzz/obj/nginx/%.o)
+
+$(BUILD)/fuzz/%: t/fuzz/%.c $(FUZZ_OBJS) $(wildcard t/fuzz/*.h) $(HEADERS)
 	@mkdir -p $(@D); echo "clang $<"
-	@clang -g -O1 -fsanitize=fuzzer,address,undefined -DNGX_DEBUG_PALLOC=1 \
-	    $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
-	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
+	@$(FUZZ_CC) -fsanitize=fuzzer -o $@ $< $(FUZZ_OBJS) $(UNIT_LIBS)
+
+$(BUILD)/fuzz/obj/nginx/%.o: | $(CORE_SRC)/.complete $(NGINX_OBJS)/objs/Makefile
+	@mkdir -p $(@D)
+	@$(FUZZ_CC) -c -o $@ $(CORE_SRC)/src/$*.c
+
+$(BUILD)/fuzz/obj/%.o: src/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	@$(FUZZ_CC) -c -o $@ $<
+
+.PRECIOUS: $(BUILD)/fuzz/obj/%.o $(BUILD)/fuzz/obj/nginx/%.o
 
 
 # nginx built from the sources of a series, for the matrix; "asan" is one of
@@ -263,10 +314,15 @@ VENV        = $(BUILD)/venv
 NPM         = $(BUILD)/npm
 PYTEST_ARGS =
 
+# tests wait more than they compute
+
+PYTEST_JOBS = $(shell echo $$(($(JOBS) + 1)))
+
 TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_NPM=$(abspath $(NPM)) \
-              MODELGW_SCAN_CLI=$(abspath $(UNIT)/scan_cli)
-PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest t -n $(JOBS)
+              MODELGW_SCAN_CLI=$(abspath $(UNIT)/scan_cli) \
+              MODELGW_COST_CLI=$(abspath $(UNIT)/cost_cli)
+PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest t -n $(PYTEST_JOBS)
 
 NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
 
@@ -286,10 +342,10 @@ test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 
 # what does not depend on nginx's version is left out: clients and properties
 
-MATRIX_ARGS = $(addprefix --ignore=t/test_,$(addsuffix .py,assistants \
-                messages_api scan_properties sdk_node sdk_python \
-                translate_agents translate_requests translate_sdk_node \
-                translate_sdk_python))
+MATRIX_ARGS = $(addprefix --ignore=t/test_,$(addsuffix .py,assistants cost \
+                ledger_config limits messages_api modelgwctl scan_properties \
+                sdk_node sdk_python translate_agents translate_parity \
+                translate_requests translate_sdk_node translate_sdk_python))
 
 test-matrix: setup-test pytest-tools
 	@rc=0; for series in $(MATRIX); do \
@@ -325,8 +381,29 @@ vectors: setup-test module $(VENV)/.complete
 	    $(VENV)/bin/python t/vectors.py '$(VECTORS)' \
 	    $(if $(REPORT),--report '$(REPORT)')
 
+# Money under torture: what the ledger says against an outside invoice, through
+# kills of workers, reloads and, in the long form, a hundred power cuts; the
+# short one is part of "make test".
+
+TORTURE     = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              $(TEST_ENV) $(VENV)/bin/python t/torture.py
+
+torture: setup-test module $(VENV)/.complete
+	$(TORTURE) $(TORTURE_ARGS)
+
+torture-quick: setup-test module $(VENV)/.complete
+	$(TORTURE) --quick $(TORTURE_ARGS)
+
+# limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
+# "test"
+
+limits-minute: setup-test module $(VENV)/.complete
+	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
+	    $(VENV)/bin/python t/limits_minute.py
+
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
-        $(patsubst t/unit/scan_cli.c,$(UNIT)/scan_cli,$(wildcard t/unit/scan_cli.c))
+        $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
+            scan_cli.c cost_cli.c)))
 
 $(VENV)/.complete: t/requirements.txt
 	rm -rf $(VENV)
@@ -370,7 +447,8 @@ clang:
 
 # Everything, cheapest first; what fails does not hide what comes after it.
 
-STEPS       = style fuzz-quick clang unit pytest vectors test-asan test-matrix
+STEPS       = style fuzz-quick clang unit pytest torture-quick vectors \
+              test-asan test-matrix
 
 test check: setup-test
 	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
@@ -401,7 +479,7 @@ help:
 	@echo 'make                 build the module'
 	@echo 'make install         install it (DESTDIR, MODULES_DIR, CONF_DIR)'
 	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
-	@echo 'make test            everything below but fuzz and bench'
+	@echo 'make test            everything below but fuzz, bench, limits'
 	@echo 'make style           house rules, sizes, purity of floor 0'
 	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
@@ -410,9 +488,16 @@ help:
 	@echo 'make test-asan       full suite, nginx and module under ASan'
 	@echo 'make test-matrix     suite without clients, newer nginx series'
 	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'
-	@echo 'make bench           CPU, latency and memory beside plain proxy_pass'
-	@echo 'make bench-quick     its most telling lines, in a minute (BENCH_ARGS)'
+	@echo 'make torture         money through 1000 kills, 100 power cuts'
+	@echo 'make torture-quick   the same with 20 and 3, in half a minute'
+	@echo 'make limits-minute   limits of keys under load, three minutes'
+	@echo 'make bench           CPU, latency, memory beside plain: 40 minutes'
+	@echo 'make bench-quick     its most telling lines: 4 minutes (BENCH_ARGS)'
+	@echo 'make bench-growth    many keys, many streams, reload under load'
+	@echo 'make bench-instructions  instructions per request, by callgrind'
 	@echo 'make bench-scan      speed of the request scanner'
+	@echo 'make bench-ledger    what a call costs in the ledger'
+	@echo 'make bench-store     what a call costs the writer of the ledger'
 	@echo 'make module NGINX_SRC=dir  build for another nginx tree'
 
 # downloads and what was installed from them survive "clean"

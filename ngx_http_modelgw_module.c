@@ -10,6 +10,7 @@
 
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 
 
 static ngx_int_t ngx_http_modelgw_init(ngx_conf_t *cf);
@@ -29,6 +30,20 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       ngx_http_modelgw_set_zone,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_http_modelgw_main_conf_t, zone_size),
+      NULL },
+
+    { ngx_string("modelgw_ledger"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE123,
+      ngx_http_modelgw_set_ledger,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("modelgw_founding_credit"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_founding,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_main_conf_t, founding),
       NULL },
 
     { ngx_string("modelgw_key_prefix"),
@@ -87,6 +102,27 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       offsetof(ngx_http_modelgw_loc_conf_t, max_event_size),
       &ngx_http_modelgw_max_event_size },
 
+    { ngx_string("modelgw_abort"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_abort,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, abort),
+      NULL },
+
+    { ngx_string("modelgw_abort_timeout"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, abort_timeout),
+      NULL },
+
+    { ngx_string("modelgw_admin"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_modelgw_set_admin,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -112,11 +148,11 @@ ngx_module_t  ngx_http_modelgw_module = {
     ngx_http_modelgw_commands,             /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    NULL,                                  /* init process */
+    ngx_http_modelgw_zone_in_force,        /* init module */
+    ngx_http_modelgw_process_init,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    NULL,                                  /* exit process */
+    ngx_http_modelgw_process_exit,         /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -149,6 +185,8 @@ ngx_http_modelgw_init(ngx_conf_t *cf)
 
     ngx_http_modelgw_body_filter_init();
     ngx_http_modelgw_filter_init();
+    ngx_http_modelgw_forward_init();
+    ngx_http_modelgw_upstream_init();
 
     return NGX_OK;
 }

@@ -5,6 +5,7 @@
 #
 #     /run/secrets/modelgw_a, modelgw_b    the groups' credentials
 #     /etc/nginx/modelgw/keys.conf         the keys
+#     /var/lib/modelgw/ledger.db           credit; a volume keeps it
 #
 # Mount your own nginx.conf and keys.conf and neither is touched.
 
@@ -17,6 +18,12 @@ dir=$conf/modelgw
 random() {
     od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
 }
+
+# nginx's workers write the ledger; the image names their user
+
+ledger=${MODELGW_LEDGER:-/var/lib/modelgw}
+mkdir -p "$ledger"
+chown nginx:nginx "$ledger" 2>/dev/null || true
 
 umask 077
 

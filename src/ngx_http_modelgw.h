@@ -16,6 +16,7 @@
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_error.h"
 #include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_splice.h"
 #include "ngx_modelgw_sse.h"
@@ -53,7 +54,9 @@ typedef enum {
 } ngx_http_modelgw_mode_e;
 
 
+typedef struct ngx_http_modelgw_abort_s   ngx_http_modelgw_abort_t;
 typedef struct ngx_http_modelgw_answer_s  ngx_http_modelgw_answer_t;
+typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
 
 
@@ -66,6 +69,7 @@ typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
  *     forwarded       the value was given out; the proxy owns the request
  */
 typedef struct {
+    ngx_http_request_t                 *request;     /* the main one */
     ngx_http_modelgw_endpoint_t        *endpoint;
     ngx_modelgw_key_t                  *key;
     ngx_str_t                           secret;      /* as the client sent it */
@@ -76,16 +80,26 @@ typedef struct {
     ngx_str_t                           upstream_id;
     ngx_uint_t                          protocol;    /* the upstream's, of this
                                                         call */
+    ngx_uint_t                          choices;     /* "n" of a chat call */
+    ngx_uint_t                          finished;    /* of them, in a stream;
+                                                        one that ends twice
+                                                        counts twice */
     ngx_str_t                           ignored;     /* fields that translation
                                                         has dropped */
 
-    ngx_modelgw_scan_conf_t             scan_conf;
+    ngx_modelgw_scan_conf_t            *scan_conf;
     ngx_modelgw_scan_t                 *scan;        /* of the request's body */
 
     ngx_http_modelgw_mode_e             mode;
     ngx_modelgw_error_t                 error;       /* what was answered;
                                                         code.len 0: none */
     ngx_modelgw_usage_t                 usage;
+    ngx_modelgw_call_t                 *call;        /* NULL: none, or ended */
+    uint64_t                            call_id;
+    ngx_modelgw_charge_t                charge;      /* when it has ended */
+    ngx_http_modelgw_limits_t          *limits;      /* as they were taken;
+                                                        NULL: none are told */
+    ngx_http_modelgw_abort_t           *abort;       /* the client has left */
     ngx_msec_t                          first_byte;  /* since the start */
 
     ngx_table_elt_t                    *credential;  /* while it is set */
@@ -111,6 +125,10 @@ typedef struct {
     unsigned                            beta:1;        /* ?beta=true */
     unsigned                            header_held:1;
     unsigned                            answered:1;    /* first_byte is set */
+    unsigned                            settled:1;     /* the call has ended,
+                                                          and was charged */
+    unsigned                            finishing:1;   /* the last choice has
+                                                          ended, usage comes */
 } ngx_http_modelgw_ctx_t;
 
 
@@ -183,6 +201,8 @@ void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
 
 /* forward.c */
 
+void ngx_http_modelgw_forward_init(void);
+
 /*
  * Replaces the client's headers by those for the upstream, all but the
  * credential.
@@ -201,6 +221,8 @@ ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
 void ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx);
 
 /* upstream.c */
+
+void ngx_http_modelgw_upstream_init(void);
 
 /* Has nginx end the upstream's answer here, as if all of it had come. */
 void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);

@@ -19,7 +19,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_headers.h"
 
 
@@ -40,13 +40,14 @@ typedef struct {
 
 
 typedef struct {
-    const char                  *name;
+    ngx_str_t                    name;
     void                       (*handler)(ngx_http_modelgw_access_t *a,
                                           ngx_str_t *value);
 } ngx_http_modelgw_access_header_t;
 
 
-static void ngx_http_modelgw_access_cleanup(void *data);
+static void ngx_http_modelgw_access_mark(void *data);
+static void ngx_http_modelgw_access_end(void *data);
 static ngx_int_t ngx_http_modelgw_access_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
@@ -69,11 +70,11 @@ static void ngx_http_modelgw_access_credential(ngx_http_modelgw_access_t *a,
 
 
 static ngx_http_modelgw_access_header_t  ngx_http_modelgw_access_table[] = {
-    { "authorization", ngx_http_modelgw_access_authorization },
-    { "x-api-key", ngx_http_modelgw_access_x_api_key },
-    { "content-encoding", ngx_http_modelgw_access_encoding },
-    { "early-data", ngx_http_modelgw_access_early_data },
-    { NULL, NULL }
+    { ngx_string("authorization"), ngx_http_modelgw_access_authorization },
+    { ngx_string("x-api-key"), ngx_http_modelgw_access_x_api_key },
+    { ngx_string("content-encoding"), ngx_http_modelgw_access_encoding },
+    { ngx_string("early-data"), ngx_http_modelgw_access_early_data },
+    { ngx_null_string, NULL }
 };
 
 
@@ -166,7 +167,7 @@ ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
     }
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_modelgw_access_cleanup) {
+        if (cln->handler == ngx_http_modelgw_access_mark) {
             return cln->data;
         }
     }
@@ -178,8 +179,14 @@ ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
 ngx_http_modelgw_ctx_t *
 ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
 {
+    ngx_http_cleanup_t      *end;
     ngx_pool_cleanup_t      *cln;
     ngx_http_modelgw_ctx_t  *ctx;
+
+    end = ngx_http_cleanup_add(r, 0);
+    if (end == NULL) {
+        return NULL;
+    }
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_ctx_t));
     if (cln == NULL) {
@@ -193,7 +200,12 @@ ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
     ctx->upstream_rc = NGX_AGAIN;
     ctx->http_version = r->http_version;
 
-    cln->handler = ngx_http_modelgw_access_cleanup;
+    ctx->request = r;
+
+    cln->handler = ngx_http_modelgw_access_mark;
+
+    end->handler = ngx_http_modelgw_access_end;
+    end->data = ctx;
 
     ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
 
@@ -204,8 +216,20 @@ ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
 /* marks the state among the pool's cleanups; there is nothing to clean */
 
 static void
-ngx_http_modelgw_access_cleanup(void *data)
+ngx_http_modelgw_access_mark(void *data)
 {
+}
+
+
+/* runs before the access log is written */
+
+static void
+ngx_http_modelgw_access_end(void *data)
+{
+    ngx_http_modelgw_ctx_t *ctx = data;
+
+    ngx_http_modelgw_forward_disarm(ctx);
+    ngx_http_modelgw_settle(ctx->request, ctx);
 }
 
 
@@ -313,7 +337,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         /* no service key at all is hashed and looked for as well: the time an
            answer takes tells nothing */
 
-        if (ngx_modelgw_key_digest(mmcf->hash, &a.secret, digest) != NGX_OK) {
+        if (ngx_modelgw_key_digest(&a.secret, digest) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -347,7 +371,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                                       "The body must not be compressed");
     }
 
-    return NGX_OK;
+    return ngx_http_modelgw_limit_request(r, ctx);
 }
 
 
@@ -390,9 +414,12 @@ ngx_http_modelgw_access_headers(ngx_http_request_t *r,
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        for (t = ngx_http_modelgw_access_table; t->name; t++) {
+        for (t = ngx_http_modelgw_access_table; t->name.len; t++) {
 
-            if (ngx_http_modelgw_headers_is(h, t->name)) {
+            if (h->key.len == t->name.len
+                && ngx_http_modelgw_headers_equal(h->key.data, t->name.data,
+                                                  t->name.len))
+            {
                 t->handler(a, &h->value);
                 break;
             }

@@ -19,7 +19,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 
 
 #define NGX_HTTP_MODELGW_ANSWER_MAX   (32 * 1024 * 1024)
@@ -28,7 +28,6 @@
 
 
 struct ngx_http_modelgw_answer_s {
-    ngx_modelgw_scan_conf_t   scan_conf;
     ngx_modelgw_scan_t       *scan;      /* NULL: an error */
     ngx_chain_t              *first;
     ngx_chain_t             **last;
@@ -42,13 +41,15 @@ struct ngx_http_modelgw_answer_s {
 static ngx_int_t ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *in);
 static ngx_int_t ngx_http_modelgw_answer_room(ngx_http_request_t *r,
-    ngx_http_modelgw_answer_t *a, size_t size);
+    ngx_http_modelgw_ctx_t *ctx, size_t size);
 static ngx_int_t ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t **out, off_t *length);
+static void ngx_http_modelgw_answer_replace(ngx_buf_t *b,
+    ngx_modelgw_cut_t *cut);
 static ngx_int_t ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_answer_error(ngx_http_request_t *r,
@@ -83,9 +84,9 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    ngx_modelgw_usage_conf(&a->scan_conf, ctx->protocol, mmcf->skip);
-
-    a->scan = ngx_modelgw_scan_create(r->pool, &a->scan_conf);
+    a->scan = ngx_modelgw_scan_make(r->pool,
+                                    ngx_http_modelgw_plan(mmcf->plans,
+                                                          ctx->protocol));
     if (a->scan == NULL) {
         return NGX_ERROR;
     }
@@ -166,7 +167,7 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 
     for (p = in->pos; size; p += n, size -= n) {
 
-        if (ngx_http_modelgw_answer_room(r, a, size) != NGX_OK) {
+        if (ngx_http_modelgw_answer_room(r, ctx, size) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -180,15 +181,21 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 }
 
 
-/* the first buf has room for the announced length, within reason */
+/*
+ * The first buf has room for the announced length, within reason, and for a
+ * model id that is longer than the upstream's.
+ */
 
 static ngx_int_t
 ngx_http_modelgw_answer_room(ngx_http_request_t *r,
-    ngx_http_modelgw_answer_t *a, size_t size)
+    ngx_http_modelgw_ctx_t *ctx, size_t size)
 {
-    off_t         length;
-    size_t        room;
-    ngx_chain_t  *cl;
+    off_t                       length;
+    size_t                      room;
+    ngx_chain_t                *cl;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
 
     if (a->buf && a->buf->last < a->buf->end) {
         return NGX_OK;
@@ -198,6 +205,7 @@ ngx_http_modelgw_answer_room(ngx_http_request_t *r,
 
     if (a->buf == NULL) {
         room = (length > 0) ? (size_t) ngx_min(length, (off_t) a->max)
+                              + ctx->service_json.len
                             : NGX_HTTP_MODELGW_ANSWER_BUF;
 
     } else {
@@ -236,6 +244,8 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     a = ctx->answer;
     status = r->headers_out.status;
 
+    ngx_http_modelgw_settle_seen(ctx, a->size);
+
     /* an error's status has told already, whatever became of its body */
 
     if (status == NGX_HTTP_OK
@@ -257,6 +267,7 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     }
 
     kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol, a->scan);
+    ngx_http_modelgw_settle_seen(ctx, 0);
 
     if (kind == NGX_MODELGW_DOC_ERROR) {
         return ngx_http_modelgw_answer_error(r, ctx, NGX_HTTP_OK);
@@ -292,6 +303,7 @@ ngx_http_modelgw_answer_send(ngx_http_request_t *r,
 
     ctx->mode = NGX_HTTP_MODELGW_ENDED;
     ctx->complete = 1;
+    ngx_http_modelgw_settle(r, ctx);
 
     ngx_http_clear_content_length(r);
     r->headers_out.content_length_n = length;
@@ -318,30 +330,48 @@ ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t **out, off_t *length)
 {
     off_t                       grown;
-    ngx_uint_t                  n;
     ngx_modelgw_cut_t           cut;
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
 
-    n = 0;
-    cut.text = ctx->service_json;
+    *out = a->first;
+    *length = a->size;
 
     if (ngx_modelgw_usage_model(a->scan, ctx->protocol, &cut.from, &cut.to)
-        == NGX_OK)
-    {
-        n = 1;
-    }
-
-    if (ngx_modelgw_splice(r->pool, a->first, &cut, n, out, &grown)
         != NGX_OK)
     {
-        return NGX_ERROR;
+        return NGX_OK;
     }
 
-    *length = a->size + grown;
+    cut.text = ctx->service_json;
+    grown = (off_t) cut.text.len - (cut.to - cut.from);
 
-    return NGX_OK;
+    *length += grown;
+
+    if (a->first->next == NULL && a->buf->end - a->buf->last >= grown) {
+        ngx_http_modelgw_answer_replace(a->buf, &cut);
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_splice(r->pool, a->first, &cut, 1, out, &grown);
+}
+
+
+/* most answers are one buf, with room for this */
+
+static void
+ngx_http_modelgw_answer_replace(ngx_buf_t *b, ngx_modelgw_cut_t *cut)
+{
+    u_char  *p, *rest;
+
+    p = b->pos + cut->from;
+    rest = b->pos + cut->to;
+
+    ngx_memmove(p + cut->text.len, rest, b->last - rest);
+    ngx_memcpy(p, cut->text.data, cut->text.len);
+
+    b->last += (off_t) cut->text.len - (cut->to - cut->from);
 }
 
 
@@ -387,6 +417,12 @@ ngx_http_modelgw_answer_error(ngx_http_request_t *r,
 
     if (ngx_http_modelgw_upstream_error(r, ctx, status, 0, &body) != NGX_OK) {
         return NGX_ERROR;
+    }
+
+    /* a 200 may hold an error */
+
+    if (status == NGX_HTTP_OK && ctx->mode == NGX_HTTP_MODELGW_ANSWER) {
+        ngx_http_modelgw_settle_status(ctx, ctx->error.status);
     }
 
     return ngx_http_modelgw_filter_error(r, ctx);

@@ -16,16 +16,10 @@
 
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_ledger.h"
 
 
-/* of shared memory, for the states of limits and credit */
-
-#define NGX_HTTP_MODELGW_ZONE_KEY   128
-#define NGX_HTTP_MODELGW_ZONE_BASE  65536
-
-
-static ngx_int_t ngx_http_modelgw_conf_check_zone(ngx_conf_t *cf,
-    ngx_http_modelgw_main_conf_t *mmcf);
 static char *ngx_http_modelgw_conf_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own);
 
@@ -45,14 +39,21 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *
      *     mmcf->keys = NULL;
      *     mmcf->key_prefix = { 0, NULL };
-     *     mmcf->hash = NULL;
      *     mmcf->skip = NULL;
+     *     mmcf->plans = { NULL };
+     *     mmcf->scans = { NULL };
      *     mmcf->tape = NULL;
+     *     mmcf->ledger = NULL;
+     *     mmcf->zone = NULL;
+     *     mmcf->ledger_path = { 0, NULL };
      *     mmcf->lists = NULL;
      *     mmcf->used = 0;
      */
 
     mmcf->zone_size = NGX_CONF_UNSET_SIZE;
+    mmcf->ledger_flush = NGX_CONF_UNSET_MSEC;
+    mmcf->ledger_keep = NGX_CONF_UNSET;
+    mmcf->founding = NGX_CONF_UNSET;
 
     if (ngx_array_init(&mmcf->groups, cf->pool, 4,
                        sizeof(ngx_http_modelgw_group_t *))
@@ -73,7 +74,9 @@ ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_uint_t                   n;
     ngx_modelgw_skip_variant_t  *variants;
 
-    ngx_conf_init_size_value(mmcf->zone_size, 0);
+    ngx_conf_init_msec_value(mmcf->ledger_flush, 5);
+    ngx_conf_init_value(mmcf->ledger_keep, 90 * 24 * 60 * 60);
+    ngx_conf_init_value(mmcf->founding, 0);
 
     if (mmcf->key_prefix.data == NULL) {
         ngx_str_set(&mmcf->key_prefix, "sk-eu-");
@@ -84,49 +87,13 @@ ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
 
     if (ngx_http_modelgw_group_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_lists_check(cf, mmcf) != NGX_OK
-        || ngx_http_modelgw_conf_check_zone(cf, mmcf) != NGX_OK)
+        || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    if (mmcf->keys == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    mmcf->hash = ngx_modelgw_key_hash_create(cf->pool);
-    if (mmcf->hash == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "modelgw: no SHA-256 in OpenSSL");
-        return NGX_CONF_ERROR;
-    }
-
     return NGX_CONF_OK;
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_conf_check_zone(ngx_conf_t *cf,
-    ngx_http_modelgw_main_conf_t *mmcf)
-{
-    size_t      min;
-    ngx_uint_t  n;
-
-    if (mmcf->zone_size == 0 || mmcf->keys == NULL) {
-        return NGX_OK;
-    }
-
-    n = ngx_modelgw_keys_count(mmcf->keys);
-    min = NGX_HTTP_MODELGW_ZONE_BASE + n * NGX_HTTP_MODELGW_ZONE_KEY;
-
-    if (mmcf->zone_size < min) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "zone too small: \"modelgw_zone\" of %uzk for %ui keys, "
-                      "it needs at least %uzk",
-                      mmcf->zone_size / 1024, n, (min + 1023) / 1024);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
 }
 
 
@@ -153,6 +120,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     mlcf->place = { NULL, 0 };
+     *     mlcf->admin = { NULL, 0 };
      */
 
     mlcf->enable = NGX_CONF_UNSET;
@@ -160,6 +128,8 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->error_compat = NGX_CONF_UNSET;
     mlcf->translate_strict = NGX_CONF_UNSET;
     mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
+    mlcf->abort = NGX_CONF_UNSET_UINT;
+    mlcf->abort_timeout = NGX_CONF_UNSET_MSEC;
 
     return mlcf;
 }
@@ -186,6 +156,13 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_value(conf->translate_strict, prev->translate_strict, 0);
     ngx_conf_merge_size_value(conf->max_event_size, prev->max_event_size,
                               NGX_MODELGW_SSE_MAX_EVENT);
+    ngx_conf_merge_uint_value(conf->abort, prev->abort,
+                              NGX_HTTP_MODELGW_ABORT_AUTO);
+    ngx_conf_merge_msec_value(conf->abort_timeout, prev->abort_timeout, 60000);
+
+    if (ngx_http_modelgw_admin_location(cf, prev, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     if (conf->flat_errors == 1) {
         mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
@@ -242,31 +219,6 @@ ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     mlcf->place.line = cf->conf_file->line;
 
     return ngx_conf_set_flag_slot(cf, cmd, conf);
-}
-
-
-char *
-ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_modelgw_main_conf_t *mmcf = conf;
-
-    char       *rv;
-    ngx_str_t  *value;
-
-    rv = ngx_conf_set_size_slot(cf, cmd, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-
-    if (mmcf->zone_size < NGX_HTTP_MODELGW_ZONE_BASE) {
-        value = cf->args->elts;
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "zone too small: \"%V\", it needs at least %dk",
-                           &value[1], NGX_HTTP_MODELGW_ZONE_BASE / 1024);
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
 }
 
 

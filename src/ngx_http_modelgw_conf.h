@@ -15,7 +15,9 @@
 
 #include "ngx_modelgw_caps.h"
 #include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_price.h"
+#include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_skip.h"
 #include "ngx_modelgw_tape.h"
 #include "ngx_modelgw_usage.h"
@@ -42,6 +44,9 @@ typedef struct {
     ngx_uint_t                        max_output;  /* tokens; 0: not given */
     ngx_modelgw_caps_t                caps;
     ngx_http_modelgw_place_t          place;
+    ngx_uint_t                        extras;      /* 1: what the vendor bills
+                                                      beside tokens is in the
+                                                      prices */
     unsigned                          priced:1;
     unsigned                          free:1;
 } ngx_http_modelgw_model_t;
@@ -74,6 +79,14 @@ typedef struct {
     ngx_array_t                       allowed;     /* of ngx_str_t: taken off
                                                       the default list */
 
+    ngx_modelgw_scan_plan_t          *plans[2];    /* of requests: chat,
+                                                      messages */
+
+    /* of keys that have none of their own; 0: no limit */
+    uint32_t                          rpm;
+    uint32_t                          tpm;
+    uint32_t                          concurrency;
+
     ngx_http_modelgw_place_t          place;       /* of modelgw_group, or of
                                                       the first key before it */
     ngx_http_modelgw_place_t          upstream_place;
@@ -85,6 +98,7 @@ typedef struct {
 /* the models= lists of keys, while the configuration is read */
 
 typedef struct ngx_http_modelgw_lists_s  ngx_http_modelgw_lists_t;
+typedef struct ngx_http_modelgw_shared_s  ngx_http_modelgw_shared_t;
 
 
 typedef struct {
@@ -92,12 +106,32 @@ typedef struct {
                                                  ngx_http_modelgw_group_t * */
     ngx_modelgw_keys_t               *keys;        /* NULL: no modelgw_keys */
     ngx_str_t                         key_prefix;
-    ngx_modelgw_key_hash_t           *hash;
     ngx_modelgw_skip_pt               skip;
+    ngx_modelgw_scan_plan_t          *plans[2];    /* of answers: chat,
+                                                      messages */
+    ngx_modelgw_scan_t               *scans[2];    /* of this worker, for
+                                                      events; NULL: none yet */
     ngx_modelgw_tape_t               *tape;        /* of this worker, for
                                                       translation; NULL: none
                                                       yet */
-    size_t                            zone_size;   /* 0: no modelgw_zone */
+
+    ngx_modelgw_ledger_t             *ledger;      /* in the zone */
+    ngx_shm_zone_t                   *zone;
+    size_t                            zone_size;
+    ngx_str_t                         ledger_path; /* with a NUL behind it;
+                                                      len 0: no credit */
+    ngx_msec_t                        ledger_flush;
+    time_t                            ledger_keep; /* seconds */
+    int64_t                           founding;    /* nano-euro */
+    ngx_http_modelgw_place_t          founding_place;
+    ngx_fd_t                          ledger_lock; /* this cycle's own */
+    ngx_fd_t                          ledger_file; /* likewise */
+    ngx_http_modelgw_shared_t        *shared;      /* beside the ledger, see
+                                                      zone.h */
+    ngx_cycle_t                      *cycle;
+    uint32_t                          worker;      /* this one's number in the
+                                                      ledger */
+
     ngx_http_modelgw_lists_t         *lists;       /* NULL after all is read */
     unsigned                          used:1;      /* some location has
                                                       "modelgw on" or flat
@@ -111,6 +145,14 @@ typedef struct {
 } ngx_http_modelgw_srv_conf_t;
 
 
+/* what becomes of a call whose client leaves */
+
+#define NGX_HTTP_MODELGW_ABORT_AUTO   0            /* streams are cut, answers
+                                                      are drained */
+#define NGX_HTTP_MODELGW_ABORT_CUT    1
+#define NGX_HTTP_MODELGW_ABORT_DRAIN  2
+
+
 typedef struct {
     ngx_flag_t                        enable;
     ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as the
@@ -118,7 +160,11 @@ typedef struct {
     ngx_flag_t                        error_compat;
     ngx_flag_t                        translate_strict;
     size_t                            max_event_size;
+    ngx_uint_t                        abort;       /* one of these */
+    ngx_msec_t                        abort_timeout;
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
+    ngx_http_modelgw_place_t          admin;       /* of modelgw_admin; line 0:
+                                                      none */
 } ngx_http_modelgw_loc_conf_t;
 
 
@@ -134,7 +180,6 @@ char *ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-char *ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* Whether text is 1 to max letters, digits and characters of "also". */
 ngx_uint_t ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also,
@@ -175,8 +220,22 @@ ngx_uint_t ngx_http_modelgw_family_owns(ngx_http_modelgw_group_t *group,
 
 char *ngx_http_modelgw_fields(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
 
+/* the place of a protocol in an array of two */
+
+#define ngx_http_modelgw_plan(plans, protocol)                                \
+    ((plans)[(protocol) == NGX_MODELGW_MESSAGES])
+
+/* Plans of all scanners, when everything is read; in verdict.c. */
+ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
 /* Makes group->denied complete, at the end of the block. */
 char *ngx_http_modelgw_fields_done(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/* group_limits.c: the limits line of a group */
+
+char *ngx_http_modelgw_group_limits(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 
 /* credential.c: the credential line of a group */
@@ -215,6 +274,9 @@ ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf,
 
 char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
+/* Reads a limit: NGX_CONF_OK, or what is wrong with it. */
+char *ngx_http_modelgw_keys_limit(ngx_str_t *value, uint32_t *limit);
+
 /* lists.c: the models= lists of keys */
 
 ngx_int_t ngx_http_modelgw_lists_init(ngx_conf_t *cf,
@@ -240,6 +302,13 @@ ngx_int_t ngx_http_modelgw_lists_check(ngx_conf_t *cf,
  *     NGX_CONF_OK, or NGX_CONF_ERROR after a line in the log
  */
 char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);
+
+/*
+ * Of the configurations of a level, that of an HTTP module that nginx may lack:
+ * NULL then.
+ */
+void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs,
+    const char *name);
 
 
 #endif /* _NGX_HTTP_MODELGW_CONF_H_INCLUDED_ */

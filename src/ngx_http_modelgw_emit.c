@@ -28,6 +28,8 @@
 #define NGX_HTTP_MODELGW_EMIT_KEEP   65536  /* larger bufs are given back */
 
 
+static ngx_int_t ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em,
+    u_char *p, size_t len, ngx_uint_t borrowed);
 static ngx_buf_t *ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em,
     size_t size);
 static ngx_chain_t *ngx_http_modelgw_emit_reuse(ngx_http_modelgw_emit_t *em,
@@ -56,35 +58,56 @@ ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
 
     b = em->tail;
 
-    if (b && borrowed && b->memory && b->last == p) {
+    if (b && b->temporary) {
+
+        if ((size_t) (b->end - b->last) >= len
+            && (!borrowed || len <= NGX_HTTP_MODELGW_EMIT_SMALL))
+        {
+            b->last = ngx_cpymem(b->last, p, len);
+            return NGX_OK;
+        }
+
+    } else if (b && borrowed && b->last == p) {
         b->last += len;
         return NGX_OK;
     }
 
+    return ngx_http_modelgw_emit_new(em, p, len, borrowed);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
+    off_t from, off_t to, ngx_str_t *text, ngx_uint_t borrowed)
+{
+    size_t      len;
+    u_char     *p;
+    ngx_buf_t  *b;
+
+    b = em->tail;
+    len = raw->len + text->len;
+
+    /* most are short, and all of one fits where the ones before are */
+
     if (b && b->temporary && (size_t) (b->end - b->last) >= len
-        && (!borrowed || len <= NGX_HTTP_MODELGW_EMIT_SMALL))
+        && raw->len <= NGX_HTTP_MODELGW_EMIT_SMALL)
     {
-        b->last = ngx_cpymem(b->last, p, len);
+        p = ngx_cpymem(b->last, raw->data, from);
+        p = ngx_cpymem(p, text->data, text->len);
+        b->last = ngx_cpymem(p, raw->data + to, raw->len - to);
+
         return NGX_OK;
     }
 
-    b = ngx_http_modelgw_emit_buf(em, borrowed ? 0 : len);
-    if (b == NULL) {
+    em->hint += len;
+
+    if (ngx_http_modelgw_emit(em, raw->data, from, borrowed) != NGX_OK
+        || ngx_http_modelgw_emit(em, text->data, text->len, 0) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    if (borrowed) {
-        b->memory = 1;
-        b->pos = p;
-        b->last = p + len;
-
-    } else {
-        b->last = ngx_cpymem(b->last, p, len);
-    }
-
-    em->tail = b;
-
-    return NGX_OK;
+    return ngx_http_modelgw_emit(em, raw->data + to, raw->len - to, borrowed);
 }
 
 
@@ -130,6 +153,21 @@ ngx_http_modelgw_emit_last(ngx_http_modelgw_emit_t *em)
 }
 
 
+void
+ngx_http_modelgw_emit_drop(ngx_http_modelgw_emit_t *em)
+{
+    ngx_chain_t  *cl;
+
+    for (cl = em->busy; cl; cl = cl->next) {
+        if (cl->buf->shadow) {
+            cl->buf->shadow->pos = cl->buf->shadow->last;
+        }
+    }
+
+    em->busy = NULL;
+}
+
+
 ngx_int_t
 ngx_http_modelgw_emit_send(ngx_http_request_t *r, ngx_http_modelgw_emit_t *em)
 {
@@ -155,6 +193,32 @@ ngx_http_modelgw_emit_send(ngx_http_request_t *r, ngx_http_modelgw_emit_t *em)
     ngx_http_modelgw_emit_release(em);
 
     return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
+    ngx_uint_t borrowed)
+{
+    ngx_buf_t  *b;
+
+    b = ngx_http_modelgw_emit_buf(em, borrowed ? 0 : len);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (borrowed) {
+        b->memory = 1;
+        b->pos = p;
+        b->last = p + len;
+
+    } else {
+        b->last = ngx_cpymem(b->last, p, len);
+    }
+
+    em->tail = b;
+
+    return NGX_OK;
 }
 
 

@@ -36,6 +36,11 @@ void ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em);
 ngx_int_t ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p,
     size_t len, ngx_uint_t borrowed);
 
+/* The same for raw with [from, to) replaced by text, which is copied. */
+ngx_int_t ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em,
+    ngx_str_t *raw, off_t from, off_t to, ngx_str_t *text,
+    ngx_uint_t borrowed);
+
 /*
  * All of the upstream's buf was dealt with: it counts as read when what was
  * emitted since the call before is sent, at once if that is nothing.
@@ -44,6 +49,12 @@ void ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b);
 
 /* Appends last_buf: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_emit_last(ngx_http_modelgw_emit_t *em);
+
+/*
+ * What was passed on counts as sent, and is left alone: frames of HTTP/2 that
+ * wait to be written may point into it.
+ */
+void ngx_http_modelgw_emit_drop(ngx_http_modelgw_emit_t *em);
 
 /* Passes it all on; the usual return codes of filters. */
 ngx_int_t ngx_http_modelgw_emit_send(ngx_http_request_t *r,

@@ -12,10 +12,17 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_stream.h"
 
 
+/* room for joined data up to this is kept for the next event */
+
+#define NGX_HTTP_MODELGW_EVENT_KEEP  65536
+
+
+static ngx_int_t ngx_http_modelgw_event_pass(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *raw, off_t from, off_t to, ngx_uint_t borrowed);
 static ngx_int_t ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to);
 
@@ -25,17 +32,22 @@ ngx_http_modelgw_event(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
 {
     off_t                       from, to;
+    ngx_int_t                   rc;
     ngx_uint_t                  kind;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
 
+    ngx_modelgw_repeat_forget(&st->repeat);
+    st->text.last.data = NULL;
+
     if (st->translate) {
         return ngx_http_modelgw_translate_event(r, ctx, ev);
     }
 
-    if (ngx_http_modelgw_event_read(ctx, ev, &from, &to, &kind) != NGX_OK) {
-        return NGX_DECLINED;
+    rc = ngx_http_modelgw_event_read(ctx, ev, &from, &to, &kind);
+    if (rc != NGX_OK) {
+        return rc;
     }
 
     if (kind == NGX_MODELGW_DOC_ERROR) {
@@ -50,24 +62,75 @@ ngx_http_modelgw_event(ngx_http_request_t *r,
         st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
     }
 
-    if (to == 0) {
-        return ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
-                                     ev->borrowed);
-    }
-
-    st->emit.hint += ev->raw.len + ctx->service_json.len;
-
-    if (ngx_http_modelgw_emit(&st->emit, ev->raw.data, from, ev->borrowed)
-        != NGX_OK
-        || ngx_http_modelgw_emit(&st->emit, ctx->service_json.data,
-                                 ctx->service_json.len, 0)
+    if (kind == NGX_MODELGW_DOC_OTHER
+        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, from, to)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_emit(&st->emit, ev->raw.data + to,
-                                 ev->raw.len - to, ev->borrowed);
+    return ngx_http_modelgw_event_pass(ctx, &ev->raw, from, to, ev->borrowed);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
+    u_char *last)
+{
+    size_t                       n;
+    u_char                      *max;
+    ngx_int_t                    rc;
+    ngx_http_modelgw_stream_t   *st;
+    ngx_modelgw_repeat_event_t   ev;
+
+    st = ctx->stream;
+
+    if (!ngx_modelgw_sse_between(&st->sse)) {
+        return NGX_OK;
+    }
+
+    n = 0;
+    rc = NGX_OK;
+
+    while (rc == NGX_OK) {
+        max = *pos + ngx_min((size_t) (last - *pos), st->sse.max_event);
+
+        if (ngx_modelgw_repeat_next(&st->repeat, pos, max, &ev) != NGX_OK) {
+            break;
+        }
+
+        st->emit.hint = last - *pos;
+
+        if (ctx->call) {
+            n += st->repeat.beside + ngx_modelgw_text_len(&ev.text);
+        }
+
+        rc = st->translate
+             ? ngx_http_modelgw_translate_repeat(ctx, &ev.text)
+             : ngx_http_modelgw_event_pass(ctx, &ev.raw, ev.from, ev.to, 1);
+    }
+
+    if (n) {
+        ngx_http_modelgw_settle_seen(ctx, n);
+    }
+
+    return rc;
+}
+
+
+/* as it came, with the model id mapped back */
+
+static ngx_int_t
+ngx_http_modelgw_event_pass(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *raw,
+    off_t from, off_t to, ngx_uint_t borrowed)
+{
+    ngx_http_modelgw_emit_t  *em;
+
+    em = &ctx->stream->emit;
+
+    return to ? ngx_http_modelgw_emit_replaced(em, raw, from, to,
+                                               &ctx->service_json, borrowed)
+              : ngx_http_modelgw_emit(em, raw->data, raw->len, borrowed);
 }
 
 
@@ -75,11 +138,20 @@ ngx_int_t
 ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to, ngx_uint_t *kind)
 {
+    ngx_str_t  data;
+
     switch (ngx_http_modelgw_event_scan(ctx, ev, from, to)) {
 
     case NGX_OK:
         *kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol,
                                         ctx->stream->scan);
+
+        if (ngx_http_modelgw_event_data(ctx->stream, ev, &data) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        ngx_http_modelgw_event_seen(ctx, &data);
+
         return NGX_OK;
 
     case NGX_DONE:
@@ -93,6 +165,75 @@ ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
     default: /* NGX_DECLINED */
         return NGX_DECLINED;
     }
+}
+
+
+ngx_int_t
+ngx_http_modelgw_event_data(ngx_http_modelgw_stream_t *st,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
+{
+    u_char      *state;
+    ngx_str_t    line, *joined;
+    ngx_pool_t  *pool;
+
+    state = NULL;
+    ngx_str_null(data);
+
+    if (ngx_modelgw_sse_data(ev, &state, data) != NGX_OK
+        || ngx_modelgw_sse_data(ev, &state, &line) != NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    pool = st->emit.pool;
+    joined = &st->joined;
+
+    if (st->room < ev->raw.len || st->room > NGX_HTTP_MODELGW_EVENT_KEEP) {
+
+        if (joined->data) {
+            (void) ngx_pfree(pool, joined->data);
+        }
+
+        st->room = 0;
+        joined->data = ngx_palloc(pool, 2 * ev->raw.len);
+        if (joined->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        st->room = 2 * ev->raw.len;
+    }
+
+    ngx_memcpy(joined->data, data->data, data->len);
+    joined->len = data->len;
+
+    do {
+        joined->data[joined->len++] = LF;
+        ngx_memcpy(joined->data + joined->len, line.data, line.len);
+        joined->len += line.len;
+
+    } while (ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK);
+
+    *data = *joined;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_modelgw_event_seen(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
+{
+    ngx_modelgw_text_t  *text;
+
+    text = &ctx->stream->text;
+
+    ngx_modelgw_text(text, data->data, data->len);
+
+    if (ctx->protocol == NGX_MODELGW_CHAT) {
+        ctx->finished += text->finished;
+        ctx->finishing = (ctx->finished >= ctx->choices);
+    }
+
+    ngx_http_modelgw_settle_seen(ctx, text->n);
 }
 
 
@@ -215,6 +356,7 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
     }
 
     if (early) {
+        ngx_http_modelgw_settle_status(ctx, ctx->error.status);
         ctx->stream->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
         return NGX_OK;
     }

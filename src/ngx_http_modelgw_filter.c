@@ -17,6 +17,9 @@
  *
  * Filters see the end of an upstream's answer as a bare flush or as last_buf,
  * whatever the reason.  The reason is learnt by wrapping u->finalize_request.
+ *
+ * When the client has left (ctx->abort) all goes on as before, but leaves these
+ * files no more: what is passed on counts as sent.
  */
 
 
@@ -24,7 +27,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
+#include "ngx_http_modelgw_ledger.h"
 
 
 typedef ngx_int_t (*ngx_http_modelgw_body_pt)(ngx_http_request_t *r,
@@ -43,6 +47,7 @@ static ngx_uint_t ngx_http_modelgw_filter_type(ngx_http_request_t *r,
     const char *type);
 static void ngx_http_modelgw_filter_finalize(ngx_http_request_t *r,
     ngx_int_t rc);
+static void ngx_http_modelgw_filter_consume(ngx_chain_t *cl);
 static ngx_int_t ngx_http_modelgw_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_modelgw_filter_pass(ngx_http_request_t *r,
@@ -225,6 +230,8 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
     ctx->mode = mode;
     ctx->header_held = 1;
 
+    ngx_http_modelgw_settle_status(ctx, r->headers_out.status);
+
     ctx->finalize_upstream = u->finalize_request;
     u->finalize_request = ngx_http_modelgw_filter_finalize;
 
@@ -277,7 +284,7 @@ ngx_http_modelgw_filter_type(ngx_http_request_t *r, const char *type)
     value = &r->headers_out.content_type;
 
     return value->len >= len
-           && ngx_strncasecmp(value->data, (u_char *) type, len) == 0
+           && ngx_http_modelgw_headers_equal(value->data, (u_char *) type, len)
            && (value->len == len || value->data[len] == ';'
                || value->data[len] == ' ');
 }
@@ -319,10 +326,19 @@ ngx_int_t
 ngx_http_modelgw_filter_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_int_t  rc;
+
     if (ngx_http_modelgw_reply_ids(r) != NGX_OK
-        || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK)
+        || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK
+        || ngx_http_modelgw_limit_headers(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    if (ctx->abort) {
+        ctx->header_held = 0;
+        r->headers_out.status = NGX_HTTP_CLIENT_CLOSED_REQUEST;
+        return NGX_OK;
     }
 
     if (ctx->header_held) {
@@ -331,14 +347,50 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
         ctx->first_byte = ngx_http_modelgw_elapsed(r);
     }
 
-    return ngx_http_next_header_filter(r);
+    rc = ngx_http_next_header_filter(r);
+
+    if (rc != NGX_ERROR || !r->connection->error) {
+        return rc;
+    }
+
+    r->headers_out.status = NGX_HTTP_CLIENT_CLOSED_REQUEST;
+
+    return (ngx_http_modelgw_abort_drain(r, ctx) == NGX_OK) ? NGX_OK
+                                                            : NGX_ERROR;
 }
 
 
 ngx_int_t
 ngx_http_modelgw_filter_body(ngx_http_request_t *r, ngx_chain_t *out)
 {
-    return ngx_http_next_body_filter(r, out);
+    ngx_int_t                rc;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx->abort == NULL) {
+        rc = ngx_http_next_body_filter(r, out);
+
+        if (rc != NGX_ERROR
+            || ngx_http_modelgw_abort_drain(r, ctx) != NGX_OK)
+        {
+            return rc;
+        }
+    }
+
+    ngx_http_modelgw_filter_consume(out);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_filter_consume(ngx_chain_t *cl)
+{
+    for ( /* void */ ; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
 }
 
 
@@ -351,6 +403,10 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
     ngx_chain_t   out;
 
     ctx->mode = NGX_HTTP_MODELGW_ENDED;
+
+    /* not at the end of the request: a client that lingers must not keep the
+       hold, nor the next call find it still there */
+    ngx_http_modelgw_settle(r, ctx);
 
     if (ngx_http_modelgw_reply_error_header(r, ctx, &body) != NGX_OK) {
         return NGX_ERROR;
@@ -366,7 +422,7 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_next_body_filter(r, &out);
+    return ngx_http_modelgw_filter_body(r, &out);
 }
 
 
@@ -379,6 +435,12 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     if (ctx == NULL || r != r->main) {
         return ngx_http_next_body_filter(r, in);
+    }
+
+    if (ctx->abort
+        && ngx_http_modelgw_abort_count(r, ctx, in) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     return ngx_http_modelgw_bodies[ctx->mode](r, ctx, in);
@@ -397,16 +459,11 @@ static ngx_int_t
 ngx_http_modelgw_filter_drop(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
-    ngx_chain_t  *cl;
-
     if (in == NULL) {
-        return ngx_http_next_body_filter(r, NULL);
+        return ngx_http_modelgw_filter_body(r, NULL);
     }
 
-    for (cl = in; cl; cl = cl->next) {
-        cl->buf->pos = cl->buf->last;
-        cl->buf->file_pos = cl->buf->file_last;
-    }
+    ngx_http_modelgw_filter_consume(in);
 
     return NGX_OK;
 }

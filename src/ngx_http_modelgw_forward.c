@@ -19,7 +19,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_headers.h"
 
 
@@ -37,12 +37,14 @@ typedef struct {
     ngx_str_t                 key;
     u_char                   *lowcase;
     ngx_str_t                 value;
+    ngx_uint_t                hash;      /* set by _init() */
 } ngx_http_modelgw_forward_header_t;
 
 
+static void ngx_http_modelgw_forward_hash(
+    ngx_http_modelgw_forward_header_t *add);
 static ngx_int_t ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static void ngx_http_modelgw_forward_cleanup(void *data);
 static ngx_int_t ngx_http_modelgw_forward_push(ngx_list_t *headers,
     ngx_table_elt_t *h);
 static ngx_int_t ngx_http_modelgw_forward_add(ngx_list_t *headers,
@@ -60,56 +62,58 @@ static ngx_uint_t ngx_http_modelgw_forward_token(ngx_str_t *value,
  * and conditions are for documents: nginx would apply them to the answer.
  */
 
-static ngx_str_t  ngx_http_modelgw_dropped_in[] = {
+static ngx_http_modelgw_name_t  ngx_http_modelgw_dropped_in_list[] = {
 
     /* credentials */
-    ngx_string("authorization"),
-    ngx_string("x-api-key"),
-    ngx_string("api-key"),
-    ngx_string("x-goog-api-key"),
-    ngx_string("cookie"),
-    ngx_string("cookie2"),
+    { ngx_string("authorization"), NULL },
+    { ngx_string("x-api-key"), NULL },
+    { ngx_string("api-key"), NULL },
+    { ngx_string("x-goog-api-key"), NULL },
+    { ngx_string("cookie"), NULL },
+    { ngx_string("cookie2"), NULL },
 
     /* hop by hop */
-    ngx_string("connection"),
-    ngx_string("keep-alive"),
-    ngx_string("proxy-"),
-    ngx_string("te"),
-    ngx_string("trailer"),
-    ngx_string("transfer-encoding"),
-    ngx_string("upgrade"),
-    ngx_string("http2-settings"),
-    ngx_string("expect"),
+    { ngx_string("connection"), NULL },
+    { ngx_string("keep-alive"), NULL },
+    { ngx_string("proxy-"), NULL },
+    { ngx_string("te"), NULL },
+    { ngx_string("trailer"), NULL },
+    { ngx_string("transfer-encoding"), NULL },
+    { ngx_string("upgrade"), NULL },
+    { ngx_string("http2-settings"), NULL },
+    { ngx_string("expect"), NULL },
 
     /* framing and target: the proxy module's */
-    ngx_string("host"),
-    ngx_string("content-length"),
+    { ngx_string("host"), NULL },
+    { ngx_string("content-length"), NULL },
 
     /* forwarding */
-    ngx_string("forwarded"),
-    ngx_string("x-forwarded-"),
-    ngx_string("x-real-ip"),
-    ngx_string("x-client-ip"),
-    ngx_string("true-client-ip"),
-    ngx_string("x-cluster-client-ip"),
-    ngx_string("via"),
-    ngx_string("x-accel-"),
-    ngx_string("early-data"),
+    { ngx_string("forwarded"), NULL },
+    { ngx_string("x-forwarded-"), NULL },
+    { ngx_string("x-real-ip"), NULL },
+    { ngx_string("x-client-ip"), NULL },
+    { ngx_string("true-client-ip"), NULL },
+    { ngx_string("x-cluster-client-ip"), NULL },
+    { ngx_string("via"), NULL },
+    { ngx_string("x-accel-"), NULL },
+    { ngx_string("early-data"), NULL },
 
     /* encoding */
-    ngx_string("accept-encoding"),
-    ngx_string("content-encoding"),
+    { ngx_string("accept-encoding"), NULL },
+    { ngx_string("content-encoding"), NULL },
 
     /* ranges and conditions */
-    ngx_string("range"),
-    ngx_string("if-range"),
-    ngx_string("if-match"),
-    ngx_string("if-none-match"),
-    ngx_string("if-modified-since"),
-    ngx_string("if-unmodified-since"),
+    { ngx_string("range"), NULL },
+    { ngx_string("if-range"), NULL },
+    { ngx_string("if-match"), NULL },
+    { ngx_string("if-none-match"), NULL },
+    { ngx_string("if-modified-since"), NULL },
+    { ngx_string("if-unmodified-since"), NULL },
 
-    ngx_null_string
+    { ngx_null_string, NULL }
 };
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_dropped_in;
 
 
 /*
@@ -119,34 +123,58 @@ static ngx_str_t  ngx_http_modelgw_dropped_in[] = {
 
 static ngx_str_t  ngx_http_modelgw_translated_uri = ngx_string("/v1/messages");
 
-static ngx_str_t  ngx_http_modelgw_translated_dropped[] = {
-    ngx_string("openai-"),
-    ngx_string("x-stainless-"),
-    ngx_string("anthropic-"),
-    ngx_string("accept"),
-    ngx_string("content-type"),
-    ngx_null_string
+static ngx_http_modelgw_name_t  ngx_http_modelgw_translated_dropped_list[] = {
+    { ngx_string("openai-"), NULL },
+    { ngx_string("x-stainless-"), NULL },
+    { ngx_string("anthropic-"), NULL },
+    { ngx_string("accept"), NULL },
+    { ngx_string("content-type"), NULL },
+    { ngx_null_string, NULL }
 };
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_translated_dropped;
 
 
 static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_forwarded[] = {
     { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
-      ngx_string("identity") },
-    { ngx_null_string, NULL, ngx_null_string }
+      ngx_string("identity"), 0 },
+    { ngx_null_string, NULL, ngx_null_string, 0 }
 };
 
 
 static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_translated[] = {
     { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
-      ngx_string("identity") },
+      ngx_string("identity"), 0 },
     { ngx_string("Accept"), (u_char *) "accept",
-      ngx_string("application/json, text/event-stream") },
+      ngx_string("application/json, text/event-stream"), 0 },
     { ngx_string("Content-Type"), (u_char *) "content-type",
-      ngx_string("application/json") },
+      ngx_string("application/json"), 0 },
     { ngx_string("Anthropic-Version"), (u_char *) "anthropic-version",
-      ngx_string("2023-06-01") },
-    { ngx_null_string, NULL, ngx_null_string }
+      ngx_string("2023-06-01"), 0 },
+    { ngx_null_string, NULL, ngx_null_string, 0 }
 };
+
+
+void
+ngx_http_modelgw_forward_init(void)
+{
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_dropped_in,
+                                   ngx_http_modelgw_dropped_in_list);
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_translated_dropped,
+                                   ngx_http_modelgw_translated_dropped_list);
+
+    ngx_http_modelgw_forward_hash(ngx_http_modelgw_forwarded);
+    ngx_http_modelgw_forward_hash(ngx_http_modelgw_translated);
+}
+
+
+static void
+ngx_http_modelgw_forward_hash(ngx_http_modelgw_forward_header_t *add)
+{
+    for ( /* void */ ; add->key.len; add++) {
+        add->hash = ngx_hash_key(add->lowcase, add->key.len);
+    }
+}
 
 
 ngx_int_t
@@ -185,6 +213,7 @@ ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     }
 
     ctx->forwarded = 1;
+    ngx_http_modelgw_hold_sent(r, ctx);
 
     v->data = p;
     v->len = upstream->len + uri->len;
@@ -203,18 +232,7 @@ static ngx_int_t
 ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_table_elt_t     *h;
-    ngx_http_cleanup_t  *cln;
-
-    /* runs before the access log is written */
-
-    cln = ngx_http_cleanup_add(r, 0);
-    if (cln == NULL) {
-        return NGX_ERROR;
-    }
-
-    cln->handler = ngx_http_modelgw_forward_cleanup;
-    cln->data = ctx;
+    ngx_table_elt_t  *h;
 
     h = ngx_list_push(&r->headers_in.headers);
     if (h == NULL) {
@@ -234,13 +252,6 @@ ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
 }
 
 
-static void
-ngx_http_modelgw_forward_cleanup(void *data)
-{
-    ngx_http_modelgw_forward_disarm(data);
-}
-
-
 void
 ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx)
 {
@@ -257,8 +268,10 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_int_t                           rc;
+    ngx_uint_t                          n;
     ngx_list_t                          headers;
     ngx_table_elt_t                    *h;
+    ngx_list_part_t                    *part;
     ngx_http_modelgw_headers_t          hs;
     ngx_http_modelgw_forward_hops_t     hops;
     ngx_http_modelgw_forward_header_t  *add;
@@ -268,8 +281,17 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
         return rc;
     }
 
-    if (ngx_list_init(&headers, r->pool, 20, sizeof(ngx_table_elt_t))
-        != NGX_OK)
+    /* for most requests one part, with room for the credential */
+
+    n = 2;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        n += part->nelts;
+    }
+
+    n = ngx_min(n, 20);
+
+    if (ngx_list_init(&headers, r->pool, n, sizeof(ngx_table_elt_t)) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -333,7 +355,7 @@ ngx_http_modelgw_forward_add(ngx_list_t *headers,
     h.key = add->key;
     h.value = add->value;
     h.lowcase_key = add->lowcase;
-    h.hash = ngx_hash_key(add->lowcase, add->key.len);
+    h.hash = add->hash;
 
     return ngx_http_modelgw_forward_push(headers, &h);
 }
@@ -351,13 +373,13 @@ ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t  i;
 
     if (ctx->translate
-        && ngx_http_modelgw_headers_listed(ngx_http_modelgw_translated_dropped,
+        && ngx_http_modelgw_headers_listed(&ngx_http_modelgw_translated_dropped,
                                            &h->key))
     {
         return 1;
     }
 
-    if (ngx_http_modelgw_headers_listed(ngx_http_modelgw_dropped_in, &h->key)
+    if (ngx_http_modelgw_headers_listed(&ngx_http_modelgw_dropped_in, &h->key)
         || ngx_http_modelgw_headers_same(&ctx->group->header_lowcase, &h->key)
         || ngx_http_modelgw_headers_holds(&h->value, &ctx->secret))
     {
@@ -385,9 +407,11 @@ ngx_http_modelgw_forward_options(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_forward_hops_t *hops)
 {
     size_t                       len;
+    ngx_uint_t                   n;
     ngx_table_elt_t             *h;
     ngx_http_modelgw_headers_t   hs;
 
+    n = 0;
     len = 0;
     hops->n = 0;
 
@@ -401,7 +425,7 @@ ngx_http_modelgw_forward_options(ngx_http_request_t *r,
 
         len += h->value.len;
 
-        if (hops->n == NGX_HTTP_MODELGW_HOPS
+        if (n++ == NGX_HTTP_MODELGW_HOPS
             || len > NGX_HTTP_MODELGW_HOPS_LEN)
         {
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -409,7 +433,15 @@ ngx_http_modelgw_forward_options(ngx_http_request_t *r,
                                           "The Connection header is too long");
         }
 
-        hops->options[hops->n++] = &h->value;
+        /* what most clients say names a header that is dropped anyway */
+
+        if (h->value.len != sizeof("keep-alive") - 1
+            || !ngx_http_modelgw_headers_equal(h->value.data,
+                                               (u_char *) "keep-alive",
+                                               sizeof("keep-alive") - 1))
+        {
+            hops->options[hops->n++] = &h->value;
+        }
     }
 
     return NGX_OK;

@@ -13,44 +13,21 @@
 #include "ngx_http_modelgw_headers.h"
 
 
-void
-ngx_http_modelgw_headers_init(ngx_http_modelgw_headers_t *hs, ngx_list_t *list)
+ngx_uint_t
+ngx_http_modelgw_headers_equal(u_char *text, u_char *lowcase, size_t len)
 {
-    hs->part = &list->part;
-    hs->i = 0;
-}
+    size_t  i;
 
+    for (i = 0; i < len; i++) {
 
-ngx_table_elt_t *
-ngx_http_modelgw_headers_next(ngx_http_modelgw_headers_t *hs)
-{
-    ngx_table_elt_t  *h;
+        /* most bytes need no change */
 
-    while (hs->i >= hs->part->nelts) {
-
-        if (hs->part->next == NULL) {
-            return NULL;
+        if (text[i] != lowcase[i] && ngx_tolower(text[i]) != lowcase[i]) {
+            return 0;
         }
-
-        hs->part = hs->part->next;
-        hs->i = 0;
     }
 
-    h = hs->part->elts;
-
-    return &h[hs->i++];
-}
-
-
-ngx_uint_t
-ngx_http_modelgw_headers_is(ngx_table_elt_t *h, const char *name)
-{
-    size_t  len;
-
-    len = ngx_strlen(name);
-
-    return h->key.len == len
-           && ngx_strncasecmp(h->key.data, (u_char *) name, len) == 0;
+    return 1;
 }
 
 
@@ -80,16 +57,21 @@ void
 ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
     ngx_str_t *value)
 {
+    size_t                       len;
     ngx_table_elt_t             *h;
     ngx_http_modelgw_headers_t   hs;
 
+    len = ngx_strlen(name);
     ngx_str_null(value);
 
     ngx_http_modelgw_headers_init(&hs, &r->headers_out.headers);
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (h->hash && ngx_http_modelgw_headers_is(h, name)) {
+        if (h->hash && h->key.len == len
+            && ngx_http_modelgw_headers_equal(h->key.data, (u_char *) name,
+                                              len))
+        {
             *value = h->value;
             h->hash = 0;
         }
@@ -97,20 +79,45 @@ ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
 }
 
 
-ngx_uint_t
-ngx_http_modelgw_headers_listed(ngx_str_t *list, ngx_str_t *name)
+void
+ngx_http_modelgw_headers_index(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *list)
 {
-    ngx_str_t  begin;
+    ngx_http_modelgw_name_t  **first;
 
-    for ( /* void */ ; list->len; list++) {
+    ngx_memzero(names, sizeof(ngx_http_modelgw_names_t));
+
+    for ( /* void */ ; list->name.len; list++) {
+        first = &names->first[list->name.data[0] & 0x1f];
+
+        list->next = *first;
+        *first = list;
+    }
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_headers_listed(ngx_http_modelgw_names_t *names,
+    ngx_str_t *name)
+{
+    ngx_str_t                 begin;
+    ngx_http_modelgw_name_t  *n;
+
+    if (name->len == 0) {
+        return 0;
+    }
+
+    for (n = names->first[name->data[0] & 0x1f]; n; n = n->next) {
 
         begin = *name;
 
-        if (list->data[list->len - 1] == '-') {
-            begin.len = ngx_min(begin.len, list->len);
+        if (n->name.data[n->name.len - 1] == '-') {
+            begin.len = ngx_min(begin.len, n->name.len);
         }
 
-        if (ngx_http_modelgw_headers_same(list, &begin)) {
+        if (begin.len == n->name.len
+            && ngx_http_modelgw_headers_same(&n->name, &begin))
+        {
             return 1;
         }
     }
@@ -130,7 +137,13 @@ ngx_http_modelgw_headers_same(ngx_str_t *lowcase, ngx_str_t *name)
     }
 
     for (i = 0; i < name->len; i++) {
-        c = ngx_tolower(name->data[i]);
+        c = name->data[i];
+
+        if (c == lowcase->data[i]) {
+            continue;
+        }
+
+        c = ngx_tolower(c);
 
         if (c == '_') {
             c = '-';
@@ -153,7 +166,9 @@ ngx_http_modelgw_headers_holds(ngx_str_t *value, ngx_str_t *secret)
     size_t  i;
 
     for (i = 0; i + secret->len <= value->len && secret->len; i++) {
-        if (ngx_memcmp(value->data + i, secret->data, secret->len) == 0) {
+        if (value->data[i] == secret->data[0]
+            && ngx_memcmp(value->data + i, secret->data, secret->len) == 0)
+        {
             return 1;
         }
     }

@@ -19,15 +19,65 @@ typedef struct {
 } ngx_http_modelgw_headers_t;
 
 
+/* one name of a list, in lower case; if it ends with "-", it is a prefix */
+
+typedef struct ngx_http_modelgw_name_s  ngx_http_modelgw_name_t;
+
+struct ngx_http_modelgw_name_s {
+    ngx_str_t                 name;
+    ngx_http_modelgw_name_t  *next;      /* of the same slot */
+};
+
+
+/* a list, by the low 5 bits of the first letter */
+
+typedef struct {
+    ngx_http_modelgw_name_t  *first[32];
+} ngx_http_modelgw_names_t;
+
+
 /* Before the first ngx_http_modelgw_headers_next(). */
-void ngx_http_modelgw_headers_init(ngx_http_modelgw_headers_t *hs,
-    ngx_list_t *list);
+
+static ngx_inline void
+ngx_http_modelgw_headers_init(ngx_http_modelgw_headers_t *hs, ngx_list_t *list)
+{
+    hs->part = &list->part;
+    hs->i = 0;
+}
+
 
 /* The next header of the list, whatever its hash; NULL: no more. */
-ngx_table_elt_t *ngx_http_modelgw_headers_next(ngx_http_modelgw_headers_t *hs);
 
-/* Whether the header has the name, which is in lower case. */
-ngx_uint_t ngx_http_modelgw_headers_is(ngx_table_elt_t *h, const char *name);
+static ngx_inline ngx_table_elt_t *
+ngx_http_modelgw_headers_next(ngx_http_modelgw_headers_t *hs)
+{
+    ngx_table_elt_t  *h;
+
+    while (hs->i >= hs->part->nelts) {
+
+        if (hs->part->next == NULL) {
+            return NULL;
+        }
+
+        hs->part = hs->part->next;
+        hs->i = 0;
+    }
+
+    h = hs->part->elts;
+
+    return &h[hs->i++];
+}
+
+
+/* Whether the header has the name: a literal, in lower case. */
+#define ngx_http_modelgw_headers_is(h, name)                                  \
+    ((h)->key.len == sizeof("" name) - 1                                      \
+     && ngx_http_modelgw_headers_equal((h)->key.data, (u_char *) name,        \
+                                       sizeof(name) - 1))
+
+/* Whether a text is the one in lower case, which is as long, in any case. */
+ngx_uint_t ngx_http_modelgw_headers_equal(u_char *text, u_char *lowcase,
+    size_t len);
 
 /*
  * Adds a header to the response; the name is static.
@@ -49,11 +99,13 @@ void ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
  */
 ngx_uint_t ngx_http_modelgw_headers_same(ngx_str_t *lowcase, ngx_str_t *name);
 
-/*
- * The same for a list of names, which ends with an empty one; a name in it that
- * ends with "-" is a prefix.
- */
-ngx_uint_t ngx_http_modelgw_headers_listed(ngx_str_t *list, ngx_str_t *name);
+/* Makes names of a list, which ends with an empty one and stays where it is. */
+void ngx_http_modelgw_headers_index(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *list);
+
+/* Whether the name is _same() as one of them. */
+ngx_uint_t ngx_http_modelgw_headers_listed(ngx_http_modelgw_names_t *names,
+    ngx_str_t *name);
 
 /* Whether the value has the secret in it; an empty secret is in none. */
 ngx_uint_t ngx_http_modelgw_headers_holds(ngx_str_t *value,

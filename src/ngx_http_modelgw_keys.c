@@ -62,7 +62,6 @@ static char *ngx_http_modelgw_keys_tpm(ngx_conf_t *cf,
 static char *ngx_http_modelgw_keys_concurrency(ngx_conf_t *cf,
     ngx_http_modelgw_keys_ctx_t *ctx, ngx_modelgw_key_t *key,
     ngx_str_t *value);
-static char *ngx_http_modelgw_keys_limit(ngx_str_t *value, uint32_t *limit);
 static char *ngx_http_modelgw_keys_expires(ngx_conf_t *cf,
     ngx_http_modelgw_keys_ctx_t *ctx, ngx_modelgw_key_t *key,
     ngx_str_t *value);
@@ -400,7 +399,7 @@ ngx_http_modelgw_keys_concurrency(ngx_conf_t *cf,
 }
 
 
-static char *
+char *
 ngx_http_modelgw_keys_limit(ngx_str_t *value, uint32_t *limit)
 {
     ngx_int_t  n;

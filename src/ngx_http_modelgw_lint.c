@@ -53,7 +53,6 @@ static void ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint, const char *text);
 static void ngx_http_modelgw_lint_init(ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint);
-static void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name);
 static void ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint);
 
 static ngx_uint_t ngx_http_modelgw_lint_static(ngx_http_modelgw_lint_t *lint);
@@ -224,6 +223,7 @@ ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
 static void
 ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
 {
+    void                          **confs;
     ngx_uint_t                      i;
     ngx_array_t                   **mirror;
     ngx_http_modelgw_group_t      **group;
@@ -232,13 +232,19 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
     lint->cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     lint->clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    lint->proxy = ngx_http_modelgw_lint_conf(cf, "ngx_http_proxy_module");
-    lint->auth = ngx_http_modelgw_lint_conf(cf, "ngx_http_auth_request_module");
-    lint->addition =
-        ngx_http_modelgw_lint_conf(cf, "ngx_http_addition_filter_module");
-    lint->ssi = ngx_http_modelgw_lint_conf(cf, "ngx_http_ssi_filter_module");
+    confs = ((ngx_http_conf_ctx_t *) cf->ctx)->loc_conf;
 
-    mirror = ngx_http_modelgw_lint_conf(cf, "ngx_http_mirror_module");
+    lint->proxy = ngx_http_modelgw_lint_conf(cf, confs,
+                                             "ngx_http_proxy_module");
+    lint->auth = ngx_http_modelgw_lint_conf(cf, confs,
+                                            "ngx_http_auth_request_module");
+    lint->addition =
+        ngx_http_modelgw_lint_conf(cf, confs,
+                                   "ngx_http_addition_filter_module");
+    lint->ssi = ngx_http_modelgw_lint_conf(cf, confs,
+                                           "ngx_http_ssi_filter_module");
+
+    mirror = ngx_http_modelgw_lint_conf(cf, confs, "ngx_http_mirror_module");
     lint->mirror = mirror ? *mirror : NULL;
 
     mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
@@ -252,8 +258,8 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
 }
 
 
-static void *
-ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name)
+void *
+ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs, const char *name)
 {
     ngx_uint_t      i;
     ngx_module_t   *module;
@@ -265,8 +271,7 @@ ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name)
         if (module->type == NGX_HTTP_MODULE
             && ngx_strcmp(module->name, name) == 0)
         {
-            return ((ngx_http_conf_ctx_t *) cf->ctx)
-                       ->loc_conf[module->ctx_index];
+            return confs[module->ctx_index];
         }
     }
 
@@ -276,8 +281,9 @@ ngx_http_modelgw_lint_conf(ngx_conf_t *cf, const char *name)
 
 /*
  * An upstream's X-Accel-* must not drive nginx, its errors are ours to rewrite,
- * and its trailers have no place in what we send.  "/v1" is not redirected to
- * "/v1/": to a client it is one more path that does not exist.
+ * and its trailers have no place in what we send.  A client that leaves is
+ * modelgw_abort's business.  "/v1" is not redirected to "/v1/": to a client it
+ * is one more path that does not exist.
  */
 
 static void
@@ -296,6 +302,7 @@ ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint)
                              |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
     proxy->intercept_errors = 0;
+    proxy->ignore_client_abort = 1;
     proxy->pass_trailers = 0;
 }
 

@@ -34,6 +34,9 @@ struct ngx_http_modelgw_option_s {
 
 static ngx_http_modelgw_option_t *ngx_http_modelgw_option_find(
     ngx_str_t *text);
+static void ngx_http_modelgw_option_invalid(ngx_conf_t *cf,
+    ngx_http_modelgw_model_t *model, ngx_str_t *text,
+    ngx_http_modelgw_option_t *option);
 static ngx_int_t ngx_http_modelgw_option_prices(ngx_conf_t *cf,
     ngx_http_modelgw_model_t *model, uint32_t given);
 static ngx_int_t ngx_http_modelgw_option_flag(ngx_str_t *value,
@@ -85,6 +88,12 @@ static ngx_conf_enum_t  ngx_http_modelgw_structured[] = {
     { ngx_null_string, 0 }
 };
 
+static ngx_conf_enum_t  ngx_http_modelgw_extras[] = {
+    { ngx_string("refused"), 0 },
+    { ngx_string("included"), 1 },
+    { ngx_null_string, 0 }
+};
+
 static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
     { ngx_string("off"), NGX_MODELGW_REASONING_OFF },
     { ngx_string("content"), NGX_MODELGW_REASONING_CONTENT },
@@ -119,6 +128,9 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_options[] = {
     { ngx_string("cache_write_1h="), ngx_http_modelgw_option_price,
       ngx_http_modelgw_field(price.cache_write_1h), NULL },
     { ngx_string("free"), ngx_http_modelgw_option_flag, 0, NULL },
+
+    { ngx_string("extras="), ngx_http_modelgw_option_word,
+      ngx_http_modelgw_field(extras), ngx_http_modelgw_extras },
 
     { ngx_string("context="), ngx_http_modelgw_option_count,
       ngx_http_modelgw_field(context), NULL },
@@ -180,14 +192,17 @@ ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
         text.data = value[i].data + option->name.len;
         text.len = value[i].len - option->name.len;
 
-        if ((given & bit)
-            || option->set(&text, option, (u_char *) model + option->offset)
-               != NGX_OK)
-        {
+        if (given & bit) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "%s option \"%V\" of model \"%V\"",
-                               (given & bit) ? "duplicate" : "invalid",
+                               "duplicate option \"%V\" of model \"%V\"",
                                &value[i], &model->id);
+            return NGX_ERROR;
+        }
+
+        if (option->set(&text, option, (u_char *) model + option->offset)
+            != NGX_OK)
+        {
+            ngx_http_modelgw_option_invalid(cf, model, &value[i], option);
             return NGX_ERROR;
         }
 
@@ -216,6 +231,42 @@ ngx_http_modelgw_option_find(ngx_str_t *text)
     }
 
     return NULL;
+}
+
+
+static void
+ngx_http_modelgw_option_invalid(ngx_conf_t *cf,
+    ngx_http_modelgw_model_t *model, ngx_str_t *text,
+    ngx_http_modelgw_option_t *option)
+{
+    u_char           *p, *last, valid[256];
+    const char       *before;
+    ngx_conf_enum_t  *word;
+
+    p = valid;
+    last = valid + sizeof(valid);
+
+    if (option->set == ngx_http_modelgw_option_price) {
+        p = ngx_slprintf(p, last, "euro per million tokens, such as 0.25, "
+                         "less than 1000000 and with 6 decimals at most");
+
+    } else if (option->set == ngx_http_modelgw_option_count) {
+        p = ngx_slprintf(p, last, "a number from 1 to %d",
+                         NGX_HTTP_MODELGW_OPTION_MAX);
+
+    } else {
+        before = (option->set == ngx_http_modelgw_option_set)
+                 ? "with commas between: " : "one of: ";
+
+        for (word = option->words; word->name.len; word++) {
+            p = ngx_slprintf(p, last, "%s%V", before, &word->name);
+            before = " ";
+        }
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid option \"%V\" of model \"%V\", it takes %*s",
+                       text, &model->id, (size_t) (p - valid), valid);
 }
 
 

@@ -11,7 +11,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_headers.h"
 
 
@@ -65,6 +65,9 @@ ngx_http_modelgw_reply_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
                   "refused %ui %V: %V",
                   ctx->error.status, &ctx->error.code, &ctx->error.message);
+
+    /* what was taken for the call is given back */
+    ngx_http_modelgw_settle(r, ctx);
 
     /* who waits for "100 Continue" need not send the body now, and we could not
        tell it from the next request: RFC 9110, 10.1.1 */

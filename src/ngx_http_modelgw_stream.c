@@ -21,7 +21,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_headers.h"
 #include "ngx_http_modelgw_stream.h"
 
@@ -31,6 +31,8 @@
 #define NGX_HTTP_MODELGW_STREAM_LINGER  1000
 
 
+static ngx_modelgw_scan_t *ngx_http_modelgw_stream_scan(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_uint_t protocol);
 static ngx_int_t ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
 static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
@@ -60,14 +62,13 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    ngx_modelgw_usage_conf(&st->scan_conf, ctx->protocol, mmcf->skip);
-
-    st->scan = ngx_modelgw_scan_create(r->pool, &st->scan_conf);
+    st->scan = ngx_http_modelgw_stream_scan(mmcf, ctx->protocol);
     if (st->scan == NULL) {
         return NGX_ERROR;
     }
 
     ngx_modelgw_sse_init(&st->sse, r->pool, mlcf->max_event_size);
+    ngx_modelgw_repeat_init(&st->repeat, r->pool, mmcf->skip);
 
     st->emit.pool = r->pool;
 
@@ -77,6 +78,26 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 
     return ctx->translate ? ngx_http_modelgw_translate_stream_init(r, ctx)
                           : NGX_OK;
+}
+
+
+/* events are scanned when they are whole: one scanner serves all streams */
+
+static ngx_modelgw_scan_t *
+ngx_http_modelgw_stream_scan(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_uint_t protocol)
+{
+    ngx_modelgw_scan_t  **scan;
+
+    scan = &ngx_http_modelgw_plan(mmcf->scans, protocol);
+
+    if (*scan == NULL) {
+        *scan = ngx_modelgw_scan_make(ngx_cycle->pool,
+                                      ngx_http_modelgw_plan(mmcf->plans,
+                                                            protocol));
+    }
+
+    return *scan;
 }
 
 
@@ -105,8 +126,14 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         }
     }
 
-    if (last && ngx_http_modelgw_stream_end(r, ctx) != NGX_OK) {
-        return NGX_ERROR;
+    if (last) {
+        if (ngx_http_modelgw_stream_end(r, ctx) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
+            ngx_http_modelgw_settle(r, ctx);
+        }
     }
 
     if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
@@ -142,18 +169,26 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
 
     while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
 
-        rc = ngx_modelgw_sse_next(&st->sse, &p, b->last, &ev);
+        reason = "an event is none of the protocol";
 
-        if (rc == NGX_AGAIN) {
-            break;
-        }
-
-        st->emit.hint = b->last - p;
-        reason = "an event is longer than \"modelgw_max_event_size\"";
+        rc = ngx_http_modelgw_event_repeats(ctx, &p, b->last);
 
         if (rc == NGX_OK) {
+            rc = ngx_modelgw_sse_next(&st->sse, &p, b->last, &ev);
+
+            if (rc == NGX_AGAIN) {
+                break;
+            }
+
+            if (rc == NGX_DECLINED) {
+                reason = "an event is longer than \"modelgw_max_event_size\"";
+            }
+        }
+
+        if (rc == NGX_OK) {
+            st->emit.hint = b->last - p;
+
             rc = ngx_http_modelgw_event(r, ctx, &ev);
-            reason = "an event is none of the protocol";
         }
 
         if (rc == NGX_DECLINED) {
@@ -256,16 +291,24 @@ static ngx_int_t
 ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 {
     off_t                       from, to;
+    ngx_int_t                   rc;
     ngx_uint_t                  kind;
     ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
 
-    if (ngx_modelgw_sse_rest(&st->sse, &ev) != NGX_OK
-        || ngx_http_modelgw_event_read(ctx, &ev, &from, &to, &kind) != NGX_OK
-        || kind != NGX_MODELGW_DOC_STOP)
-    {
+    if (ngx_modelgw_sse_rest(&st->sse, &ev) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_modelgw_event_read(ctx, &ev, &from, &to, &kind);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (rc != NGX_OK || kind != NGX_MODELGW_DOC_STOP) {
         return NGX_DECLINED;
     }
 
@@ -303,6 +346,7 @@ ngx_http_modelgw_stream_last(ngx_http_request_t *r,
 
     st->ended = 1;
     ctx->complete = (st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE);
+    ngx_http_modelgw_settle(r, ctx);
 
     u = r->upstream;
 

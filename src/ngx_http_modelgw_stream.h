@@ -14,6 +14,8 @@
 
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_emit.h"
+#include "ngx_modelgw_repeat.h"
+#include "ngx_modelgw_text.h"
 
 
 /* see stream.c */
@@ -35,8 +37,14 @@ struct ngx_http_modelgw_stream_s {
     ngx_uint_t                        ended;   /* last_buf was emitted */
 
     ngx_modelgw_sse_t                 sse;
-    ngx_modelgw_scan_conf_t           scan_conf;
-    ngx_modelgw_scan_t               *scan;
+    ngx_modelgw_scan_t               *scan;    /* the worker's: what it knows
+                                                  is of the event at hand */
+    ngx_str_t                         joined;  /* data of several lines */
+    size_t                            room;    /* for joined */
+    ngx_modelgw_text_t                text;    /* of the event that was read
+                                                  last, and did not repeat */
+    ngx_modelgw_repeat_t              repeat;  /* the event before, if the next
+                                                  may differ in its text only */
 
     ngx_http_modelgw_emit_t           emit;
     ngx_http_modelgw_translate_t     *translate;  /* NULL: passed on */
@@ -53,13 +61,35 @@ ngx_int_t ngx_http_modelgw_event(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
 
 /*
+ * The same for those at *pos, up to last, that repeat the event before but for
+ * its text; moves *pos behind them.
+ */
+ngx_int_t ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx,
+    u_char **pos, u_char *last);
+
+/*
  * Reads an event: merges its usage, *kind is one of NGX_MODELGW_DOC_*, *from
  * and *to are the model id's span in its raw bytes, 0 if it has none.
  *     NGX_OK
  *     NGX_DECLINED  it is no event of the protocol
+ *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to, ngx_uint_t *kind);
+
+/*
+ * An event's data, without copying it if that is one line; valid until the next
+ * call.  It is empty in a comment and in an event of its name only (WHATWG
+ * HTML, 9.2.6).
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_event_data(ngx_http_modelgw_stream_t *st,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data);
+
+/*
+ * Keeps what an event's data tells for the charge, after its usage was merged.
+ */
+void ngx_http_modelgw_event_seen(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data);
 
 /*
  * An error event: sets ctx->error and emits it in the shape of the client's
@@ -81,6 +111,10 @@ ngx_int_t ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
 /* As ngx_http_modelgw_event(). */
 ngx_int_t ngx_http_modelgw_translate_event(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
+
+/* The same for an event that was kept, with another text, which is borrowed. */
+ngx_int_t ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *text);
 
 /*
  * At the end of the upstream's stream, whose last event has not come.

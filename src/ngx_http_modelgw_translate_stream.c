@@ -23,25 +23,18 @@
 
 #define NGX_HTTP_MODELGW_TRANSLATE_HINT  65536
 
-/* of joined data, kept for the next event */
-
-#define NGX_HTTP_MODELGW_TRANSLATE_KEEP  65536
-
 
 struct ngx_http_modelgw_translate_s {
     ngx_modelgw_completion_t   completion;
     ngx_modelgw_out_t          out;
     ngx_modelgw_chunk_t       *chunk;
-    ngx_str_t                  joined;   /* data of several lines */
-    size_t                     room;     /* for joined */
 };
 
 
+static void ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st,
+    size_t len);
 static ngx_int_t ngx_http_modelgw_translate_write(void *data, u_char *p,
     size_t len, ngx_uint_t borrowed);
-static ngx_int_t ngx_http_modelgw_translate_data(ngx_http_request_t *r,
-    ngx_http_modelgw_translate_t *t, ngx_modelgw_sse_event_t *ev,
-    ngx_str_t *data);
 static ngx_int_t ngx_http_modelgw_translate_scan(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *data);
 static ngx_int_t ngx_http_modelgw_translate_done(ngx_http_modelgw_ctx_t *ctx,
@@ -94,7 +87,7 @@ ngx_http_modelgw_translate_event(ngx_http_request_t *r,
     st = ctx->stream;
     t = st->translate;
 
-    if (ngx_http_modelgw_translate_data(r, t, ev, &data) != NGX_OK) {
+    if (ngx_http_modelgw_event_data(st, ev, &data) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -115,12 +108,9 @@ ngx_http_modelgw_translate_event(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    /* chunks are about twice as long as their events */
+    ngx_http_modelgw_translate_hint(st, ev->raw.len);
 
-    st->emit.hint = ngx_min(2 * (st->emit.hint + ev->raw.len),
-                            NGX_HTTP_MODELGW_TRANSLATE_HINT);
-
-    borrowed = (ev->borrowed && data.data != t->joined.data);
+    borrowed = (ev->borrowed && data.data != st->joined.data);
 
     rc = ngx_modelgw_chunk_event(t->chunk, &data, &ev->name, borrowed);
 
@@ -128,7 +118,40 @@ ngx_http_modelgw_translate_event(ngx_http_request_t *r,
         return ngx_http_modelgw_event_error(r, ctx, ev);
     }
 
+    if (rc == NGX_OK
+        && ngx_modelgw_chunk_text(t->chunk) == st->text.last.data
+        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, 0, 0) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return ngx_http_modelgw_translate_done(ctx, rc);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *text)
+{
+    ngx_int_t                   rc;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->stream;
+
+    ngx_http_modelgw_translate_hint(st, text->len);
+
+    rc = ngx_modelgw_chunk_repeat(st->translate->chunk, text, 1);
+
+    return ngx_http_modelgw_translate_done(ctx, rc);
+}
+
+
+/* chunks are about twice as long as their events */
+
+static void
+ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st, size_t len)
+{
+    st->emit.hint = ngx_min(2 * (st->emit.hint + len),
+                            NGX_HTTP_MODELGW_TRANSLATE_HINT);
 }
 
 
@@ -173,56 +196,6 @@ ngx_http_modelgw_translate_write(void *data, u_char *p, size_t len,
 }
 
 
-/* the event's data, where it lies if that is one line */
-
-static ngx_int_t
-ngx_http_modelgw_translate_data(ngx_http_request_t *r,
-    ngx_http_modelgw_translate_t *t, ngx_modelgw_sse_event_t *ev,
-    ngx_str_t *data)
-{
-    u_char     *state;
-    ngx_str_t   line;
-
-    state = NULL;
-    ngx_str_null(data);
-
-    if (ngx_modelgw_sse_data(ev, &state, data) != NGX_OK
-        || ngx_modelgw_sse_data(ev, &state, &line) != NGX_OK)
-    {
-        return NGX_OK;
-    }
-
-    if (t->room < ev->raw.len || t->room > NGX_HTTP_MODELGW_TRANSLATE_KEEP) {
-
-        if (t->joined.data) {
-            (void) ngx_pfree(r->pool, t->joined.data);
-        }
-
-        t->room = 0;
-        t->joined.data = ngx_palloc(r->pool, 2 * ev->raw.len);
-        if (t->joined.data == NULL) {
-            return NGX_ERROR;
-        }
-
-        t->room = 2 * ev->raw.len;
-    }
-
-    ngx_memcpy(t->joined.data, data->data, data->len);
-    t->joined.len = data->len;
-
-    do {
-        t->joined.data[t->joined.len++] = LF;
-        ngx_memcpy(t->joined.data + t->joined.len, line.data, line.len);
-        t->joined.len += line.len;
-
-    } while (ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK);
-
-    *data = t->joined;
-
-    return NGX_OK;
-}
-
-
 static ngx_int_t
 ngx_http_modelgw_translate_scan(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
 {
@@ -239,6 +212,7 @@ ngx_http_modelgw_translate_scan(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
     }
 
     (void) ngx_modelgw_usage_merge(&ctx->usage, NGX_MODELGW_MESSAGES, scan);
+    ngx_http_modelgw_event_seen(ctx, data);
 
     return NGX_OK;
 }

@@ -23,18 +23,28 @@ static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
  * the upstream tells are the operator's, not the key's.
  */
 
-static ngx_str_t  ngx_http_modelgw_passed_out[] = {
-    ngx_string("request-id"),
-    ngx_string("x-request-id"),
-    ngx_string("retry-after"),
-    ngx_string("retry-after-ms"),
-    ngx_string("x-should-retry"),
-    ngx_string("cache-control"),
-    ngx_string("openai-processing-ms"),
-    ngx_string("openai-version"),
-    ngx_string("anthropic-version"),
-    ngx_null_string
+static ngx_http_modelgw_name_t  ngx_http_modelgw_passed_out_list[] = {
+    { ngx_string("request-id"), NULL },
+    { ngx_string("x-request-id"), NULL },
+    { ngx_string("retry-after"), NULL },
+    { ngx_string("retry-after-ms"), NULL },
+    { ngx_string("x-should-retry"), NULL },
+    { ngx_string("cache-control"), NULL },
+    { ngx_string("openai-processing-ms"), NULL },
+    { ngx_string("openai-version"), NULL },
+    { ngx_string("anthropic-version"), NULL },
+    { ngx_null_string, NULL }
 };
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_passed_out;
+
+
+void
+ngx_http_modelgw_upstream_init(void)
+{
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_passed_out,
+                                   ngx_http_modelgw_passed_out_list);
+}
 
 
 void
@@ -66,8 +76,8 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (!ngx_http_modelgw_headers_listed(ngx_http_modelgw_passed_out,
-                                              &h->key)
+        if (!ngx_http_modelgw_headers_listed(&ngx_http_modelgw_passed_out,
+                                             &h->key)
             || ngx_http_modelgw_headers_holds(&h->value, &ctx->group->secret)
             || ngx_http_modelgw_upstream_retry_after(h) != NGX_OK)
         {

@@ -24,6 +24,14 @@ static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_call(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_outcome(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_number(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, int64_t n);
 static ngx_int_t ngx_http_modelgw_vars_set(ngx_http_variable_value_t *v,
     ngx_str_t *text);
 
@@ -82,6 +90,15 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
 
     { ngx_string("modelgw_first_byte_time"), NULL,
       ngx_http_modelgw_vars_first_byte, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_call"), NULL, ngx_http_modelgw_vars_call,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_cost"), NULL, ngx_http_modelgw_vars_cost,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_outcome"), NULL, ngx_http_modelgw_vars_outcome,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     ngx_http_null_variable
 };
@@ -159,26 +176,14 @@ static ngx_int_t
 ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    int64_t                  n;
-    ngx_str_t                text;
     ngx_http_modelgw_ctx_t  *ctx;
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    n = ctx ? *(int64_t *) ((u_char *) &ctx->usage + data) : -1;
-
-    if (n < 0) {
-        return ngx_http_modelgw_vars_set(v, NULL);
-    }
-
-    text.data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
-    if (text.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    text.len = ngx_sprintf(text.data, "%L", n) - text.data;
-
-    return ngx_http_modelgw_vars_set(v, &text);
+    return ngx_http_modelgw_vars_number(r, v, ctx ? *(int64_t *)
+                                                    ((u_char *) &ctx->usage
+                                                     + data)
+                                                  : -1);
 }
 
 
@@ -233,6 +238,67 @@ ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
 }
 
 
+/* the id of its row in the ledger */
+
+static ngx_int_t
+ngx_http_modelgw_vars_call(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    return ngx_http_modelgw_vars_number(r, v, (ctx && ctx->call_id)
+                                              ? (int64_t) ctx->call_id : -1);
+}
+
+
+/* euro, as decimal text */
+
+static ngx_int_t
+ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    if (ctx == NULL || !ctx->settled) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.data = ngx_pnalloc(r->pool, NGX_MODELGW_AMOUNT_LEN);
+    if (text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    text.len = ngx_modelgw_amount(text.data, ctx->charge.cost) - text.data;
+
+    return ngx_http_modelgw_vars_set(v, &text);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_outcome(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    if (ctx == NULL || !ctx->settled) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.data = (u_char *) ngx_modelgw_outcome_name(ctx->charge.outcome);
+    text.len = ngx_strlen(text.data);
+
+    return ngx_http_modelgw_vars_set(v, &text);
+}
+
+
 ngx_msec_t
 ngx_http_modelgw_elapsed(ngx_http_request_t *r)
 {
@@ -245,6 +311,29 @@ ngx_http_modelgw_elapsed(ngx_http_request_t *r)
              ((tp->sec - r->start_sec) * 1000 + (tp->msec - r->start_msec));
 
     return ngx_max(ms, 0);
+}
+
+
+/* a negative one: not known */
+
+static ngx_int_t
+ngx_http_modelgw_vars_number(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, int64_t n)
+{
+    ngx_str_t  text;
+
+    if (n < 0) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    text.data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    text.len = ngx_sprintf(text.data, "%L", n) - text.data;
+
+    return ngx_http_modelgw_vars_set(v, &text);
 }
 
 

@@ -14,21 +14,16 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_verdict.h"
 
-
-/* places in the tables of watches below, the same in both */
-
-#define NGX_HTTP_MODELGW_MODEL           0
-#define NGX_HTTP_MODELGW_MESSAGES        1
-#define NGX_HTTP_MODELGW_STREAMING       2
-#define NGX_HTTP_MODELGW_LIMIT           3
-#define NGX_HTTP_MODELGW_STREAM_OPTIONS  4
-#define NGX_HTTP_MODELGW_INCLUDE_USAGE   5
 
 #define NGX_HTTP_MODELGW_USAGE_MEMBER    "\"include_usage\":true"
 
 
+static void ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_group_t *group, ngx_uint_t protocol,
+    ngx_modelgw_scan_conf_t *conf);
 static ngx_int_t ngx_http_modelgw_verdict_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
@@ -51,6 +46,14 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_chat_watches[] = {
     { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
     { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
     { ngx_string("max_tokens"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+
+    { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
+
     { ngx_string("stream_options"),
       NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS },
     { ngx_string("stream_options.include_usage"),
@@ -69,6 +72,14 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_messages_watches[] = {
     { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
     { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
     { ngx_string("max_tokens"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+
+    { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
+    { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
+
     { ngx_string("thinking"),
       NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS }
 };
@@ -78,8 +89,7 @@ ngx_int_t
 ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_modelgw_scan_conf_t       *conf;
-    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_modelgw_scan_plan_t  *plan;
 
     if (ctx->endpoint->protocol == NGX_MODELGW_MESSAGES
         && !(ctx->group->protocol & NGX_MODELGW_MESSAGES))
@@ -97,29 +107,77 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
         ctx->translate = 1;
     }
 
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    plan = ngx_http_modelgw_plan(ctx->group->plans, ctx->endpoint->protocol);
 
-    conf = &ctx->scan_conf;
+    ctx->scan_conf = ngx_modelgw_scan_conf(plan);
+    ctx->scan = ngx_modelgw_scan_make(r->pool, plan);
+
+    return ctx->scan ? NGX_OK : NGX_ERROR;
+}
+
+
+/* what scanners depend on is known when the configuration is read */
+
+ngx_int_t
+ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_uint_t                  i, n;
+    ngx_modelgw_scan_conf_t     conf;
+    ngx_http_modelgw_group_t  **groups;
+
+    static ngx_uint_t  protocols[] = { NGX_MODELGW_CHAT, NGX_MODELGW_MESSAGES };
+
+    groups = mmcf->groups.elts;
+
+    for (n = 0; n < 2; n++) {
+        ngx_modelgw_usage_conf(&conf, protocols[n], mmcf->skip);
+
+        mmcf->plans[n] = ngx_modelgw_scan_plan(cf->pool, &conf);
+        if (mmcf->plans[n] == NULL) {
+            return NGX_ERROR;
+        }
+
+        for (i = 0; i < mmcf->groups.nelts; i++) {
+            ngx_http_modelgw_verdict_conf(mmcf, groups[i], protocols[n], &conf);
+
+            groups[i]->plans[n] = ngx_modelgw_scan_plan(cf->pool, &conf);
+            if (groups[i]->plans[n] == NULL) {
+                return NGX_ERROR;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_group_t *group, ngx_uint_t protocol,
+    ngx_modelgw_scan_conf_t *conf)
+{
+    ngx_memzero(conf, sizeof(ngx_modelgw_scan_conf_t));
 
     conf->check = 1;
-    conf->denied = ctx->group->denied.elts;
-    conf->ndenied = ctx->group->denied.nelts;
+    conf->denied = group->denied.elts;
+    conf->ndenied = group->denied.nelts;
     conf->skip = mmcf->skip;
 
-    if (ctx->endpoint->protocol == NGX_MODELGW_CHAT) {
+    if (mmcf->zone) {
+        ngx_http_modelgw_extras_marks(conf);
+    }
+
+    if (protocol == NGX_MODELGW_CHAT) {
         conf->watches = ngx_http_modelgw_chat_watches;
         conf->nwatches = sizeof(ngx_http_modelgw_chat_watches)
                          / sizeof(ngx_modelgw_scan_watch_t);
-
-    } else {
-        conf->watches = ngx_http_modelgw_messages_watches;
-        conf->nwatches = sizeof(ngx_http_modelgw_messages_watches)
-                         / sizeof(ngx_modelgw_scan_watch_t);
+        return;
     }
 
-    ctx->scan = ngx_modelgw_scan_create(r->pool, conf);
-
-    return ctx->scan ? NGX_OK : NGX_ERROR;
+    conf->watches = ngx_http_modelgw_messages_watches;
+    conf->nwatches = sizeof(ngx_http_modelgw_messages_watches)
+                     / sizeof(ngx_modelgw_scan_watch_t);
 }
 
 
@@ -132,6 +190,10 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (rc == NGX_OK) {
         rc = ngx_http_modelgw_verdict_model(r, ctx);
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_hold(r, ctx);
     }
 
     if (rc == NGX_OK) {
@@ -148,7 +210,13 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                        "modelgw verdict: \"%V\" as \"%V\"",
                        &ctx->service_id, &ctx->upstream_id);
         ctx->verdict = 1;
+        ngx_http_modelgw_abort_watch(r, ctx);
     }
+
+    /* large as it is, a stream must not keep it: what it has told is copied */
+
+    (void) ngx_pfree(r->pool, ctx->scan);
+    ctx->scan = NULL;
 
     return rc;
 }
@@ -209,13 +277,23 @@ ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
         {
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                           "MISSING_FIELD", "\"%V\" is required",
-                                          &ctx->scan_conf.watches[i].path);
+                                          &ctx->scan_conf->watches[i].path);
         }
     }
 
     v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_STREAMING);
     ctx->streaming = (v->type == NGX_MODELGW_SCAN_TRUE
                       && !(ctx->endpoint->flags & NGX_HTTP_MODELGW_COUNT));
+
+    ctx->choices = 1;
+
+    if (ctx->endpoint->protocol == NGX_MODELGW_CHAT) {
+        v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_CHOICES);
+
+        if (v->type & NGX_MODELGW_SCAN_COUNT) {
+            ctx->choices = ngx_max(ngx_atoi(v->text, v->len), 1);
+        }
+    }
 
     return NGX_OK;
 }

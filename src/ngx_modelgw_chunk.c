@@ -120,6 +120,8 @@ ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
     ngx_modelgw_node_t         *event;
     ngx_modelgw_chunk_event_t  *known;
 
+    ch->text = NULL;
+
     ngx_modelgw_tape_reset(&ch->tape);
 
     rc = ngx_modelgw_tape_feed(&ch->tape, data->data, data->len);
@@ -145,6 +147,23 @@ ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
     ch->borrowed = borrowed;
 
     return known->handler(ch, event);
+}
+
+
+u_char *
+ngx_modelgw_chunk_text(ngx_modelgw_chunk_t *ch)
+{
+    return ch->text;
+}
+
+
+ngx_int_t
+ngx_modelgw_chunk_repeat(ngx_modelgw_chunk_t *ch, ngx_str_t *text,
+    ngx_uint_t borrowed)
+{
+    ch->borrowed = borrowed;
+
+    return text->len ? ch->handler(ch, ch->block, text) : NGX_OK;
 }
 
 

@@ -51,6 +51,15 @@ ngx_int_t ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
     ngx_str_t *name, ngx_uint_t borrowed);
 
 /*
+ * The inside of the text in the event just taken, where it lies in its data, if
+ * that is a delta: NULL if it is not.  Then an event that differs from it in
+ * nothing but this text may be taken as _repeat(), with the same return codes.
+ */
+u_char *ngx_modelgw_chunk_text(ngx_modelgw_chunk_t *ch);
+ngx_int_t ngx_modelgw_chunk_repeat(ngx_modelgw_chunk_t *ch, ngx_str_t *text,
+    ngx_uint_t borrowed);
+
+/*
  * The upstream's stream has ended without its last event.
  *     NGX_DONE      the stop reason was known: all is written, as above
  *     NGX_DECLINED  the answer is not whole: nothing is written

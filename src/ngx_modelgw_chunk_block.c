@@ -30,17 +30,13 @@
 #include "ngx_modelgw_chunk_private.h"
 
 
-typedef ngx_int_t (*ngx_modelgw_chunk_block_pt)(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_chunk_block_t *block, ngx_str_t *text);
-
-
 /* a type of delta: the member with its text, the kind of block it is for */
 
 typedef struct {
     const char                     *type;
     const char                     *member;
     ngx_modelgw_completion_kind_e   kind;
-    ngx_modelgw_chunk_block_pt      handler;
+    ngx_modelgw_chunk_text_pt       handler;
 } ngx_modelgw_chunk_block_delta_t;
 
 
@@ -178,6 +174,10 @@ ngx_modelgw_chunk_block_delta(ngx_modelgw_chunk_t *ch,
     }
 
     (void) ngx_modelgw_completion_string(&ch->tape, delta, d->member, &text);
+
+    ch->handler = d->handler;
+    ch->block = block;
+    ch->text = text.data;
 
     return text.len ? d->handler(ch, block, &text) : NGX_OK;
 }

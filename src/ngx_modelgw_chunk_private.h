@@ -52,6 +52,12 @@ typedef struct {
 } ngx_modelgw_chunk_block_t;
 
 
+/* takes the text of a delta, as it is written; block may be NULL */
+
+typedef ngx_int_t (*ngx_modelgw_chunk_text_pt)(ngx_modelgw_chunk_t *ch,
+    ngx_modelgw_chunk_block_t *block, ngx_str_t *text);
+
+
 struct ngx_modelgw_chunk_s {
     ngx_pool_t                     *pool;
     ngx_modelgw_completion_t       *c;
@@ -59,6 +65,11 @@ struct ngx_modelgw_chunk_s {
 
     ngx_modelgw_tape_t              tape;     /* of the event at hand */
     ngx_uint_t                      borrowed; /* its texts */
+
+    /* of the delta at hand: its text, NULL if it is none, and what takes it */
+    u_char                         *text;
+    ngx_modelgw_chunk_text_pt       handler;
+    ngx_modelgw_chunk_block_t      *block;
 
     ngx_uint_t                      started;
     ngx_modelgw_completion_stop_t  *stop;     /* NULL: not known yet */
@@ -78,6 +89,8 @@ struct ngx_modelgw_chunk_s {
     ngx_str_t                       head;     /* up to the delta */
     size_t                          top;      /* of head: up to "choices":[ */
     ngx_str_t                       tail;     /* without a finish reason */
+    ngx_str_t                       rest;     /* the same, behind a delta that
+                                                 ends with a string */
 };
 
 

@@ -29,11 +29,13 @@
 #define NGX_MODELGW_CHUNK_DELTA  "{\"index\":0,\"delta\":"
 
 
-static ngx_str_t  ngx_modelgw_chunk_tail = ngx_string(
-    ",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+/* behind a string in a delta */
 
-static ngx_str_t  ngx_modelgw_chunk_tail_usage = ngx_string(
-    ",\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n");
+static ngx_str_t  ngx_modelgw_chunk_rest = ngx_string(
+    "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+
+static ngx_str_t  ngx_modelgw_chunk_rest_usage = ngx_string(
+    "\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n");
 
 
 static void ngx_modelgw_chunk_write_text(ngx_modelgw_chunk_t *ch,
@@ -74,8 +76,11 @@ ngx_modelgw_chunk_write_init(ngx_modelgw_chunk_t *ch,
 
     ch->head.len = p - ch->head.data;
 
-    ch->tail = ch->c->include_usage ? ngx_modelgw_chunk_tail_usage
-                                    : ngx_modelgw_chunk_tail;
+    ch->rest = ch->c->include_usage ? ngx_modelgw_chunk_rest_usage
+                                    : ngx_modelgw_chunk_rest;
+
+    ch->tail.data = ch->rest.data + 2;
+    ch->tail.len = ch->rest.len - 2;
 
     return NGX_OK;
 }
@@ -97,8 +102,7 @@ ngx_modelgw_chunk_write_string(ngx_modelgw_chunk_t *ch, ngx_str_t *member,
     ngx_modelgw_out(ch->out, ch->head.data, ch->head.len);
     ngx_modelgw_out(ch->out, member->data, member->len);
     ngx_modelgw_chunk_write_text(ch, text);
-    ngx_modelgw_out_text(ch->out, "\"}");
-    ngx_modelgw_out(ch->out, ch->tail.data, ch->tail.len);
+    ngx_modelgw_out(ch->out, ch->rest.data, ch->rest.len);
 }
 
 

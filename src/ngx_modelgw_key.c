@@ -18,23 +18,20 @@
  */
 
 
+/* of SHA256_Init() and its kin, see ngx_modelgw_key_digest() */
+#define OPENSSL_SUPPRESS_DEPRECATED
+
 #include <ngx_config.h>
 #include <ngx_core.h>
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include "ngx_modelgw_key.h"
 
 
 #define NGX_MODELGW_KEY_PART   256       /* records allocated at a time */
 #define NGX_MODELGW_KEY_SLOTS  1024      /* to begin with */
-
-
-struct ngx_modelgw_key_hash_s {
-    EVP_MD              *md;
-    EVP_MD_CTX          *ctx;
-};
 
 
 typedef struct {
@@ -53,7 +50,6 @@ struct ngx_modelgw_keys_s {
 };
 
 
-static void ngx_modelgw_key_hash_free(void *data);
 static ngx_uint_t ngx_modelgw_key_slot(ngx_modelgw_key_slots_t *slots,
     uint32_t hash);
 static ngx_modelgw_key_t **ngx_modelgw_key_digest_slot(
@@ -65,58 +61,16 @@ static ngx_int_t ngx_modelgw_keys_layout(ngx_modelgw_keys_t *keys,
 static void ngx_modelgw_keys_place(ngx_modelgw_keys_t *keys);
 
 
-ngx_modelgw_key_hash_t *
-ngx_modelgw_key_hash_create(ngx_pool_t *pool)
-{
-    ngx_pool_cleanup_t      *cln;
-    ngx_modelgw_key_hash_t  *hash;
-
-    cln = ngx_pool_cleanup_add(pool, sizeof(ngx_modelgw_key_hash_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    hash = cln->data;
-    ngx_memzero(hash, sizeof(ngx_modelgw_key_hash_t));
-
-    cln->handler = ngx_modelgw_key_hash_free;
-
-    /*
-     * EVP_sha256() would look the implementation up in the providers again for
-     * each digest
-     */
-
-    hash->md = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (hash->md == NULL) {
-        return NULL;
-    }
-
-    hash->ctx = EVP_MD_CTX_new();
-    if (hash->ctx == NULL) {
-        return NULL;
-    }
-
-    return hash;
-}
-
-
-static void
-ngx_modelgw_key_hash_free(void *data)
-{
-    ngx_modelgw_key_hash_t  *hash = data;
-
-    EVP_MD_CTX_free(hash->ctx);
-    EVP_MD_free(hash->md);
-}
-
+/* OpenSSL's EVP functions cost as much as the hash of a key does */
 
 ngx_int_t
-ngx_modelgw_key_digest(ngx_modelgw_key_hash_t *hash, ngx_str_t *secret,
-    u_char *digest)
+ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest)
 {
-    if (EVP_DigestInit_ex(hash->ctx, hash->md, NULL) != 1
-        || EVP_DigestUpdate(hash->ctx, secret->data, secret->len) != 1
-        || EVP_DigestFinal_ex(hash->ctx, digest, NULL) != 1)
+    SHA256_CTX  sha;
+
+    if (SHA256_Init(&sha) != 1
+        || SHA256_Update(&sha, secret->data, secret->len) != 1
+        || SHA256_Final(digest, &sha) != 1)
     {
         return NGX_ERROR;
     }
@@ -347,6 +301,31 @@ ngx_uint_t
 ngx_modelgw_keys_count(ngx_modelgw_keys_t *keys)
 {
     return keys->count;
+}
+
+
+ngx_modelgw_key_t *
+ngx_modelgw_keys_next(ngx_modelgw_keys_t *keys, ngx_modelgw_keys_pos_t *pos)
+{
+    ngx_modelgw_key_t  *key;
+
+    if (pos->part == NULL) {
+        pos->part = &keys->records.part;
+    }
+
+    while (pos->i == pos->part->nelts) {
+
+        if (pos->part->next == NULL) {
+            return NULL;
+        }
+
+        pos->part = pos->part->next;
+        pos->i = 0;
+    }
+
+    key = pos->part->elts;
+
+    return &key[pos->i++];
 }
 
 

@@ -27,28 +27,19 @@ typedef struct {
     uint32_t              rpm;           /* requests a minute; 0: no limit */
     uint32_t              tpm;           /* tokens a minute; 0: no limit */
     uint32_t              concurrency;   /* calls in flight; 0: no limit */
+    uint32_t              slot;          /* of its limits, in the ledger */
+    uint32_t              account_index; /* likewise */
 } ngx_modelgw_key_t;
 
 
 typedef struct ngx_modelgw_keys_s  ngx_modelgw_keys_t;
 
 
-/* Hashing with one algorithm object and one context for all keys. */
-
-typedef struct ngx_modelgw_key_hash_s  ngx_modelgw_key_hash_t;
-
-/*
- * Returns NULL if OpenSSL has no SHA-256 or there is no memory; it is freed
- * with the pool.
- */
-ngx_modelgw_key_hash_t *ngx_modelgw_key_hash_create(ngx_pool_t *pool);
-
 /*
  * digest has room for NGX_MODELGW_KEY_DIGEST bytes.
  *     NGX_OK, NGX_ERROR (OpenSSL failed)
  */
-ngx_int_t ngx_modelgw_key_digest(ngx_modelgw_key_hash_t *hash,
-    ngx_str_t *secret, u_char *digest);
+ngx_int_t ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest);
 
 /*
  * Finds the secret in the value of an Authorization header (bearer set: after
@@ -100,6 +91,16 @@ ngx_int_t ngx_modelgw_key_date(ngx_str_t *text, time_t *time);
 ngx_int_t ngx_modelgw_key_hex(ngx_str_t *text, u_char *digest);
 
 ngx_uint_t ngx_modelgw_keys_count(ngx_modelgw_keys_t *keys);
+
+/* The next key, in the order in which they were added; pos is zero at first. */
+
+typedef struct {
+    ngx_list_part_t      *part;
+    ngx_uint_t            i;
+} ngx_modelgw_keys_pos_t;
+
+ngx_modelgw_key_t *ngx_modelgw_keys_next(ngx_modelgw_keys_t *keys,
+    ngx_modelgw_keys_pos_t *pos);
 
 
 #endif /* _NGX_MODELGW_KEY_H_INCLUDED_ */

@@ -26,10 +26,6 @@
 #define NGX_MODELGW_SCAN_SPACES  0x2020202020202020ULL
 
 
-#define ngx_modelgw_scan_blank(p, last)                                       \
-    (((p) < (last) && *(p) == ' ') ? (p) + 1 : (p))
-
-
 typedef u_char *(*ngx_modelgw_scan_step_pt)(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 
@@ -40,12 +36,6 @@ static u_char *ngx_modelgw_scan_space(u_char *p, u_char *last);
 static u_char *ngx_modelgw_scan_open(ngx_modelgw_scan_t *s, u_char *p,
     ngx_uint_t type);
 static u_char *ngx_modelgw_scan_close(ngx_modelgw_scan_t *s, u_char *p);
-static u_char *ngx_modelgw_scan_comma(ngx_modelgw_scan_t *s, u_char *p,
-    u_char *last);
-static u_char *ngx_modelgw_scan_key(ngx_modelgw_scan_t *s, u_char *p,
-    u_char *last);
-static u_char *ngx_modelgw_scan_text(ngx_modelgw_scan_t *s, u_char *p,
-    u_char *last);
 static u_char *ngx_modelgw_scan_word(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_literal(ngx_modelgw_scan_t *s, u_char *p,
@@ -234,7 +224,7 @@ ngx_modelgw_scan_structure(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             break;
 
         case CM:
-            p = ngx_modelgw_scan_comma(s, p, last);
+            p = ngx_modelgw_scan_member_comma(s, p, last);
             break;
 
         case CO:
@@ -244,11 +234,11 @@ ngx_modelgw_scan_structure(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             break;
 
         case KE:
-            p = ngx_modelgw_scan_key(s, p, last);
+            p = ngx_modelgw_scan_member_key(s, p, last);
             break;
 
         case ST:
-            p = ngx_modelgw_scan_text(s, p, last);
+            p = ngx_modelgw_scan_member_text(s, p, last);
             break;
 
         case NU:
@@ -343,68 +333,6 @@ ngx_modelgw_scan_close(ngx_modelgw_scan_t *s, u_char *p)
     s->state = s->depth ? ngx_modelgw_scan_behind(s) : sw_end;
 
     return p;
-}
-
-
-/*
- * Most members are a key and a string, without or with one blank between: what
- * comes next is tried here, before the table is asked again.
- */
-
-static u_char *
-ngx_modelgw_scan_comma(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
-{
-    s->state = sw_key;
-    p = ngx_modelgw_scan_blank(p + 1, last);
-
-    if (p < last && *p == '"') {
-        return ngx_modelgw_scan_key(s, p, last);
-    }
-
-    return p;
-}
-
-
-static u_char *
-ngx_modelgw_scan_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
-{
-    if (ngx_modelgw_scan_watched(s)) {
-        ngx_modelgw_scan_watch_key(s);
-    }
-
-    s->state = sw_string;
-    s->next = sw_colon;
-
-    p = ngx_modelgw_scan_string(s, p + 1, last);
-
-    if (p == NULL || p == last || s->state != sw_colon || *p != ':') {
-        return p;
-    }
-
-    s->state = sw_value;
-    p = ngx_modelgw_scan_blank(p + 1, last);
-
-    if (p < last && *p == '"') {
-        return ngx_modelgw_scan_text(s, p, last);
-    }
-
-    return p;
-}
-
-
-static u_char *
-ngx_modelgw_scan_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
-{
-    if (ngx_modelgw_scan_watched(s)
-        && ngx_modelgw_scan_watch_value(s, NGX_MODELGW_SCAN_STRING, p) == NULL)
-    {
-        return NULL;
-    }
-
-    s->state = sw_string;
-    s->next = ngx_modelgw_scan_behind(s);
-
-    return ngx_modelgw_scan_string(s, p + 1, last);
 }
 
 

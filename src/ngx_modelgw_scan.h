@@ -20,6 +20,8 @@
 #define NGX_MODELGW_SCAN_MAX_KEYS     256    /* of one checked object */
 #define NGX_MODELGW_SCAN_MAX_WATCHES  32
 #define NGX_MODELGW_SCAN_TEXT         256    /* bytes kept of a watched value */
+#define NGX_MODELGW_SCAN_MAX_MARKS    32
+#define NGX_MODELGW_SCAN_MARK_LEN     63     /* of a mark's name, or value */
 
 
 /* what a watched value turned out to be */
@@ -68,11 +70,24 @@ typedef struct {
     off_t                 to;
 
     /* STRING: unescaped, as UTF-8; NUMBER: as written.  If the value is longer
-       than the room for it, len is NGX_MODELGW_SCAN_TEXT + 1. A lone surrogate
-       in a string makes it so, too: such text equals no text of ours. */
+       than NGX_MODELGW_SCAN_TEXT, len is that plus 1. A lone surrogate in a
+       string makes it so, too: such text equals no text of ours. */
     size_t                len;
-    u_char                text[NGX_MODELGW_SCAN_TEXT];
+    u_char               *text;          /* the scanner's */
 } ngx_modelgw_scan_value_t;
+
+
+/*
+ * A member that is counted wherever it stands in the document, inside of arrays
+ * and of watched values, too.  Keys and values are compared after unescaping.
+ * A name is no part of JSON that has an escape of its own: it is not empty and
+ * has no '"', '\\', '/' and control bytes.
+ */
+typedef struct {
+    ngx_str_t             name;
+    ngx_str_t             value;         /* len 0: any value; else: a string
+                                            that begins so */
+} ngx_modelgw_scan_mark_t;
 
 
 /* what kind of fault it was */
@@ -81,7 +96,8 @@ typedef struct {
 #define NGX_MODELGW_SCAN_FIELD    2          /* JSON, but a field is refused */
 
 
-typedef struct ngx_modelgw_scan_s  ngx_modelgw_scan_t;
+typedef struct ngx_modelgw_scan_s       ngx_modelgw_scan_t;
+typedef struct ngx_modelgw_scan_plan_s  ngx_modelgw_scan_plan_t;
 
 
 typedef struct {
@@ -105,14 +121,31 @@ typedef struct {
     ngx_uint_t                 ndenied;
 
     ngx_modelgw_skip_pt        skip;
+
+    ngx_modelgw_scan_mark_t   *marks;
+    ngx_uint_t                 nmarks;
 } ngx_modelgw_scan_conf_t;
 
 
 /*
- * Returns a scanner that reads one document, NULL if there is no memory or the
- * table of watches is not as said above.  It lives in the pool; conf and all it
- * points to must live as long.
+ * All that depends on nothing but conf, for any number of scanners; NULL if
+ * there is no memory or a table of conf is not as said above.  It lives in the
+ * pool; conf is copied, what it points to must live as long.
  */
+ngx_modelgw_scan_plan_t *ngx_modelgw_scan_plan(ngx_pool_t *pool,
+    ngx_modelgw_scan_conf_t *conf);
+
+/*
+ * Returns a scanner that reads one document, NULL if there is no memory.  It
+ * lives in the pool, the plan must live as long.
+ */
+ngx_modelgw_scan_t *ngx_modelgw_scan_make(ngx_pool_t *pool,
+    ngx_modelgw_scan_plan_t *plan);
+
+/* The plan's copy of conf. */
+ngx_modelgw_scan_conf_t *ngx_modelgw_scan_conf(ngx_modelgw_scan_plan_t *plan);
+
+/* Both at once, where a conf makes one scanner only. */
 ngx_modelgw_scan_t *ngx_modelgw_scan_create(ngx_pool_t *pool,
     ngx_modelgw_scan_conf_t *conf);
 
@@ -136,11 +169,21 @@ ngx_int_t ngx_modelgw_scan_feed(ngx_modelgw_scan_t *s, u_char *p, size_t len);
 ngx_int_t ngx_modelgw_scan_done(ngx_modelgw_scan_t *s);
 
 /*
- * The value of the i-th watch.  Its type is NGX_MODELGW_SCAN_ABSENT until its
- * last byte was read (containers: until the closing bracket).
+ * The value of the i-th watch, as of now: it is to be asked for again behind
+ * _feed() and _reset().  Its type is NGX_MODELGW_SCAN_ABSENT until its last
+ * byte was read (containers: until the closing bracket).
  */
 ngx_modelgw_scan_value_t *ngx_modelgw_scan_value(ngx_modelgw_scan_t *s,
     ngx_uint_t i);
+
+/*
+ * How often the i-th mark has occurred so far: counted at the end of the key,
+ * with a value of its own at the end of the value.
+ */
+ngx_uint_t ngx_modelgw_scan_mark(ngx_modelgw_scan_t *s, ngx_uint_t i);
+
+/* The same of all marks, in the order of the table. */
+uint32_t *ngx_modelgw_scan_marks(ngx_modelgw_scan_t *s);
 
 /*
  * Returns NGX_MODELGW_SCAN_JSON or NGX_MODELGW_SCAN_FIELD after a fault and

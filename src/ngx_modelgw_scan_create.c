@@ -1,13 +1,12 @@
 
 /*
- * Making a scanner from a table of watches.  Everything that a scan may need
- * is allocated here, once, so that a document cannot make it run out of memory
- * half-way, and a scanner is reset in as many steps as there are watches: for
- * a stream of small documents that is what counts.
+ * Making a scanner from a plan.  Everything that a scan may need is allocated
+ * here, at once, so that a document cannot make it run out of memory half-way,
+ * and a scanner is reset in a few steps: for a stream of small documents that
+ * is what counts.
  *
- * The paths of watches are split into a tree: each watch knows the one above
- * it and, as a word of bits, all below.  Rejected: comparing whole paths, which
- * would have to be put together again for each key.
+ *     scanner | frames | values of watches | hashes of keys | the key
+ *     | with check: the same, folded | texts of values
  */
 
 
@@ -17,46 +16,57 @@
 #include "ngx_modelgw_scan_private.h"
 
 
-static ngx_int_t ngx_modelgw_scan_create_names(ngx_modelgw_scan_t *s);
-static ngx_int_t ngx_modelgw_scan_create_name(ngx_modelgw_scan_t *s,
-    ngx_uint_t i);
-static ngx_int_t ngx_modelgw_scan_create_room(ngx_modelgw_scan_t *s,
-    ngx_pool_t *pool);
+/* what no document has brought */
+
+static ngx_modelgw_scan_value_t  ngx_modelgw_scan_absent;
+
 
 ngx_modelgw_scan_t *
 ngx_modelgw_scan_create(ngx_pool_t *pool, ngx_modelgw_scan_conf_t *conf)
 {
+    ngx_modelgw_scan_plan_t  *plan;
+
+    plan = ngx_modelgw_scan_plan(pool, conf);
+
+    return plan ? ngx_modelgw_scan_make(pool, plan) : NULL;
+}
+
+
+ngx_modelgw_scan_t *
+ngx_modelgw_scan_make(ngx_pool_t *pool, ngx_modelgw_scan_plan_t *plan)
+{
+    size_t               room;
+    ngx_uint_t           n;
     ngx_modelgw_scan_t  *s;
 
-    if (conf->nwatches > NGX_MODELGW_SCAN_MAX_WATCHES) {
-        return NULL;
-    }
+    n = plan->conf.nwatches;
+    room = ngx_align(plan->key_room + sizeof(uint64_t), sizeof(uint64_t));
 
-    s = ngx_pcalloc(pool, sizeof(ngx_modelgw_scan_t));
+    s = ngx_palloc(pool, sizeof(ngx_modelgw_scan_t)
+                         + n * sizeof(ngx_modelgw_scan_value_t)
+                         + plan->nhashes * sizeof(uint64_t)
+                         + plan->nframes * sizeof(ngx_modelgw_scan_frame_t)
+                         + (plan->conf.check ? 2 : 1) * room
+                         + plan->text_room);
     if (s == NULL) {
         return NULL;
     }
 
-    s->conf = conf;
-    s->skip = conf->skip;
+    ngx_memzero(s, sizeof(ngx_modelgw_scan_t));
 
-    s->names = ngx_pcalloc(pool, (conf->nwatches + 1)
-                                 * sizeof(ngx_modelgw_scan_name_t));
-    if (s->names == NULL) {
-        return NULL;
-    }
+    s->plan = plan;
+    s->conf = &plan->conf;
+    s->skip = plan->conf.skip;
+    s->names = plan->names;
+    s->slots = plan->conf.nmarks ? plan->slots : NULL;
+    s->key_room = plan->key_room;
 
-    s->values = ngx_palloc(pool, (conf->nwatches + 1)
-                                 * sizeof(ngx_modelgw_scan_value_t));
-    if (s->values == NULL) {
-        return NULL;
-    }
-
-    if (ngx_modelgw_scan_create_names(s) != NGX_OK
-        || ngx_modelgw_scan_create_room(s, pool) != NGX_OK)
-    {
-        return NULL;
-    }
+    s->values = (ngx_modelgw_scan_value_t *) (s + 1);
+    s->hashes = (uint64_t *) (s->values + n);
+    s->frames = (ngx_modelgw_scan_frame_t *) (s->hashes + plan->nhashes);
+    s->key = (u_char *) (s->frames + plan->nframes);
+    s->folded = s->key + (plan->conf.check ? room : 0);
+    s->texts = s->folded + room;
 
     ngx_modelgw_scan_reset(s);
 
@@ -67,8 +77,6 @@ ngx_modelgw_scan_create(ngx_pool_t *pool, ngx_modelgw_scan_conf_t *conf)
 void
 ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
 {
-    ngx_uint_t  i;
-
     s->state = sw_begin;
     s->depth = 0;
     s->objects = 0;
@@ -76,7 +84,10 @@ ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
     s->capture = 0;
     s->hashing = 0;
     s->target = NGX_MODELGW_SCAN_NONE;
+    s->found = 0;
     s->nhashes = 0;
+    s->due = 0;
+    s->units = 0;
     s->fault = NGX_MODELGW_SCAN_SOUND;
 
     s->frame = s->frames;
@@ -87,144 +98,13 @@ ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
     s->frame->entered = 1;
     s->frame->checked = s->conf->check;
 
-    for (i = 0; i < s->conf->nwatches; i++) {
-        s->values[i].type = NGX_MODELGW_SCAN_ABSENT;
-    }
+    ngx_memzero(s->marks, s->conf->nmarks * sizeof(uint32_t));
 }
 
 
 ngx_modelgw_scan_value_t *
 ngx_modelgw_scan_value(ngx_modelgw_scan_t *s, ngx_uint_t i)
 {
-    return &s->values[i];
-}
-
-
-static ngx_int_t
-ngx_modelgw_scan_create_names(ngx_modelgw_scan_t *s)
-{
-    ngx_uint_t                i, parent;
-    ngx_modelgw_scan_name_t  *name;
-
-    for (i = 0; i < s->conf->nwatches; i++) {
-
-        if (ngx_modelgw_scan_create_name(s, i) != NGX_OK) {
-            return NGX_DECLINED;
-        }
-
-        name = &s->names[i];
-
-        if (s->conf->watches[i].types & NGX_MODELGW_SCAN_KEYS) {
-            name->entered = 1;
-        }
-
-        for (parent = name->parent;
-             parent != NGX_MODELGW_SCAN_NONE;
-             parent = s->names[parent].parent)
-        {
-            s->names[parent].entered = 1;
-            s->names[parent].below |= (uint32_t) 1 << i;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-/* splits the path of a watch into the watch above it and its own name */
-
-static ngx_int_t
-ngx_modelgw_scan_create_name(ngx_modelgw_scan_t *s, ngx_uint_t i)
-{
-    u_char                   *p;
-    ngx_str_t                *path;
-    ngx_uint_t                n;
-    ngx_modelgw_scan_name_t  *name;
-
-    path = &s->conf->watches[i].path;
-    name = &s->names[i];
-
-    for (p = path->data + path->len; p > path->data && p[-1] != '.'; p--) {
-        /* void */
-    }
-
-    name->name.data = p;
-    name->name.len = path->data + path->len - p;
-    name->parent = NGX_MODELGW_SCAN_NONE;
-
-    if (p == path->data) {
-        return NGX_OK;
-    }
-
-    p--;
-
-    for (n = 0; n < i; n++) {
-
-        if (s->conf->watches[n].path.len == (size_t) (p - path->data)
-            && ngx_memcmp(s->conf->watches[n].path.data, path->data,
-                          p - path->data)
-               == 0)
-        {
-            name->parent = n;
-            return NGX_OK;
-        }
-    }
-
-    return NGX_DECLINED;
-}
-
-
-/*
- * Memory for what may come: a key is kept as long as one that folds to a name
- * can be, each container that can be open at a time has its frame, each of
- * these that is checked has its hashes.
- */
-
-static ngx_int_t
-ngx_modelgw_scan_create_room(ngx_modelgw_scan_t *s, ngx_pool_t *pool)
-{
-    size_t      longest;
-    ngx_uint_t  i, n;
-
-    longest = NGX_MODELGW_SCAN_QUOTED_KEY;
-    n = 1;
-
-    for (i = 0; i < s->conf->nwatches; i++) {
-        longest = ngx_max(longest, s->names[i].name.len);
-
-        if (s->conf->watches[i].types & NGX_MODELGW_SCAN_KEYS) {
-            n++;
-        }
-    }
-
-    for (i = 0; i < s->conf->ndenied; i++) {
-        longest = ngx_max(longest, s->conf->denied[i].len);
-    }
-
-    /* three bytes of U+212A may stand for one */
-
-    s->key_room = 3 * longest;
-
-    s->key = ngx_pnalloc(pool, s->key_room);
-    if (s->key == NULL) {
-        return NGX_ERROR;
-    }
-
-    s->frames = ngx_pcalloc(pool, (s->conf->nwatches + 1)
-                                  * sizeof(ngx_modelgw_scan_frame_t));
-    if (s->frames == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (!s->conf->check) {
-        return NGX_OK;
-    }
-
-    s->hashes = ngx_palloc(pool, n * NGX_MODELGW_SCAN_MAX_KEYS
-                                 * sizeof(uint64_t));
-    if (s->hashes == NULL) {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
+    return (s->found & ((uint32_t) 1 << i)) ? &s->values[i]
+                                            : &ngx_modelgw_scan_absent;
 }

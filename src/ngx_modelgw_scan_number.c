@@ -93,7 +93,7 @@ ngx_modelgw_scan_number_begin(ngx_modelgw_scan_t *s, u_char *p,
     if (*p == '-') {
 
         if (s->capture) {
-            ngx_modelgw_scan_string_append(s, p, 1);
+            ngx_modelgw_scan_text_append(s, p, 1);
         }
 
         p++;
@@ -134,7 +134,7 @@ ngx_modelgw_scan_number(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     s->state = state;
 
     if (s->capture) {
-        ngx_modelgw_scan_string_append(s, from, p - from);
+        ngx_modelgw_scan_text_append(s, from, p - from);
     }
 
     if (next == sw_fault) {

@@ -3,10 +3,14 @@
  * What the files of the scanner share: its state.
  *
  *     scan.c         the machine: structure, literals, feeding
- *     scan_string.c  the inside of strings: escapes, UTF-8, captured text
+ *     scan_member.c  members as most programs write them
+ *     scan_string.c  the inside of strings: escapes, UTF-8
+ *     scan_text.c    text that is captured
  *     scan_number.c  the inside of numbers
  *     scan_watch.c   keys and values that the caller watches
- *     scan_create.c  making a scanner from a table of watches
+ *     scan_mark.c    members that the caller counts
+ *     scan_plan.c    what depends on the caller's tables only
+ *     scan_create.c  making a scanner from a plan
  *     scan_fault.c   the sentences about faults
  */
 
@@ -24,6 +28,12 @@
 #define NGX_MODELGW_SCAN_NONE  ((ngx_uint_t) -1)
 
 #define NGX_MODELGW_SCAN_QUOTED_KEY  64      /* bytes of a key in a fault */
+#define NGX_MODELGW_SCAN_DIGITS      9       /* of a COUNT */
+
+
+/* what spreads the bits of a word: 2^64 by the golden ratio */
+
+#define NGX_MODELGW_SCAN_GOLDEN  0x9e3779b97f4a7c15ULL
 
 
 /*
@@ -103,14 +113,66 @@ typedef enum {
 } ngx_modelgw_scan_fault_e;
 
 
-/* a watch, prepared */
+/* a watch, prepared; or a denied name */
 
 typedef struct {
     ngx_str_t                  name;     /* the path's last member name */
+    ngx_str_t                  folded;   /* with check; else: the same */
     ngx_uint_t                 parent;   /* a watch; NONE: the root */
     uint32_t                   below;    /* bits of the watches under it */
+    uint32_t                   next;     /* one of the same slot; 0: none */
+    size_t                     text;     /* offset of the value's text */
+    size_t                     room;     /* for it */
     unsigned                   entered:1;  /* its members matter */
 } ngx_modelgw_scan_name_t;
+
+
+/* a name that is counted, and its marks as bits */
+
+typedef struct {
+    ngx_str_t                  name;
+    uint64_t                   head;     /* up to 8 bytes of the name */
+    uint64_t                   mask;     /* that are so many */
+    uint32_t                   any;      /* whatever the value is */
+    uint32_t                   valued;   /* if the value begins as theirs */
+    uint64_t                   opening;  /* a mask: as many bytes, up to 8, as
+                                            the shortest such value has */
+    uint64_t                   filter[2];  /* a bit for each such opening */
+    ngx_uint_t                 next;     /* one of the same slot; 0: none */
+} ngx_modelgw_scan_count_t;
+
+
+/*
+ * Where in the table of names one of len bytes is: names that occur together
+ * differ in length, or in the first or the last byte.
+ */
+
+#define NGX_MODELGW_SCAN_SLOTS  256
+
+#define ngx_modelgw_scan_slot(first, last, len)                               \
+    (((first) + 4 * (last) + 32 * (len)) & (NGX_MODELGW_SCAN_SLOTS - 1))
+
+#define ngx_modelgw_scan_slot_of(p, len)                                      \
+    ((len) ? ngx_modelgw_scan_slot((p)[0], (p)[(len) - 1], len) : 0)
+
+
+struct ngx_modelgw_scan_plan_s {
+    ngx_modelgw_scan_conf_t    conf;
+    ngx_modelgw_scan_name_t   *names;    /* of watches, then denied ones */
+    ngx_uint_t                 nnames;
+    uint32_t                   named[NGX_MODELGW_SCAN_SLOTS];
+                                         /* the first in names, plus 1 */
+
+    ngx_modelgw_scan_count_t  *counts;   /* from 1 */
+    u_char                     slots[NGX_MODELGW_SCAN_SLOTS];
+                                         /* the first in counts; 0: none */
+
+    size_t                     key_room;
+    size_t                     value_room;  /* of the longest mark's value */
+    size_t                     text_room;   /* of all watched values */
+    ngx_uint_t                 nframes;
+    ngx_uint_t                 nhashes;
+};
 
 
 /* a container that is open and watched; the first one is the root */
@@ -140,6 +202,7 @@ struct ngx_modelgw_scan_s {
 
     /* inside of a string */
     ngx_uint_t                 left;     /* hex digits, or bytes of UTF-8 */
+    ngx_uint_t                 units;    /* there was \uhhhh, in it or before */
     u_char                     low;      /* bounds of the next byte of UTF-8 */
     u_char                     high;
     uint32_t                   unit;     /* of UTF-16, from \uhhhh */
@@ -151,6 +214,7 @@ struct ngx_modelgw_scan_s {
     u_char                    *text;
     size_t                     room;
     size_t                     len;      /* of all of it, kept or not */
+    size_t                     sound;    /* before the first lone surrogate */
     uint64_t                   hash;
     uint32_t                   pending;  /* high surrogate, its low one due */
 
@@ -158,17 +222,27 @@ struct ngx_modelgw_scan_s {
     ngx_uint_t                 target;   /* watch of the value that comes, or
                                             is being read; NONE: unwatched */
     ngx_uint_t                 type;     /* of that value */
+    uint32_t                   found;    /* bits of the watches with a value */
     ngx_modelgw_scan_frame_t  *frame;    /* the innermost one open */
     ngx_modelgw_scan_frame_t  *frames;
     uint64_t                  *hashes;   /* keys of the checked ones */
     ngx_uint_t                 nhashes;
 
+    /* what is counted */
+    u_char                    *slots;    /* of the plan; NULL: nothing is */
+    ngx_modelgw_scan_count_t  *counted;  /* the key before the value, if due */
+    uint32_t                   due;      /* bits of marks: that value decides */
+    uint32_t                   marks[NGX_MODELGW_SCAN_MAX_MARKS];
+
     ngx_modelgw_skip_pt        skip;
+    ngx_modelgw_scan_plan_t   *plan;
     ngx_modelgw_scan_conf_t   *conf;
     ngx_modelgw_scan_name_t   *names;
     ngx_modelgw_scan_value_t  *values;
+    u_char                    *texts;    /* of the values */
 
-    u_char                    *key;
+    u_char                    *key;      /* and then room for a word */
+    u_char                    *folded;   /* likewise */
     size_t                     key_room;
 
     ngx_modelgw_scan_fault_e   fault;
@@ -208,11 +282,20 @@ u_char *ngx_modelgw_scan_string_hex(ngx_modelgw_scan_t *s, u_char *p,
 u_char *ngx_modelgw_scan_string_utf8(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 
-/* begins and continues a captured text */
-void ngx_modelgw_scan_string_capture(ngx_modelgw_scan_t *s, u_char *text,
+/* scan_member.c: a comma is at p; the quote of a key, of a string */
+u_char *ngx_modelgw_scan_member_comma(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+u_char *ngx_modelgw_scan_member_key(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+u_char *ngx_modelgw_scan_member_text(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+
+/* scan_text.c: begins, continues and ends a captured text; s->unit has come */
+void ngx_modelgw_scan_text_capture(ngx_modelgw_scan_t *s, u_char *text,
     size_t room);
-void ngx_modelgw_scan_string_append(ngx_modelgw_scan_t *s, u_char *p,
-    size_t n);
+void ngx_modelgw_scan_text_append(ngx_modelgw_scan_t *s, u_char *p, size_t n);
+void ngx_modelgw_scan_text_unit(ngx_modelgw_scan_t *s);
+void ngx_modelgw_scan_text_end(ngx_modelgw_scan_t *s);
 
 /* scan_number.c: a number begins at p; one continues */
 u_char *ngx_modelgw_scan_number_begin(ngx_modelgw_scan_t *s, u_char *p,
@@ -222,9 +305,17 @@ u_char *ngx_modelgw_scan_number(ngx_modelgw_scan_t *s, u_char *p,
 
 /* scan_watch.c: what stands in a watched container; p, or NULL after a fault */
 
-/* a key begins; it has ended before p */
+/*
+ * A key begins; it has ended before p.  One that is short and has no escapes
+ * is at from, where NGX_MODELGW_SKIP_SHORT bytes may be read.
+ */
 void ngx_modelgw_scan_watch_key(ngx_modelgw_scan_t *s);
 u_char *ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p);
+u_char *ngx_modelgw_scan_watch_key_short(ngx_modelgw_scan_t *s, u_char *from,
+    size_t len);
+
+/* writes the name with its letters folded; returns its length, maybe less */
+size_t ngx_modelgw_scan_watch_fold(u_char *dst, u_char *p, size_t len);
 
 /*
  * A value begins at p: s->target stays, if it is watched and accepted.  It has
@@ -237,6 +328,28 @@ u_char *ngx_modelgw_scan_watch_value_end(ngx_modelgw_scan_t *s, u_char *p);
 /* the container that s->target watches was entered; one was left before p */
 void ngx_modelgw_scan_watch_open(ngx_modelgw_scan_t *s);
 void ngx_modelgw_scan_watch_close(ngx_modelgw_scan_t *s, u_char *p);
+
+/* scan_mark.c */
+
+ngx_int_t ngx_modelgw_scan_mark_plan(ngx_modelgw_scan_plan_t *plan,
+    ngx_pool_t *pool);
+
+/* a key of len bytes, unescaped, has ended, whose slot has the name n */
+void ngx_modelgw_scan_mark_key(ngx_modelgw_scan_t *s, u_char *p, size_t len,
+    u_char *last, ngx_uint_t n);
+
+/* a key that was captured has ended */
+void ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s);
+
+/* the key that begins at p is read again, now unescaped: what was read of it
+   had an escape, or its end is not there yet */
+u_char *ngx_modelgw_scan_mark_again(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+
+/* the inside of a string begins at p, whose key is due; its text is captured */
+void ngx_modelgw_scan_mark_text(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+void ngx_modelgw_scan_mark_text_end(ngx_modelgw_scan_t *s);
 
 
 #endif /* _NGX_MODELGW_SCAN_PRIVATE_H_INCLUDED_ */

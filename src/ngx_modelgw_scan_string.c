@@ -6,11 +6,6 @@
  * byte with bounds for the next one (RFC 3629, section 4), so that the verdict
  * is the same for any split.
  *
- * A text that somebody watches is captured as it passes, unescaped.  Two \u
- * escapes may make one character (RFC 8259, section 7); a surrogate without
- * its other half is no character, which is no fault of the JSON: the text is
- * marked, and such text equals nothing.
- *
  * Rejected: validating UTF-8 with vectors.  It pays for pure CJK text only,
  * and costs a second variant of everything for each processor.
  */
@@ -31,8 +26,6 @@ static u_char *ngx_modelgw_scan_string_chars(u_char *p, u_char *last);
 static u_char *ngx_modelgw_scan_string_lead(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p);
-static void ngx_modelgw_scan_string_unit(ngx_modelgw_scan_t *s);
-static void ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code);
 
 
 /*
@@ -53,23 +46,10 @@ static void ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code);
      && ((w) & 0x07300000) - 0x00100000 < 0x04000000)
 
 
-#define NGX_MODELGW_SCAN_FNV_BASIS  0xcbf29ce484222325ULL
-#define NGX_MODELGW_SCAN_FNV_PRIME  0x00000100000001b3ULL
-
-
 /* what is longer than its room is known to be: only its hash may matter */
 
 #define ngx_modelgw_scan_kept(s)                                              \
     ((s)->capture && ((s)->hashing || (s)->len <= (s)->room))
-
-
-/* the other half of a pair is not what came next */
-
-#define ngx_modelgw_scan_alone(s)                                             \
-    if ((s)->pending) {                                                       \
-        (s)->pending = 0;                                                     \
-        (s)->lone = 1;                                                        \
-    }
 
 
 /* what a byte behind a backslash stands for; 0: no such escape */
@@ -153,15 +133,27 @@ ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 static u_char *
 ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
+    size_t   n;
     u_char  *from;
 
     from = p;
 
-    while (p < last && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') {
+    while (last - p >= NGX_MODELGW_SKIP_SHORT) {
+        n = ngx_modelgw_skip_short(p);
+        p += n;
+
+        if (n < NGX_MODELGW_SKIP_SHORT) {
+            goto done;
+        }
+    }
+
+    while (p < last && ngx_modelgw_skip_plain(*p)) {
         p++;
     }
 
-    ngx_modelgw_scan_string_append(s, from, p - from);
+done:
+
+    ngx_modelgw_scan_text_append(s, from, p - from);
 
     return p;
 }
@@ -183,6 +175,7 @@ ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         }
 
         if (*p == '\\') {
+            s->units = 1;
             p = ngx_modelgw_scan_string_units(p, last);
 
         } else if (*p >= 0x80) {
@@ -272,7 +265,7 @@ ngx_modelgw_scan_string_lead(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     s->high = ngx_modelgw_scan_leads[i].high;
 
     if (s->capture) {
-        ngx_modelgw_scan_string_append(s, p, 1);
+        ngx_modelgw_scan_text_append(s, p, 1);
     }
 
     return ngx_modelgw_scan_string_utf8(s, p + 1, last);
@@ -289,7 +282,7 @@ ngx_modelgw_scan_string_utf8(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         }
 
         if (s->capture) {
-            ngx_modelgw_scan_string_append(s, p, 1);
+            ngx_modelgw_scan_text_append(s, p, 1);
         }
 
         p++;
@@ -333,7 +326,7 @@ ngx_modelgw_scan_string_escape(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     }
 
     if (s->capture) {
-        ngx_modelgw_scan_string_append(s, &ch, 1);
+        ngx_modelgw_scan_text_append(s, &ch, 1);
     }
 
     s->state = sw_string;
@@ -361,7 +354,7 @@ ngx_modelgw_scan_string_hex(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             s->state = sw_string;
 
             if (s->capture) {
-                ngx_modelgw_scan_string_unit(s);
+                ngx_modelgw_scan_text_unit(s);
             }
 
             break;
@@ -381,111 +374,15 @@ ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p)
         return p;
     }
 
-    ngx_modelgw_scan_alone(s);
+    ngx_modelgw_scan_text_end(s);
 
     if (s->next == sw_colon) {
         return ngx_modelgw_scan_watch_key_end(s, p);
     }
 
+    if (s->due) {
+        ngx_modelgw_scan_mark_text_end(s);
+    }
+
     return ngx_modelgw_scan_watch_value_end(s, p);
-}
-
-
-void
-ngx_modelgw_scan_string_capture(ngx_modelgw_scan_t *s, u_char *text,
-    size_t room)
-{
-    s->capture = 1;
-    s->lone = 0;
-    s->text = text;
-    s->room = room;
-    s->len = 0;
-    s->hash = NGX_MODELGW_SCAN_FNV_BASIS;
-    s->pending = 0;
-}
-
-
-void
-ngx_modelgw_scan_string_append(ngx_modelgw_scan_t *s, u_char *p, size_t n)
-{
-    size_t  i;
-
-    if (n == 0) {
-        return;
-    }
-
-    ngx_modelgw_scan_alone(s);
-
-    if (s->len < s->room) {
-        ngx_memcpy(s->text + s->len, p, ngx_min(n, s->room - s->len));
-    }
-
-    s->len += n;
-
-    if (s->hashing) {
-        for (i = 0; i < n; i++) {
-            s->hash = (s->hash ^ p[i]) * NGX_MODELGW_SCAN_FNV_PRIME;
-        }
-    }
-}
-
-
-/* a unit of UTF-16 has come whole */
-
-static void
-ngx_modelgw_scan_string_unit(ngx_modelgw_scan_t *s)
-{
-    uint32_t  high;
-
-    if (s->unit < 0xd800 || s->unit > 0xdfff) {
-        ngx_modelgw_scan_string_code(s, s->unit);
-        return;
-    }
-
-    if (s->unit < 0xdc00) {
-        ngx_modelgw_scan_alone(s);
-        s->pending = s->unit;
-        return;
-    }
-
-    if (s->pending == 0) {
-        s->lone = 1;
-        return;
-    }
-
-    high = s->pending - 0xd800;
-    s->pending = 0;
-
-    ngx_modelgw_scan_string_code(s, 0x10000 + (high << 10)
-                                    + (s->unit - 0xdc00));
-}
-
-
-static void
-ngx_modelgw_scan_string_code(ngx_modelgw_scan_t *s, uint32_t code)
-{
-    u_char  *last, utf8[4];
-
-    last = utf8;
-
-    if (code < 0x80) {
-        *last++ = (u_char) code;
-
-    } else if (code < 0x800) {
-        *last++ = (u_char) (0xc0 | (code >> 6));
-        *last++ = (u_char) (0x80 | (code & 0x3f));
-
-    } else if (code < 0x10000) {
-        *last++ = (u_char) (0xe0 | (code >> 12));
-        *last++ = (u_char) (0x80 | ((code >> 6) & 0x3f));
-        *last++ = (u_char) (0x80 | (code & 0x3f));
-
-    } else {
-        *last++ = (u_char) (0xf0 | (code >> 18));
-        *last++ = (u_char) (0x80 | ((code >> 12) & 0x3f));
-        *last++ = (u_char) (0x80 | ((code >> 6) & 0x3f));
-        *last++ = (u_char) (0x80 | (code & 0x3f));
-    }
-
-    ngx_modelgw_scan_string_append(s, utf8, last - utf8);
 }

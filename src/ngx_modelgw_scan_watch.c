@@ -9,11 +9,12 @@
  * U+212A).  So such keys are refused in checked objects instead of resolved.
  * For equal keys a hash of each is enough: two keys that differ and share it
  * are refused as well, which nobody meets by chance.  Names are compared by
- * their bytes.
+ * their bytes, those of one slot of the plan's table only.
  *
- * Rejected: a hash table of names (a few dozen comparisons of lengths for each
- * of the few keys in such objects are as fast), and a set of seen keys that
- * would have to be cleared for each document.
+ * A key that is kept is hashed and folded by words of eight bytes; only one
+ * that is not ASCII is folded by bytes.
+ *
+ * Rejected: a set of seen keys that would have to be cleared for each document.
  */
 
 
@@ -23,45 +24,126 @@
 #include "ngx_modelgw_scan_private.h"
 
 
+static size_t ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s);
 static u_char *ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p);
-static u_char *ngx_modelgw_scan_watch_spelling(ngx_modelgw_scan_t *s,
-    u_char *p);
-static void ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s);
-static ngx_uint_t ngx_modelgw_scan_watch_exact(ngx_modelgw_scan_t *s,
-    ngx_str_t *name);
-static ngx_uint_t ngx_modelgw_scan_watch_folds(ngx_modelgw_scan_t *s,
-    ngx_str_t *name);
-static u_char ngx_modelgw_scan_watch_fold(u_char **p, u_char *last);
+static u_char *ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *key, size_t len);
+static u_char *ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p,
+    ngx_uint_t i);
 static ngx_uint_t ngx_modelgw_scan_watch_count(ngx_modelgw_scan_t *s);
 
 
 void
 ngx_modelgw_scan_watch_key(ngx_modelgw_scan_t *s)
 {
-    if (s->frame->entered) {
-        ngx_modelgw_scan_string_capture(s, s->key, s->key_room);
-        s->hashing = s->frame->checked;
+    ngx_modelgw_scan_text_capture(s, s->key, s->key_room);
+    s->hashing = s->frame->checked;
+}
+
+
+u_char *
+ngx_modelgw_scan_watch_key_short(ngx_modelgw_scan_t *s, u_char *from,
+    size_t len)
+{
+    if (!s->conf->check && s->slots == NULL) {
+        s->target = NGX_MODELGW_SCAN_NONE;
+
+        return ngx_modelgw_scan_watch_find(s, from + len + 1, from, len);
     }
+
+    ngx_memcpy(s->key, from, NGX_MODELGW_SKIP_SHORT);
+
+    s->len = len;
+    s->lone = 0;
+
+    return ngx_modelgw_scan_watch_key_end(s, from + len + 1);
 }
 
 
 u_char *
 ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
 {
+    size_t   len;
+    u_char  *key;
+
     s->capture = 0;
     s->hashing = 0;
+
+    if (s->slots) {
+        ngx_modelgw_scan_mark_key_end(s);
+    }
+
+    if (!ngx_modelgw_scan_watched(s)) {
+        return p;
+    }
+
+    s->target = NGX_MODELGW_SCAN_NONE;
+
+    key = s->key;
+    len = s->len;
+
+    if (s->conf->check && len <= s->key_room) {
+        key = s->folded;
+        len = ngx_modelgw_scan_watch_words(s);
+    }
 
     if (s->frame->checked && ngx_modelgw_scan_watch_check(s, p) == NULL) {
         return NULL;
     }
 
-    ngx_modelgw_scan_watch_find(s);
+    /* no name is longer than there is room for */
 
-    return p;
+    if (len > s->key_room || s->lone) {
+        return p;
+    }
+
+    return ngx_modelgw_scan_watch_find(s, p, key, len);
 }
 
 
-/* may this key be here at all? */
+/* hashes the key that is kept, and folds it; returns how long it then is */
+
+static size_t
+ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s)
+{
+    size_t    n;
+    uint64_t  w, low, upper, all, hash;
+
+    ngx_memzero(s->key + s->len, sizeof(uint64_t));
+
+    all = 0;
+    hash = s->len * NGX_MODELGW_SCAN_GOLDEN;
+
+    for (n = 0; n < s->len; n += sizeof(uint64_t)) {
+        ngx_memcpy(&w, s->key + n, sizeof(uint64_t));
+
+        hash = (hash ^ w) * NGX_MODELGW_SCAN_GOLDEN;
+        hash ^= hash >> 32;
+
+        all |= w;
+
+        /* adding carries into the high bit of what is 'A' or more; 'Z' */
+
+        low = w & ~NGX_MODELGW_SKIP_HIGH;
+        upper = (low + NGX_MODELGW_SKIP_ONES * (0x80 - 'A'))
+                & ~(low + NGX_MODELGW_SKIP_ONES * (0x80 - 'Z' - 1))
+                & NGX_MODELGW_SKIP_HIGH;
+
+        w |= upper >> 2;                 /* 0x20 */
+        ngx_memcpy(s->folded + n, &w, sizeof(uint64_t));
+    }
+
+    s->hash = hash;
+
+    if (all & NGX_MODELGW_SKIP_HIGH) {
+        return ngx_modelgw_scan_watch_fold(s->folded, s->key, s->len);
+    }
+
+    return s->len;
+}
+
+
+/* may one more key be here, and this one? */
 
 static u_char *
 ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
@@ -87,34 +169,30 @@ ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
 
     s->hashes[s->nhashes++] = s->hash;
 
-    return ngx_modelgw_scan_watch_spelling(s, p);
+    return p;
 }
 
 
+/* Finds the names that the key, which is folded with check, may stand for. */
+
 static u_char *
-ngx_modelgw_scan_watch_spelling(ngx_modelgw_scan_t *s, u_char *p)
+ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p, u_char *key,
+    size_t len)
 {
-    ngx_uint_t  i;
+    uint32_t                  n;
+    ngx_modelgw_scan_name_t  *name;
 
-    for (i = 0; i < s->conf->nwatches; i++) {
+    n = s->plan->named[ngx_modelgw_scan_slot_of(key, len)];
 
-        if (s->names[i].parent == s->frame->watch
-            && ngx_modelgw_scan_watch_folds(s, &s->names[i].name)
-            && !ngx_modelgw_scan_watch_exact(s, &s->names[i].name))
+    for ( /* void */ ; n; n = name->next) {
+        name = &s->names[n - 1];
+
+        if (name->folded.len == len
+            && name->parent == s->frame->watch
+            && ngx_memcmp(name->folded.data, key, len) == 0
+            && ngx_modelgw_scan_watch_name(s, p, n - 1) == NULL)
         {
-            s->subject = i;
-            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_VARIANT, p);
-        }
-    }
-
-    if (s->frame->watch != NGX_MODELGW_SCAN_NONE) {
-        return p;
-    }
-
-    for (i = 0; i < s->conf->ndenied; i++) {
-
-        if (ngx_modelgw_scan_watch_folds(s, &s->conf->denied[i])) {
-            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_DENIED, p);
+            return NULL;
         }
     }
 
@@ -123,101 +201,70 @@ ngx_modelgw_scan_watch_spelling(ngx_modelgw_scan_t *s, u_char *p)
 
 
 /*
- * Makes the watch of the key, if there is one, the target.  What an equal key
- * has brought before is forgotten.
+ * The key folds to this name; without check it is the name.  Makes the watch of
+ * the key the target; what an equal key has brought before is forgotten.
  */
 
-static void
-ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s)
+static u_char *
+ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t i)
 {
-    ngx_uint_t  i, n;
+    ngx_modelgw_scan_name_t  *name;
 
-    s->target = NGX_MODELGW_SCAN_NONE;
+    name = &s->names[i];
 
-    for (i = 0; i < s->conf->nwatches; i++) {
+    if (i >= s->conf->nwatches) {
+        return s->frame->checked
+               ? ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_DENIED, p)
+               : p;
+    }
 
-        if (s->names[i].parent == s->frame->watch
-            && ngx_modelgw_scan_watch_exact(s, &s->names[i].name))
+    if (!s->conf->check
+        || (name->name.len == s->len
+            && ngx_memcmp(name->name.data, s->key, s->len) == 0))
+    {
+        s->target = i;
+        s->found &= ~(name->below | ((uint32_t) 1 << i));
+
+        return p;
+    }
+
+    if (!s->frame->checked) {
+        return p;
+    }
+
+    s->subject = i;
+
+    return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_VARIANT, p);
+}
+
+
+size_t
+ngx_modelgw_scan_watch_fold(u_char *dst, u_char *p, size_t len)
+{
+    u_char  *from, *last;
+
+    from = dst;
+    last = p + len;
+
+    while (p < last) {
+
+        if (*p == 0xc5 && last - p >= 2 && p[1] == 0xbf) {
+            *dst++ = 's';                /* U+017F */
+            p += 2;
+
+        } else if (*p == 0xe2 && last - p >= 3 && p[1] == 0x84
+                   && p[2] == 0xaa)
         {
-            break;
+            *dst++ = 'k';                /* U+212A */
+            p += 3;
+
+        } else {
+            *dst++ = ngx_tolower(*p);
+            p++;
         }
     }
 
-    if (i == s->conf->nwatches) {
-        return;
-    }
-
-    s->target = i;
-    s->values[i].type = NGX_MODELGW_SCAN_ABSENT;
-
-    for (n = i + 1; n < s->conf->nwatches; n++) {
-
-        if (s->names[i].below & ((uint32_t) 1 << n)) {
-            s->values[n].type = NGX_MODELGW_SCAN_ABSENT;
-        }
-    }
-}
-
-
-static ngx_uint_t
-ngx_modelgw_scan_watch_exact(ngx_modelgw_scan_t *s, ngx_str_t *name)
-{
-    return s->len == name->len
-           && !s->lone
-           && ngx_memcmp(s->key, name->data, name->len) == 0;
-}
-
-
-static ngx_uint_t
-ngx_modelgw_scan_watch_folds(ngx_modelgw_scan_t *s, ngx_str_t *name)
-{
-    u_char  *p, *q, *plast, *qlast;
-
-    if (s->len > s->room) {
-        return 0;
-    }
-
-    p = s->key;
-    plast = p + s->len;
-
-    q = name->data;
-    qlast = q + name->len;
-
-    while (p < plast && q < qlast) {
-
-        if (ngx_modelgw_scan_watch_fold(&p, plast)
-            != ngx_modelgw_scan_watch_fold(&q, qlast))
-        {
-            return 0;
-        }
-    }
-
-    return p == plast && q == qlast;
-}
-
-
-/* takes a character that folds, or a byte */
-
-static ngx_inline u_char
-ngx_modelgw_scan_watch_fold(u_char **p, u_char *last)
-{
-    u_char  *c;
-
-    c = *p;
-
-    if (*c == 0xc5 && last - c >= 2 && c[1] == 0xbf) {
-        *p += 2;
-        return 's';                      /* U+017F */
-    }
-
-    if (*c == 0xe2 && last - c >= 3 && c[1] == 0x84 && c[2] == 0xaa) {
-        *p += 3;
-        return 'k';                      /* U+212A */
-    }
-
-    *p += 1;
-
-    return ngx_tolower(*c);
+    return dst - from;
 }
 
 
@@ -255,11 +302,12 @@ ngx_modelgw_scan_watch_value(ngx_modelgw_scan_t *s, ngx_uint_t type, u_char *p)
     v->elements = 0;
     v->from = ngx_modelgw_scan_offset(s, p);
     v->len = 0;
+    v->text = s->texts + s->names[s->target].text;
 
     s->type = type;
 
     if (type & (NGX_MODELGW_SCAN_STRING|NGX_MODELGW_SCAN_NUMBER)) {
-        ngx_modelgw_scan_string_capture(s, v->text, NGX_MODELGW_SCAN_TEXT);
+        ngx_modelgw_scan_text_capture(s, v->text, s->names[s->target].room);
     }
 
     return p;
@@ -272,6 +320,7 @@ ngx_modelgw_scan_watch_value_end(ngx_modelgw_scan_t *s, u_char *p)
     ngx_modelgw_scan_value_t  *v;
 
     if (s->target == NGX_MODELGW_SCAN_NONE) {
+        s->capture = 0;
         return p;
     }
 
@@ -282,7 +331,8 @@ ngx_modelgw_scan_watch_value_end(ngx_modelgw_scan_t *s, u_char *p)
 
     if (s->capture) {
         s->capture = 0;
-        v->len = (s->lone || s->len > s->room) ? s->room + 1 : s->len;
+        v->len = (s->lone || s->len > s->room) ? NGX_MODELGW_SCAN_TEXT + 1
+                                               : s->len;
     }
 
     if (s->type == NGX_MODELGW_SCAN_NUMBER) {
@@ -301,6 +351,8 @@ ngx_modelgw_scan_watch_value_end(ngx_modelgw_scan_t *s, u_char *p)
     v->type = s->type;
     v->to = ngx_modelgw_scan_offset(s, p);
 
+    s->found |= (uint32_t) 1 << s->subject;
+
     return p;
 }
 
@@ -310,7 +362,7 @@ ngx_modelgw_scan_watch_count(ngx_modelgw_scan_t *s)
 {
     size_t  i;
 
-    if (s->len > 9) {
+    if (s->len > NGX_MODELGW_SCAN_DIGITS) {
         return 0;
     }
 
@@ -363,6 +415,8 @@ ngx_modelgw_scan_watch_close(ngx_modelgw_scan_t *s, u_char *p)
                                : NGX_MODELGW_SCAN_ARRAY;
     v->elements = frame->elements;
     v->to = ngx_modelgw_scan_offset(s, p);
+
+    s->found |= (uint32_t) 1 << frame->watch;
 
     s->nhashes = frame->first;
     s->frame--;

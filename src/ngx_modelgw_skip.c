@@ -34,13 +34,7 @@
 #endif
 
 
-#define NGX_MODELGW_SKIP_ONES  0x0101010101010101ULL
-#define NGX_MODELGW_SKIP_HIGH  0x8080808080808080ULL
-#define NGX_MODELGW_SKIP_ODD   0xaaaaaaaaaaaaaaaaULL
-
-
-#define ngx_modelgw_skip_plain(ch)                                            \
-    ((ch) >= 0x20 && (ch) < 0x80 && (ch) != '"' && (ch) != '\\')
+#define NGX_MODELGW_SKIP_ODD  0xaaaaaaaaaaaaaaaaULL
 
 
 /* what may stand behind a backslash */
@@ -115,19 +109,12 @@ static size_t
 ngx_modelgw_skip_sse2(u_char *p, size_t len)
 {
     size_t    n;
-    __m128i   v, m;
     unsigned  mask;
 
     n = 0;
 
     while (len - n >= 16) {
-        v = _mm_loadu_si128((__m128i *) (p + n));
-
-        m = _mm_cmpgt_epi8(_mm_set1_epi8(0x20), v);
-        m = _mm_or_si128(m, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
-        m = _mm_or_si128(m, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
-
-        mask = _mm_movemask_epi8(m);
+        mask = ngx_modelgw_skip_sse2_special(p + n);
 
         if (mask == 0) {
             n += 16;
@@ -216,9 +203,9 @@ ngx_modelgw_skip_escaped(uint64_t slashes, uint64_t *carry)
 }
 
 
-__attribute__((target("avx2"), noinline))
+__attribute__((target("avx2")))
 static size_t
-ngx_modelgw_skip_avx2_long(u_char *p, size_t len)
+ngx_modelgw_skip_avx2(u_char *p, size_t len)
 {
     size_t    n;
     __m256i   a, b, sa, sb;
@@ -274,27 +261,6 @@ ngx_modelgw_skip_avx2_long(u_char *p, size_t len)
     n -= carry;
 
     return n + ngx_modelgw_skip_sse2(p + n, len - n);
-}
-
-
-/* keys and words end within one vector */
-
-__attribute__((target("avx2")))
-static size_t
-ngx_modelgw_skip_avx2(u_char *p, size_t len)
-{
-    uint32_t  special;
-
-    if (len >= 32) {
-        special = _mm256_movemask_epi8(ngx_modelgw_skip_avx2_special(
-                                       _mm256_loadu_si256((__m256i *) p)));
-
-        if (special && p[__builtin_ctz(special)] != '\\') {
-            return __builtin_ctz(special);
-        }
-    }
-
-    return ngx_modelgw_skip_avx2_long(p, len);
 }
 
 

@@ -12,6 +12,16 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+
+/* the bytes of a word */
+
+#define NGX_MODELGW_SKIP_ONES  0x0101010101010101ULL
+#define NGX_MODELGW_SKIP_HIGH  0x8080808080808080ULL
+
 
 /*
  * Returns how many of the len bytes at p, the inside of a string, need no look:
@@ -35,6 +45,63 @@ typedef struct {
  * always "scalar".  The array is static; *n is the number of its elements.
  */
 ngx_modelgw_skip_variant_t *ngx_modelgw_skip_variants(ngx_uint_t *n);
+
+
+/*
+ * Returns how many of the 16 bytes at p are plain before the first one that is
+ * not: most keys, and many values, end within them, and are not worth a call.
+ */
+
+#define NGX_MODELGW_SKIP_SHORT  16
+
+#define ngx_modelgw_skip_plain(ch)                                            \
+    ((ch) >= 0x20 && (ch) < 0x80 && (ch) != '"' && (ch) != '\\')
+
+
+#if defined(__x86_64__)
+
+/* a bit for each of the 16 bytes at p that is not plain */
+
+static ngx_inline unsigned
+ngx_modelgw_skip_sse2_special(u_char *p)
+{
+    __m128i  v, m;
+
+    v = _mm_loadu_si128((__m128i *) p);
+
+    m = _mm_cmpgt_epi8(_mm_set1_epi8(0x20), v);
+    m = _mm_or_si128(m, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
+    m = _mm_or_si128(m, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
+
+    return _mm_movemask_epi8(m);
+}
+
+#endif
+
+
+static ngx_inline size_t
+ngx_modelgw_skip_short(u_char *p)
+{
+#if defined(__x86_64__)
+
+    return __builtin_ctz(ngx_modelgw_skip_sse2_special(p)
+                         | 1 << NGX_MODELGW_SKIP_SHORT);
+
+#else
+
+    size_t  n;
+
+    for (n = 0; n < NGX_MODELGW_SKIP_SHORT; n++) {
+
+        if (!ngx_modelgw_skip_plain(p[n])) {
+            break;
+        }
+    }
+
+    return n;
+
+#endif
+}
 
 
 #endif /* _NGX_MODELGW_SKIP_H_INCLUDED_ */

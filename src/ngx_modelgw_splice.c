@@ -3,14 +3,18 @@
  * A body with some of its bytes replaced.  The scanner says where a value lies
  * in the document; here that becomes offset arithmetic on the chain in which
  * nginx keeps the document, so that a body of 32 MB in a temporary file costs
- * a handful of bufs: nothing is read, nothing is copied, and no byte outside
- * the cuts can change.
+ * a handful of bufs: nothing is read, hardly anything is copied, and no byte
+ * outside the cuts can change.
  *
  * The walk knows one place, the offset of the next byte in the document.  It
  * either stands inside of a cut (bytes are dropped, and the cut's text is put
  * out once, at its first byte) or before the next one (bytes are kept, as a
  * buf that refers to a part of the original).  A cut may begin and end in
  * different bufs, and an insertion may stand at the very end.
+ *
+ * What stands before the first cut is copied, with the cut's text behind it, if
+ * it is short: that is a few bytes and the model in most documents.  A buf more
+ * costs nginx, and the kernel, as much as it does to copy a kilobyte.
  *
  * Rejected: changing the bufs of the request in place.  nginx gives their
  * memory back by them, and a retry on another peer sends them again.
@@ -23,12 +27,17 @@
 #include "ngx_modelgw_splice.h"
 
 
+#define NGX_MODELGW_SPLICE_SHORT  256
+
+
 typedef struct {
     ngx_pool_t         *pool;
     ngx_chain_t       **last;            /* where the next link goes */
     off_t               offset;          /* of the next byte in the document */
     ngx_modelgw_cut_t  *cut;             /* the next one, or the current */
     ngx_uint_t          left;            /* cuts, with this one */
+    ngx_buf_t          *copy;            /* of the beginning; NULL: none yet */
+    size_t              room;            /* in it; 0: it is complete */
 } ngx_modelgw_splice_walk_t;
 
 
@@ -38,6 +47,8 @@ static off_t ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest);
 static off_t ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w,
     ngx_buf_t *b, off_t from, off_t rest);
 static ngx_int_t ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w);
+static ngx_int_t ngx_modelgw_splice_copy(ngx_modelgw_splice_walk_t *w,
+    u_char *p, size_t len);
 static ngx_buf_t *ngx_modelgw_splice_link(ngx_modelgw_splice_walk_t *w);
 
 
@@ -67,6 +78,12 @@ ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in, ngx_modelgw_cut_t *cuts,
     w.offset = 0;
     w.cut = cuts;
     w.left = n;
+    w.copy = NULL;
+    w.room = n ? cuts[0].from + cuts[0].text.len : 0;
+
+    if (w.room > NGX_MODELGW_SPLICE_SHORT) {
+        w.room = 0;
+    }
 
     for ( /* void */ ; in; in = in->next) {
 
@@ -145,12 +162,19 @@ ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b,
     off_t from, off_t rest)
 {
     off_t       n;
+    ngx_int_t   rc;
     ngx_buf_t  *part;
 
     n = rest;
 
     if (w->left) {
         n = ngx_min(n, w->cut->from - w->offset);
+    }
+
+    rc = ngx_modelgw_splice_copy(w, ngx_buf_in_memory(b) ? b->pos + from : NULL,
+                                 n);
+    if (rc != NGX_DECLINED) {
+        return (rc == NGX_OK) ? n : NGX_ERROR;
     }
 
     part = ngx_modelgw_splice_link(w);
@@ -183,6 +207,7 @@ ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b,
 static ngx_int_t
 ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
 {
+    ngx_int_t   rc;
     ngx_buf_t  *b;
     ngx_str_t  *text;
 
@@ -190,6 +215,11 @@ ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
 
     if (text->len == 0) {
         return NGX_OK;
+    }
+
+    rc = ngx_modelgw_splice_copy(w, text->data, text->len);
+    if (rc != NGX_DECLINED) {
+        return rc;
     }
 
     b = ngx_modelgw_splice_link(w);
@@ -202,6 +232,50 @@ ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
     b->last = text->data + text->len;
     b->start = b->pos;
     b->end = b->last;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Puts a piece into the copy of the beginning; p is NULL if it is in a file.
+ *     NGX_OK, NGX_ERROR
+ *     NGX_DECLINED  it is not a part of it
+ */
+
+static ngx_int_t
+ngx_modelgw_splice_copy(ngx_modelgw_splice_walk_t *w, u_char *p, size_t len)
+{
+    ngx_buf_t  *b;
+
+    if (p == NULL || len > w->room) {
+        w->room = 0;
+        return NGX_DECLINED;
+    }
+
+    b = w->copy;
+
+    if (b == NULL) {
+        b = ngx_modelgw_splice_link(w);
+        if (b == NULL) {
+            return NGX_ERROR;
+        }
+
+        b->start = ngx_pnalloc(w->pool, w->room);
+        if (b->start == NULL) {
+            return NGX_ERROR;
+        }
+
+        b->pos = b->start;
+        b->last = b->start;
+        b->end = b->start + w->room;
+        b->temporary = 1;
+
+        w->copy = b;
+    }
+
+    b->last = ngx_cpymem(b->last, p, len);
+    w->room -= len;
 
     return NGX_OK;
 }

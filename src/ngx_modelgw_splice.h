@@ -24,7 +24,7 @@ typedef struct {
 /*
  * Makes *out a chain with the bytes of in, the cuts applied.  Cuts are in
  * ascending order, do not overlap and lie within the chain.  The bufs of in are
- * not changed; the new bufs refer to the same memory and files, and to the
+ * not changed; the new bufs may refer to the same memory and files, and to the
  * cuts' texts, so all of these must live as long.  Flags of a last buf
  * (last_buf, flush, sync) are not carried.  Bufs may be in memory, in a file
  * or both; with both, memory counts.  What comes out must be sent once only:

@@ -139,6 +139,13 @@ ngx_modelgw_sse_next(ngx_modelgw_sse_t *sse, u_char **pos, u_char *last,
 }
 
 
+ngx_uint_t
+ngx_modelgw_sse_between(ngx_modelgw_sse_t *sse)
+{
+    return sse->state == sw_lead && (sse->len == 0 || sse->given);
+}
+
+
 ngx_int_t
 ngx_modelgw_sse_rest(ngx_modelgw_sse_t *sse, ngx_modelgw_sse_event_t *ev)
 {
@@ -160,6 +167,20 @@ ngx_modelgw_sse_data(ngx_modelgw_sse_event_t *ev, u_char **state,
     ngx_str_t *line)
 {
     ngx_str_t  l;
+
+    /* vendors' events have one */
+
+    if (ev->lines < 2) {
+
+        if (ev->lines == 0 || *state) {
+            return NGX_DECLINED;
+        }
+
+        *line = ev->data;
+        *state = ev->raw.data + ev->raw.len;
+
+        return NGX_OK;
+    }
 
     while (ngx_modelgw_sse_line(ev, state, &l) == NGX_OK) {
 
@@ -387,7 +408,10 @@ ngx_modelgw_sse_event(ngx_modelgw_sse_t *sse, ngx_modelgw_sse_event_t *ev,
         if (ngx_modelgw_sse_field(&line, &ngx_modelgw_sse_field_data, &value)
             == NGX_OK)
         {
-            ev->has_data = 1;
+            if (ev->lines++ == 0) {
+                ev->data = value;
+            }
+
             continue;
         }
 

@@ -25,7 +25,8 @@
 typedef struct {
     ngx_str_t             raw;
     ngx_str_t             name;          /* value of the last "event:" line */
-    unsigned              has_data:1;
+    ngx_str_t             data;          /* value of the first "data:" line */
+    ngx_uint_t            lines;         /* of data */
     unsigned              borrowed:1;    /* raw points into the caller's bytes,
                                             not into the reader's own memory */
     unsigned              bom:1;         /* raw begins with the stream's BOM */
@@ -65,6 +66,12 @@ void ngx_modelgw_sse_init(ngx_modelgw_sse_t *sse, ngx_pool_t *pool,
  */
 ngx_int_t ngx_modelgw_sse_next(ngx_modelgw_sse_t *sse, u_char **pos,
     u_char *last, ngx_modelgw_sse_event_t *ev);
+
+/*
+ * 1: an event has been taken, and nothing of the next.  Then a caller who knows
+ * that one lies in its bytes, which ends with LF, may leave it out.
+ */
+ngx_uint_t ngx_modelgw_sse_between(ngx_modelgw_sse_t *sse);
 
 /*
  * At the end of the stream: whatever is left, though its blank line never came.

@@ -9,7 +9,8 @@
  * Messages streams report twice: message_start has input and cache, and some
  * output; message_delta has totals again, not increments.  So a field that is
  * present replaces, one that is absent keeps, and nothing is ever added: adding
- * has charged twice in several gateways.
+ * has charged twice in several gateways.  Look-alikes report the input in
+ * message_start, and 0 in message_delta: a 0 of input never replaces a count.
  *
  * One table for each protocol serves answers and events alike.  Rejected: to
  * read usage with the whole-document reader; the scanner is on every byte of an
@@ -28,7 +29,12 @@
 typedef struct {
     ngx_uint_t            watch;
     size_t                offset;        /* of an int64_t */
+    ngx_uint_t            beside;        /* the watch without which a 0 does
+                                            not replace; itself: never does */
 } ngx_modelgw_usage_field_t;
+
+
+#define NGX_MODELGW_USAGE_ANY  NGX_MODELGW_SCAN_MAX_WATCHES
 
 
 static void ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
@@ -38,6 +44,10 @@ static ngx_uint_t ngx_modelgw_usage_messages_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
 static void ngx_modelgw_usage_fields(ngx_modelgw_usage_field_t *field,
     void *dst, ngx_modelgw_scan_t *s);
+static int64_t ngx_modelgw_usage_count(ngx_modelgw_scan_t *s,
+    ngx_uint_t watch);
+static ngx_uint_t ngx_modelgw_usage_final(ngx_modelgw_scan_t *s,
+    ngx_uint_t protocol);
 static ngx_uint_t ngx_modelgw_usage_is(ngx_modelgw_scan_t *s, ngx_uint_t watch,
     ngx_uint_t types);
 static ngx_uint_t ngx_modelgw_usage_text_is(ngx_modelgw_scan_t *s,
@@ -116,22 +126,32 @@ static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_messages_watches[] = {
 
 static ngx_modelgw_usage_field_t  ngx_modelgw_usage_messages_fields[] = {
 
-    { MESSAGES_START_INPUT, offsetof(ngx_modelgw_usage_t, input) },
-    { MESSAGES_START_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read) },
-    { MESSAGES_START_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write) },
+    { MESSAGES_START_INPUT, offsetof(ngx_modelgw_usage_t, input),
+      MESSAGES_START_INPUT },
+    { MESSAGES_START_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read),
+      MESSAGES_START_INPUT },
+    { MESSAGES_START_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
+      MESSAGES_START_INPUT },
     { MESSAGES_START_CACHE_WRITE_1H,
-      offsetof(ngx_modelgw_usage_t, cache_write_1h) },
-    { MESSAGES_START_OUTPUT, offsetof(ngx_modelgw_usage_t, output) },
-    { MESSAGES_START_THINKING, offsetof(ngx_modelgw_usage_t, reasoning) },
+      offsetof(ngx_modelgw_usage_t, cache_write_1h), MESSAGES_START_INPUT },
+    { MESSAGES_START_OUTPUT, offsetof(ngx_modelgw_usage_t, output),
+      NGX_MODELGW_USAGE_ANY },
+    { MESSAGES_START_THINKING, offsetof(ngx_modelgw_usage_t, reasoning),
+      NGX_MODELGW_USAGE_ANY },
 
-    { MESSAGES_INPUT, offsetof(ngx_modelgw_usage_t, input) },
-    { MESSAGES_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read) },
-    { MESSAGES_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write) },
-    { MESSAGES_CACHE_WRITE_1H, offsetof(ngx_modelgw_usage_t, cache_write_1h) },
-    { MESSAGES_OUTPUT, offsetof(ngx_modelgw_usage_t, output) },
-    { MESSAGES_THINKING, offsetof(ngx_modelgw_usage_t, reasoning) },
+    { MESSAGES_INPUT, offsetof(ngx_modelgw_usage_t, input), MESSAGES_INPUT },
+    { MESSAGES_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read),
+      MESSAGES_INPUT },
+    { MESSAGES_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
+      MESSAGES_INPUT },
+    { MESSAGES_CACHE_WRITE_1H, offsetof(ngx_modelgw_usage_t, cache_write_1h),
+      MESSAGES_INPUT },
+    { MESSAGES_OUTPUT, offsetof(ngx_modelgw_usage_t, output),
+      NGX_MODELGW_USAGE_ANY },
+    { MESSAGES_THINKING, offsetof(ngx_modelgw_usage_t, reasoning),
+      NGX_MODELGW_USAGE_ANY },
 
-    { NGX_MODELGW_SCAN_MAX_WATCHES, 0 }
+    { NGX_MODELGW_SCAN_MAX_WATCHES, 0, 0 }
 };
 
 
@@ -173,13 +193,18 @@ static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_chat_watches[] = {
 
 static ngx_modelgw_usage_field_t  ngx_modelgw_usage_chat_fields[] = {
 
-    { CHAT_PROMPT, offsetof(ngx_modelgw_usage_t, input) },
-    { CHAT_CACHED, offsetof(ngx_modelgw_usage_t, cache_read) },
-    { CHAT_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write) },
-    { CHAT_COMPLETION, offsetof(ngx_modelgw_usage_t, output) },
-    { CHAT_REASONING, offsetof(ngx_modelgw_usage_t, reasoning) },
+    { CHAT_PROMPT, offsetof(ngx_modelgw_usage_t, input),
+      NGX_MODELGW_USAGE_ANY },
+    { CHAT_CACHED, offsetof(ngx_modelgw_usage_t, cache_read),
+      NGX_MODELGW_USAGE_ANY },
+    { CHAT_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
+      NGX_MODELGW_USAGE_ANY },
+    { CHAT_COMPLETION, offsetof(ngx_modelgw_usage_t, output),
+      NGX_MODELGW_USAGE_ANY },
+    { CHAT_REASONING, offsetof(ngx_modelgw_usage_t, reasoning),
+      NGX_MODELGW_USAGE_ANY },
 
-    { NGX_MODELGW_SCAN_MAX_WATCHES, 0 }
+    { NGX_MODELGW_SCAN_MAX_WATCHES, 0, 0 }
 };
 
 
@@ -219,6 +244,7 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->reasoning = -1;
     usage->prompt = -1;
     usage->input_has_cache = 0;
+    usage->final = 0;
 }
 
 
@@ -226,6 +252,10 @@ ngx_uint_t
 ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
     ngx_modelgw_scan_t *s)
 {
+    if (ngx_modelgw_usage_final(s, protocol)) {
+        usage->final = 1;
+    }
+
     if (protocol == NGX_MODELGW_MESSAGES) {
         ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields,
                                usage->input_has_cache, s);
@@ -343,20 +373,58 @@ static void
 ngx_modelgw_usage_fields(ngx_modelgw_usage_field_t *field, void *dst,
     ngx_modelgw_scan_t *s)
 {
-    int64_t                   *count;
-    ngx_modelgw_scan_value_t  *value;
+    int64_t  n, *count;
 
     for ( /* void */ ; field->watch < NGX_MODELGW_SCAN_MAX_WATCHES; field++) {
 
-        if (!ngx_modelgw_usage_is(s, field->watch, NGX_MODELGW_SCAN_COUNT)) {
-            continue;
-        }
-
-        value = ngx_modelgw_scan_value(s, field->watch);
-
+        n = ngx_modelgw_usage_count(s, field->watch);
         count = (int64_t *) ((u_char *) dst + field->offset);
-        *count = ngx_atoi(value->text, value->len);
+
+        if (n > 0
+            || (n == 0
+                && (*count <= 0
+                    || field->beside == NGX_MODELGW_USAGE_ANY
+                    || ngx_modelgw_usage_count(s, field->beside) > 0)))
+        {
+            *count = n;
+        }
     }
+}
+
+
+/* -1: it is no count */
+
+static int64_t
+ngx_modelgw_usage_count(ngx_modelgw_scan_t *s, ngx_uint_t watch)
+{
+    ngx_modelgw_scan_value_t  *value;
+
+    if (!ngx_modelgw_usage_is(s, watch, NGX_MODELGW_SCAN_COUNT)) {
+        return -1;
+    }
+
+    value = ngx_modelgw_scan_value(s, watch);
+
+    return ngx_atoi(value->text, value->len);
+}
+
+
+/* is the output here the last word? */
+
+static ngx_uint_t
+ngx_modelgw_usage_final(ngx_modelgw_scan_t *s, ngx_uint_t protocol)
+{
+    ngx_modelgw_scan_value_t  *choices;
+
+    if (protocol == NGX_MODELGW_MESSAGES) {
+        return ngx_modelgw_usage_is(s, MESSAGES_OUTPUT, NGX_MODELGW_SCAN_COUNT);
+    }
+
+    choices = ngx_modelgw_scan_value(s, CHAT_CHOICES);
+
+    return ngx_modelgw_usage_is(s, CHAT_COMPLETION, NGX_MODELGW_SCAN_COUNT)
+           && (choices->type == NGX_MODELGW_SCAN_ABSENT
+               || choices->elements == 0);
 }
 
 

@@ -36,6 +36,8 @@ typedef struct {
     unsigned              input_has_cache:1;  /* a messages upstream counts
                                                  cached input in input_tokens,
                                                  as chat does */
+    unsigned              final:1;       /* output is what the call's end, and
+                                            not its beginning, reported */
 } ngx_modelgw_usage_t;
 
 
@@ -61,7 +63,10 @@ void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
 /*
  * Merges the usage that a scanner of ngx_modelgw_usage_conf() found in a whole
  * document: a field that is present replaces, one that is absent, null or not a
- * plain integer up to 999,999,999 keeps what was known.
+ * plain integer up to 999,999,999 keeps what was known.  So does a 0 of input
+ * in messages; one of its cache fields counts, if there is input beside it.
+ * Sets final if the output was reported at the top of a messages document, or
+ * in a chat document without choices; for a chat answer the caller sets it.
  * Returns one of NGX_MODELGW_DOC_*.
  */
 ngx_uint_t ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage,

@@ -81,6 +81,7 @@ class Config:
         if keys is not False:
             keys = "modelgw_keys {\n%s\n}" % keys
         text = """%s
+%s
 error_log stderr warn;
 pid nginx.pid;
 events {}
@@ -107,7 +108,8 @@ location /v1/ {
 }
 %s
 }
-""" % ("load_module %s;" % MODULE if MODULE else "", *[self.dir] * 5, http,
+""" % ("load_module %s;" % MODULE if MODULE else "",
+            "user root;" if os.geteuid() == 0 else "", *[self.dir] * 5, http,
             upstreams, groups, keys or "", self.dir,
             "include %s/conf/modelgw/proxy.conf;" % ROOT if shipped else "",
             server, enable, location, locations, late)

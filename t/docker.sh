@@ -16,14 +16,21 @@ conf=$root/etc/nginx
 mkdir -p "$conf/logs"
 rm -f "$conf"/modelgw/keys.conf "$conf"/modelgw/*.secret
 ln -sfn "$root/usr/lib/nginx/modules" "$conf/modules"
-sed "s#/var/log/nginx/#$conf/logs/#" conf/nginx.conf > "$conf/nginx.conf"
+sed -e "s#/var/log/nginx/#$conf/logs/#" -e "s#/var/lib/modelgw/#$root/ledger/#" \
+    -e "s#/run/modelgw-admin#$root/admin#" conf/nginx.conf > "$conf/nginx.conf"
+
+# the image has a user "nginx", who is given the ledger's directory
+
+user=
+[ "$(id -u)" != 0 ] || user="user root;"
 
 # started twice: the second start must find what the first has made
 
 for start in 1 2; do
     MODELGW_CONF=$conf MODELGW_SECRETS=$root/nothing \
+        MODELGW_LEDGER=$root/ledger \
         sh docker/40-modelgw.sh > "$root/start$start"
-    "$nginx" -p "$conf/" -c nginx.conf -g "pid logs/nginx.pid;" -t -q
+    "$nginx" -p "$conf/" -c nginx.conf -g "pid logs/nginx.pid; $user" -t -q
 done
 
 [ "$(grep -c 'demo key of group . *: sk-eu-' "$root/start1")" = 2 ]

@@ -201,9 +201,17 @@ def tool_input(initial, partial, stopped, reason):
     return Raw(partial)
 
 
-def merge_usage(usage, more):
-    for name, value in (more or {}).items():
+def merge_usage(usage, more, beside=None):
+    """A 0 of input replaces no count; of a cache field it does, if the report
+    has input beside it."""
+    more = more or {}
+    beside = more.get("input_tokens") if beside is None else beside
+    for name, value in more.items():
         if isinstance(value, dict):
-            merge_usage(usage.setdefault(name, {}), value)
+            merge_usage(usage.setdefault(name, {}), value, beside or 0)
         elif isinstance(value, int) and not isinstance(value, bool):
+            if name.endswith("input_tokens") and value == 0 \
+                    and usage.get(name, 0) > 0 \
+                    and (name == "input_tokens" or not beside):
+                continue
             usage[name] = value

@@ -24,6 +24,7 @@ libc6-dev           /usr/include/stdlib.h
 nginx-dev           /usr/share/nginx/src/conf_flags
 libyajl-dev         /usr/include/yajl/yajl_parse.h
 libssl-dev          /usr/include/openssl/evp.h
+libsqlite3-dev      /usr/include/sqlite3.h
 libpcre2-dev        /usr/include/pcre2.h
 zlib1g-dev          /usr/include/zlib.h
 END
@@ -63,6 +64,10 @@ END
         cat <<END
 wrk                 wrk
 util-linux          taskset
+valgrind            valgrind
+libnginx-mod-http-js   /usr/lib/nginx/modules/ngx_http_js_module.so
+libnginx-mod-http-lua  /usr/lib/nginx/modules/ngx_http_lua_module.so
+lua-cjson           /usr/share/lua/5.1/cjson/util.lua
 END
         ;;
     *)

@@ -14,7 +14,7 @@ def test_K12_libraries():
     out = subprocess.run(["readelf", "-d", lib.MODULE], check=True,
                          capture_output=True, text=True).stdout
     needed = re.findall(r"NEEDED.*\[(.*?)\.so", out)
-    assert set(needed) <= {"libc", "libcrypto", "libyajl"}, needed
+    assert set(needed) <= {"libc", "libcrypto", "libsqlite3", "libyajl"}, needed
 
 
 @pytest.mark.skipif(not lib.MODULE, reason="the module is linked statically")

@@ -119,10 +119,10 @@ def test_zone_too_small(conf):
 
 
 def test_zone_too_small_for_keys(conf):
-    keys = "\n".join(key("k%d" % i) for i in range(1000))
-    conf.refused("zone too small", "100k", "1000 keys", "at least 189k",
+    keys = "\n".join(key("k%d" % i, options="rpm=1") for i in range(1000))
+    conf.refused("zone too small", "100k", "1000 keys", "at least 456k",
                  http="modelgw_zone 100k;", keys=keys, place=False)
-    conf.accepted(http="modelgw_zone 189k;", keys=keys)
+    conf.accepted(http="modelgw_zone 456k;", keys=keys)
 
 
 def test_on_without_group(conf):

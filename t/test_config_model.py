@@ -142,6 +142,19 @@ def test_options_bad(conf, option):
                  group=model("fam-a-x up-1 " + option))
 
 
+@pytest.mark.parametrize("option,valid", [
+    ("cache_read=1,5", "it takes euro per million tokens, such as 0.25, "
+                       "less than 1000000 and with 6 decimals at most in"),
+    ("context=200k", "it takes a number from 1 to 1000000000 in"),
+    ("thinking=on", "it takes one of: none budget adaptive adaptive_only in"),
+    ("strict=1", "it takes one of: off on in"),
+    ("effort=none", "it takes with commas between: "
+                    "minimal low medium high xhigh max in")])
+def test_options_bad_and_what_they_take(conf, option, valid):
+    conf.refused('invalid option "%s"' % option, valid,
+                 group=model("fam-a-x up-1 " + option))
+
+
 @pytest.mark.parametrize("option", ["free", "input=1", "context=1", "strict=on",
                                     "effort=low"])
 def test_option_twice(conf, option):

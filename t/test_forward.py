@@ -160,6 +160,41 @@ def test_H4_dropped(gw, name, value):
         assert request.get(name) is None
 
 
+# all that stay here; with "-" at its end a name is a prefix
+
+NAMES = """authorization x-api-key api-key x-goog-api-key cookie cookie2
+connection keep-alive proxy- te trailer transfer-encoding upgrade
+http2-settings expect host content-length forwarded x-forwarded- x-real-ip
+x-client-ip true-client-ip x-cluster-client-ip via x-accel- early-data
+accept-encoding content-encoding range if-range if-match if-none-match
+if-modified-since if-unmodified-since""".split()
+
+
+# what a request is read by, so that it would not be one any more
+
+FRAMING = ("authorization", "host", "content-length", "transfer-encoding",
+           "connection", "expect", "upgrade", "content-encoding", "early-data")
+
+
+@pytest.mark.parametrize("form", [
+    str.lower, str.upper, str.title, lambda n: n.replace("-", "_"),
+    lambda n: n.upper().replace("-", "_")])
+def test_H4_every_name_is_dropped(gw, form):
+    names = [n + "x" * n.endswith("-") for n in NAMES]
+    forms = {form(n) for n in names if form(n).lower() not in FRAMING}
+    request = sent(gw, [(f, "1") for f in sorted(forms)])
+    assert set(request.names()) <= {"host", "connection", "content-length",
+                                    "authorization", "accept-encoding"}
+
+
+def test_H4_names_beside_them_pass(gw):
+    near = {n + "s" for n in NAMES if n[-1] != "-"} | {n[:-1] for n in NAMES}
+    near -= set(NAMES)
+    request = sent(gw, [(n, "1") for n in sorted(near)])
+    for n in near:
+        assert request.all(n) == ["1"], n
+
+
 @pytest.mark.parametrize("value", ["gzip, deflate, br, zstd", "identity",
                                    "*", "", "gzip;q=1.0"])
 def test_L3_accept_encoding(gw, value, http):

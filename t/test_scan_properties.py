@@ -46,6 +46,9 @@ WATCHES = {
 }
 CHECKED = {"", "stream_options"}
 DENIED = {"models", "fallbacks", "apiBase"}
+MARKS = [("url", None), ("url", "data:"), ("type", "image"),
+         ("type", "img\u00e9\n"), ("x", None), ("model", "m"),
+         ("tokens", None), ("stream_options", None)]
 TEXT = 256
 DEPTH = 64
 
@@ -160,6 +163,27 @@ def expect(members, check, path="", found=None):
     return found
 
 
+def members_of(value):
+    """All members of all objects in the value."""
+
+    if isinstance(value, Pairs):
+        yield from value
+        value = [v for _, v in value]
+    if isinstance(value, list):
+        for v in value:
+            yield from members_of(v)
+
+
+def count_marks(root):
+    found = [0] * len(MARKS)
+    for key, value in members_of(root):
+        for i, (name, text) in enumerate(MARKS):
+            if key == name and (text is None or kind(value) == STRING
+                                and value.startswith(text)):
+                found[i] += 1
+    return found
+
+
 # what is
 
 class Scanner:
@@ -229,8 +253,12 @@ def agree(scanner, doc, chunk, check):
     for name, word in zip(WATCHES, rest):
         compare(doc, name, word, found)
 
+    word, *counts = rest[len(WATCHES)].decode().split(":")
+    assert word == "marks"
+    assert [int(n) for n in counts] == count_marks(members), doc
+
     if "model" in found:
-        spliced(doc, unhex(rest[len(WATCHES)]), rest[0], check)
+        spliced(doc, unhex(rest[len(WATCHES) + 1]), rest[0], check)
     return "ok"
 
 
@@ -286,7 +314,8 @@ numbers = st.integers().map(str) | st.from_regex(
 keys = st.sampled_from([
     "model", "messages", "stream", "max_tokens", "stream_options", "usage",
     "include_usage", "tokens", "Model", "\u017ftream", "max_to\u212aens",
-    "stream_options.include_usage", "models", "fallbacks", "APIBASE", "x", ""
+    "stream_options.include_usage", "models", "fallbacks", "APIBASE", "x", "",
+    "url", "type", "types"
 ]) | texts
 
 
@@ -305,7 +334,10 @@ def containers(values):
 
 values = st.recursive(
     st.none() | st.booleans() | numbers.map(Raw) | texts
-    | st.sampled_from([Raw('"\\ud800"'), Raw('"\\udc00x"'), Raw("0")]),
+    | st.sampled_from([Raw('"\\ud800"'), Raw('"\\udc00x"'), Raw("0"),
+                       Raw('"im\\ud800age"'), Raw('"image\\udc00"'), "image",
+                       "image_url", "imag", "data:", "data:image/png;base64,A",
+                       "img\u00e9\n", "img\u00e9\n more", "mmm", "url"]),
     containers, max_leaves=12)
 
 likely = st.one_of(
@@ -319,6 +351,7 @@ likely = st.one_of(
     st.tuples(st.just("usage"), st.lists(st.one_of(
         st.tuples(st.just("tokens"), numbers.map(Raw)),
         st.tuples(keys, values)), max_size=3).map(Members)),
+    st.tuples(st.sampled_from(["url", "type", "x"]), values),
     st.tuples(keys, values))
 
 roots = st.lists(likely, max_size=7).map(Members)
@@ -413,6 +446,24 @@ def test_any_split_says_the_same(scanner, doc, check):
     whole = scanner.run(doc, len(doc) + 1, check)
     for chunk in list(range(1, 32)):
         assert scanner.run(doc, chunk, check) == whole, doc
+
+
+@PROFILE
+@given(documents(), st.data())
+def test_marks_with_one_cut(scanner, doc, data):
+    """In chunks that end in the middle of a key, a value, an escape."""
+
+    for chunk in range(1, len(doc) + 1) if len(doc) < 200 else [
+            data.draw(st.integers(1, len(doc))) for _ in range(40)]:
+        agree(scanner, doc, chunk, False)
+
+
+def test_marks_are_found():
+    """The documents have some: else nothing above says anything."""
+
+    doc = parse(b'{"url":[{"url":"data:1","x":{"type":"image"}}],'
+                b'"t\\u0079pe":"im\\u0061ges"}')
+    assert count_marks(doc) == [2, 1, 2, 0, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("levels", [1, 2, 63, 64, 65, 66, 500])

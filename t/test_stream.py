@@ -3,6 +3,7 @@ model's id; usage is asked for and hidden again."""
 
 import gzip
 import json
+import random
 import threading
 import time
 
@@ -294,6 +295,44 @@ def test_many_events_in_one_write(gw):
     r = gw.chat(chat(stream=True))
     assert r.complete
     assert r.body == b"".join(events).replace(b"one-0613", b"fam-b-one")
+
+
+WORDS = ["", "a", " token", '"', "\\", "\n", "\x7f", "é", "日本", "😹",
+         "\"delta\":", "\n\ndata: x\n\n", "x" * 2000, "y" * 5000, "é" * 9000]
+
+
+def some_events(p, rnd):
+    """Runs of events that differ in their text only, and in noise."""
+    words = [rnd.choice(WORDS) + rnd.choice(WORDS) for _ in range(60)]
+    raw = rnd.choice((True, False))
+    out = []
+    for e in (chat_stream("one-0613", words, usage=False)
+              if p.id == b"one-0613"
+              else message_stream("large-2026-01-01", words)):
+        head, colon, text = e.partition(b"data: ")
+        if e != DONE:
+            doc = json.loads(text)
+            if rnd.random() < 0.3:
+                doc["obfuscation"] = "z" * rnd.randrange(9)
+            if rnd.random() < 0.1:
+                doc["choices"] = doc.pop("choices", [])
+            text = json.dumps(doc, ensure_ascii=raw).encode() + b"\n\n"
+        out.append(head + colon + text)
+    return out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_events_that_repeat(p, seed):
+    rnd = random.Random(seed)
+    events = some_events(p, rnd)
+    whole = b"".join(events)
+    cuts = sorted(rnd.randrange(len(whole)) for _ in range(seed * 9))
+    pieces = []
+    for start, end in zip([0] + cuts, cuts + [len(whole)]):
+        pieces += [whole[start:end], 0.001] if end > start else []
+    p.up.script(sse(pieces))
+    r = p.send(p.body)
+    assert r.complete and r.body == p.mapped(events)
 
 
 @pytest.mark.parametrize("size", [10000, 100000, 1 << 20, 3 << 20])

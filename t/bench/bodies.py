@@ -19,6 +19,8 @@ NAMES = ("path", "pattern", "command", "limit", "offset", "content", "url",
          "mode", "description", "old_string", "timeout", "id")
 
 EVENTS = 100        # of a stream, all counted
+MODEL = "bench-large"
+UPSTREAM_MODEL = "large-2026-01-01"
 TOKENS = (" token", " the", " value", " of", " it", ".\n", " return", " x")
 
 
@@ -91,7 +93,7 @@ def chat(c, stream=False):
     for turn in c["turns"]:
         turns += chat_turn(turn)
     return dump({
-        "model": "bench-large", "stream": stream, "max_tokens": 32000,
+        "model": MODEL, "stream": stream, "max_tokens": 32000,
         "tools": [{"type": "function", "function": {
             "name": name, "description": description, "parameters": schema}}
             for name, description, schema in c["tools"]],
@@ -110,7 +112,7 @@ def messages(c, stream=False):
                 {"type": "tool_result", "tool_use_id": call,
                  "content": result}]}]
     return dump({
-        "model": "bench-large", "stream": stream, "max_tokens": 32000,
+        "model": MODEL, "stream": stream, "max_tokens": 32000,
         "tools": [{"name": name, "description": description,
                    "input_schema": schema}
                   for name, description, schema in c["tools"]],
@@ -129,7 +131,7 @@ ANSWER = text(random.Random(1), 250)
 def chat_json():
     return dump({
         "id": "chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx", "object": "chat.completion",
-        "created": 1767225600, "model": "large-2026-01-01",
+        "created": 1767225600, "model": UPSTREAM_MODEL,
         "choices": [{"index": 0, "message": {
             "role": "assistant", "content": ANSWER, "refusal": None},
             "logprobs": None, "finish_reason": "stop"}],
@@ -141,7 +143,7 @@ def chat_json():
 def messages_json():
     return dump({
         "id": "msg_01AbCdEfGhIjKlMnOpQrStUv", "type": "message",
-        "role": "assistant", "model": "large-2026-01-01",
+        "role": "assistant", "model": UPSTREAM_MODEL,
         "content": [{"type": "text", "text": ANSWER}],
         "stop_reason": "end_turn", "stop_sequence": None,
         "usage": {"input_tokens": 1024, "cache_read_input_tokens": 4096,
@@ -156,7 +158,7 @@ def chat_stream():
         return dict({
             "id": "chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx",
             "object": "chat.completion.chunk", "created": 1767225600,
-            "model": "large-2026-01-01", "service_tier": "default",
+            "model": UPSTREAM_MODEL, "service_tier": "default",
             "choices": [{"index": 0, "delta": delta, "logprobs": None,
                          "finish_reason": finish}], "usage": None}, **more)
 
@@ -176,7 +178,7 @@ def messages_stream():
     events = [
         {"type": "message_start", "message": {
             "id": "msg_01AbCdEfGhIjKlMnOpQrStUv", "type": "message",
-            "role": "assistant", "model": "large-2026-01-01", "content": [],
+            "role": "assistant", "model": UPSTREAM_MODEL, "content": [],
             "stop_reason": None, "stop_sequence": None,
             "usage": {"input_tokens": 20, "output_tokens": 1,
                       "cache_read_input_tokens": 0,

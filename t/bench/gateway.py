@@ -4,25 +4,27 @@ plain proxy_pass to the same upstream, in one run.
 usage: t/bench/gateway.py [--quick] [--rounds N] [--seconds S] [--case NAME]...
                           [--load NAME]... [--out FILE]
 
-MODELGW_NGINX     the binary; /usr/sbin/nginx
-MODELGW_MODULE    the module; build/ngx_http_modelgw_module.so
-MODELGW_UPSTREAM  t/bench/upstream.c, compiled; build/bench/upstream
+What is measured is in cases.py, what is run in harness.py.
 
 Each case is an nginx of its own with one worker on core 0; wrk and the upstream
-are on core 1.  CPU is what the kernel counts for the worker's threads (user and
-system), divided by the requests that wrk saw answered.  Rounds are interleaved:
-in each, every case gets its turn, and a ratio is that of two neighbours; what
-is printed are the medians.  The rows are also in the file FILE, as JSON.
+are on core 1.  CPU is what the kernel counts for all threads of the worker
+(user and system), divided by the requests that wrk saw answered.  What is under
+way when a turn ends is counted as CPU and not as a request, in all cases alike;
+turns at large bodies are longer so that it stays small.
 
-To measure something more, add a line to CASES or LOADS below.
+Rounds are interleaved: in each, every case gets its turn, with a turn of plain
+before or behind it.  A ratio is that of neighbours, what is printed are the
+medians over the rounds.  The rows are also in the file FILE, as JSON.  "direct"
+has no gateway and so no CPU; rss_kb is the worker's after the load, and after
+those before it; idle streams are rows of the kind "idle", whose rss_kb is one
+stream's and whose ratio is that of memory.
+
+Targets that are missed are said at the end; the exit code is none of them.
 """
 
 import argparse
-import hashlib
-import http.client
 import json
 import os
-import signal
 import socket
 import statistics
 import subprocess
@@ -31,344 +33,217 @@ import tempfile
 import time
 
 import bodies
+import cases
+import harness
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-NGINX = os.environ.get("MODELGW_NGINX", "/usr/sbin/nginx")
-MODULE = os.environ.get("MODELGW_MODULE", os.path.join(
-    ROOT, "build/ngx_http_modelgw_module.so"))
-UPSTREAM = os.environ.get("MODELGW_UPSTREAM", os.path.join(
-    ROOT, "build/bench/upstream"))
-
-KEY = "sk-eu-" + hashlib.sha256(b"of the benchmark").hexdigest()[:48]
-CORES = sorted(os.sched_getaffinity(0))
-CORE, OTHER = CORES[0], CORES[-1]
-
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
-SIZES = {"1k": 1 << 10, "20k": 20 << 10, "200k": 200 << 10, "2m": 2 << 20}
-
-
-# What is between client and upstream.  "http" and "server" are pieces of its
-# configuration, "speaks" is what the client speaks.
-
-GATEWAY = """
-    modelgw_group g {
-        protocol    %s;
-        family      bench-;
-        owned_by    vendor;
-        upstream    http://upstream.test;
-        credential  Authorization file:$dir/secret bearer;
-        model bench-large  large-2026-01-01  input=3 output=15
-            max_output=64000;
-    }
-    modelgw_keys { include $dir/keys.conf; }
-"""
-LOCATION = "location /v1/ { modelgw on; proxy_pass $modelgw_upstream; }"
-
-CASES = {
-    "plain": {
-        "about": "proxy_pass with keep-alive",
-        "server": "location /v1/ { proxy_buffering off; "
-                  "proxy_pass http://upstream.test; }",
-        "speaks": "chat"},
-    "chat": {
-        "about": "the gateway, chat to chat",
-        "http": GATEWAY % "chat", "server": LOCATION, "speaks": "chat"},
-    "messages": {
-        "about": "the gateway, messages to messages",
-        "http": GATEWAY % "messages", "server": LOCATION,
-        "speaks": "messages"},
-    "translate": {
-        "about": "the gateway, chat to messages",
-        "http": GATEWAY % "messages", "server": LOCATION, "speaks": "chat"},
-}
-
-
-# What goes through it: kind and size of the body, connections, and whether a
-# stream comes in one write or in one for each event.
-
-LOADS = {
-    "json-1k": ("json", "1k", 32, "one"),
-    "json-20k": ("json", "20k", 32, "one"),
-    "json-200k": ("json", "200k", 32, "one"),
-    "json-20k-1": ("json", "20k", 1, "one"),
-    "stream": ("stream", "1k", 32, "one"),
-    "stream-each": ("stream", "1k", 32, "each"),
-}
-QUICK = ("json-20k", "stream")
-
-
-# What issue 3 asks for: (what, limit, the figure from a function that gives
-# the median CPU of a case, or of several cases in the same round)
-
-def own(cpu, case):
-    return cpu(case) - cpu("plain")
-
-
-TARGETS = [
-    ("translated 20 KB request: CPU, times the untranslated chat call's",
-     "json-20k", 1.5, lambda cpu: cpu("translate") / cpu("chat")),
-    ("the same, without what plain proxy_pass costs in both",
-     "json-20k", 1.5,
-     lambda cpu: own(cpu, "translate") / own(cpu, "chat")),
-    ("translated stream: us an event over messages to messages",
-     "stream", 2,
-     lambda cpu: (cpu("translate") - cpu("messages")) / bodies.EVENTS),
-    ("translated stream: us an event over chat to chat",
-     "stream", 2, lambda cpu: (cpu("translate") - cpu("chat")) / bodies.EVENTS),
-    ("written event by event: us an event over messages to messages",
-     "stream-each", 2,
-     lambda cpu: (cpu("translate") - cpu("messages")) / bodies.EVENTS),
-]
-
-
-CONF = """
-%(load)s
-%(user)s
-daemon off;
-worker_processes 1;
-worker_cpu_affinity %(affinity)s;
-error_log %(dir)s/error.log warn;
-pid %(dir)s/nginx.pid;
-events { worker_connections 4096; }
-
-http {
-    client_body_temp_path %(dir)s/body;
-    proxy_temp_path %(dir)s/proxy;
-    fastcgi_temp_path %(dir)s/fastcgi;
-    uwsgi_temp_path %(dir)s/uwsgi;
-    scgi_temp_path %(dir)s/scgi;
-    access_log off;
-
-    upstream upstream.test {
-        server 127.0.0.1:%(upstream)d;
-        keepalive 512;
-        keepalive_requests 1000000;
-    }
-    %(http)s
-    server {
-        listen 127.0.0.1:%(port)d backlog=4096;
-        include %(proxy)s;
-        %(server)s
-    }
-}
-"""
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_port(port, process):
-    for _ in range(200):
-        if process.poll() is not None:
-            sys.exit("%s ended" % process.args[0])
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-    sys.exit("nobody listens on port %d" % port)
-
-
-class Upstream:
-
-    def __init__(self, directory):
-        for name, make in bodies.ANSWERS.items():
-            with open(os.path.join(directory, name), "wb") as f:
-                f.write(make())
-        self.port = free_port()
-        self.process = subprocess.Popen(
-            ["taskset", "-c", str(OTHER), UPSTREAM, str(self.port), directory])
-        wait_port(self.port, self.process)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-class Nginx:
-    """The nginx of one case."""
-
-    def __init__(self, case, directory, upstream):
-        self.dir = directory
-        self.port = free_port()
-        os.mkdir(directory)
-        self.write("secret", "an-upstream-credential\n")
-        self.write("keys.conf", "bench-1 sha256:%s g;\n"
-                   % hashlib.sha256(KEY.encode()).hexdigest())
-        gateway = "http" in case
-        self.write("nginx.conf", CONF % {
-            "load": "load_module %s;" % MODULE if gateway else "",
-            "user": "user root;" if os.geteuid() == 0 else "",
-            "affinity": bin(1 << CORE)[2:], "dir": directory,
-            "upstream": upstream.port, "port": self.port,
-            "proxy": os.path.join(ROOT, "conf/modelgw/proxy.conf"),
-            "http": case.get("http", "").replace("$dir", directory),
-            "server": case["server"]})
-        self.process = subprocess.Popen(
-            [NGINX, "-p", directory, "-c", directory + "/nginx.conf",
-             "-e", directory + "/error.log"], stderr=subprocess.DEVNULL)
-        try:
-            wait_port(self.port, self.process)
-        except SystemExit:
-            sys.stderr.write(self.read("error.log"))
-            raise
-        while not self.workers():
-            time.sleep(0.02)
-
-    def write(self, name, text):
-        path = os.path.join(self.dir, name)
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
-            f.write(text)
-
-    def read(self, name):
-        with open(os.path.join(self.dir, name), errors="replace") as f:
-            return f.read()
-
-    def workers(self):
-        path = "/proc/%d/task/%d/children" % (self.process.pid,
-                                              self.process.pid)
-        with open(path) as f:
-            return f.read().split()
-
-    def cpu_us(self):
-        """Of all threads of the workers, user and system."""
-        total = 0
-        for pid in self.workers():
-            for thread in os.listdir("/proc/%s/task" % pid):
-                path = "/proc/%s/task/%s/schedstat" % (pid, thread)
-                with open(path) as f:
-                    total += int(f.read().split()[0])
-        return total / 1000
-
-    def rss_kb(self):
-        total = 0
-        for pid in self.workers():
-            with open("/proc/%s/statm" % pid) as f:
-                total += int(f.read().split()[1])
-        return total * os.sysconf("SC_PAGE_SIZE") // 1024
-
-    def stop(self):
-        self.process.send_signal(signal.SIGQUIT)
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            self.process.wait()
+FIELDS = ("cpu_us", "rps", "p50_us", "p99_us", "rss_kb")
+WRITES = {"one": {}, "each": {"x-bench": "each"}}
 
 
 class Load:
 
-    def __init__(self, name, directory):
+    def __init__(self, name, directory, keys=range(harness.KEYS)):
         self.name = name
-        self.kind, self.body, self.connections, self.writes = LOADS[name]
-        conversation = bodies.conversation(SIZES[self.body])
-        self.files = {}
+        self.kind, self.body, self.connections, self.writes = cases.LOADS[name]
+        self.headers = WRITES[self.writes]
+        conversation = bodies.conversation(cases.SIZES[self.body])
+        self.bodies, self.files = {}, {}
         for speaks, make in bodies.REQUESTS.items():
             path = os.path.join(directory, "%s.%s" % (name, speaks))
-            with open(path, "wb") as f:
-                f.write(make(conversation, self.kind == "stream"))
+            self.bodies[speaks] = make(conversation, self.kind == "stream")
             self.files[speaks] = path
-        self.headers = {"Authorization": "Bearer " + KEY}
-        if self.writes == "each":
-            self.headers["x-bench"] = "each"
+            with open(path, "wb") as f:
+                f.write(self.bodies[speaks])
+        self.keys = os.path.join(directory, "secrets")
+        with open(self.keys, "w") as f:
+            f.writelines(harness.secret(n) + "\n" for n in keys)
 
-    def check(self, case, nginx):
-        """The answer is what it should be, before it is made a thousand
-        times."""
-        speaks = CASES[case]["speaks"]
-        with open(self.files[speaks], "rb") as f:
-            body = f.read()
-        h = http.client.HTTPConnection("127.0.0.1", nginx.port, timeout=10)
-        h.request("POST", PATHS[speaks], body, dict(
-            self.headers, **{"Content-Type": "application/json"}))
-        r = h.getresponse()
-        answer = r.read()
-        h.close()
-        last = {"json": b"}", "stream": b"data: [DONE]\n\n"}[self.kind]
-        if self.kind == "stream" and speaks == "messages":
-            last = b'{"type":"message_stop"}\n\n'
-        if r.status != 200 or not answer.endswith(last) \
-                or bodies.LAST_WORDS[self.kind] not in answer:
-            sys.exit("%s, %s: status %d\n%s" % (case, self.name, r.status,
-                                                answer.decode()[-500:]))
+    def seconds(self, case, seconds):
+        if self.body != "2m" or self.connections == 1:
+            return seconds
+        if self.connections > 32 or cases.CASES[case].get("slow"):
+            return 4 * seconds
+        return 2 * seconds
 
-    def run(self, case, nginx, seconds):
+    def check(self, case, gateway):
+        harness.check(case, gateway, self.kind,
+                      self.bodies[cases.CASES[case]["speaks"]], self.headers)
+
+    def run(self, case, gateway, seconds):
         """One turn: {cpu_us, rps, p50_us, p99_us, rss_kb}"""
-        speaks = CASES[case]["speaks"]
-        before = nginx.cpu_us()
+        speaks = cases.CASES[case]["speaks"]
+        before = gateway.cpu_us()
         out = subprocess.run(
-            ["taskset", "-c", str(OTHER), "wrk", "-t1",
-             "-c%d" % self.connections, "-d%ds" % seconds,
-             "-s", os.path.join(HERE, "load.lua"),
-             "http://127.0.0.1:%d%s" % (nginx.port, PATHS[speaks])],
-            env=dict(os.environ, BODY=self.files[speaks], HEADERS="\n".join(
-                "%s: %s" % item for item in self.headers.items())),
+            ["taskset", "-c", str(harness.OTHER), "wrk", "-t1", "--timeout",
+             "60s", "-c%d" % self.connections,
+             "-d%ds" % self.seconds(case, seconds),
+             "-s", os.path.join(harness.HERE, "load.lua"),
+             "http://127.0.0.1:%d%s" % (gateway.port, harness.PATHS[speaks])],
+            env=dict(os.environ, BODY=self.files[speaks], KEYS=self.keys,
+                     HEADERS="\n".join("%s: %s" % item
+                                       for item in self.headers.items())),
             capture_output=True, text=True, check=True).stdout
-        cpu = nginx.cpu_us() - before
+        cpu = gateway.cpu_us() - before
         wrk = json.loads(out.splitlines()[-1])
         if wrk["failed"] or not wrk["requests"]:
             sys.exit("%s, %s: %d us of CPU\n%s%s" % (
-                case, self.name, cpu, out, nginx.read("error.log")[-2000:]))
+                case, self.name, cpu, out,
+                gateway.read("error.log")[-2000:] if case != "direct" else ""))
         return {"cpu_us": cpu / wrk["requests"],
                 "rps": wrk["requests"] * 1e6 / wrk["us"],
                 "p50_us": wrk["p50"], "p99_us": wrk["p99"],
-                "rss_kb": nginx.rss_kb()}
+                "rss_kb": gateway.rss_kb()}
 
 
-def median(turns, field):
-    return statistics.median(turn[field] for turn in turns)
+class Results:
+    """The turns of one load: rounds of (case, what Load.run() gives)."""
+
+    def __init__(self, rounds):
+        self.rounds = rounds
+
+    def has(self, *names):
+        return all(name in [case for case, turn in self.rounds[0]]
+                   for name in names)
+
+    def median(self, field, case):
+        return statistics.median(turn[field] for turns in self.rounds
+                                 for name, turn in turns if name == case)
+
+    def neighbours(self, turns, case, of):
+        """The two turns of a round that are nearest to each other."""
+        places = [(abs(i - j), i, j)
+                  for i, (a, _) in enumerate(turns) if a == case
+                  for j, (b, _) in enumerate(turns) if b == of]
+        _, i, j = min(places)
+        return turns[i][1], turns[j][1]
+
+    def ratio(self, case, of="plain", field="cpu_us"):
+        pairs = [self.neighbours(turns, case, of) for turns in self.rounds]
+        return statistics.median(one[field] / other[field]
+                                 for one, other in pairs)
+
+    def added(self, field, case, of="plain"):
+        pairs = [self.neighbours(turns, case, of) for turns in self.rounds]
+        return statistics.median(one[field] - other[field]
+                                 for one, other in pairs)
+
+    def of_round(self, figure):
+        """The median of a figure of the rounds: figure(cpu of a case)."""
+        return statistics.median(
+            figure(lambda case, turns=turns: statistics.median(
+                turn["cpu_us"] for name, turn in turns if name == case))
+            for turns in self.rounds)
 
 
-def measure(load, gateways, rounds, seconds):
-    """{case: [what run() gives, one for each round]}"""
-    turns = {case: [] for case in gateways}
-    for case, nginx in gateways.items():
-        load.check(case, nginx)
-        load.run(case, nginx, 1)
-    for n in range(rounds):
-        for case, nginx in gateways.items():
-            turns[case].append(load.run(case, nginx, seconds))
-    return turns
+def measure(load, names, gateways, rounds, seconds):
+    names = [case for case in names if not cases.left_out(case, load.name)]
+    for case in names:
+        load.check(case, gateways[case])
+        load.run(case, gateways[case], 1)
+    return Results([[(case, load.run(case, gateways[case], seconds))
+                     for case in cases.sequence(names)]
+                    for _ in range(rounds)])
 
 
-def rows(load, turns):
-    for case, of_case in turns.items():
+def rows(load, results, names):
+    for case in names:
+        if not results.has(case):
+            continue
         row = {"case": case, "kind": load.kind, "body": load.body,
                "connections": load.connections, "writes": load.writes}
-        for field in ("cpu_us", "rps", "p50_us", "p99_us", "rss_kb"):
-            value = median(of_case, field)
+        for field in FIELDS:
+            value = results.median(field, case)
             row[field] = round(value, 2) if field == "cpu_us" else int(value)
-        row["ratio_to_plain"] = round(statistics.median(
-            turn["cpu_us"] / plain["cpu_us"]
-            for turn, plain in zip(of_case, turns["plain"])), 3) \
-            if "plain" in turns else None
+        row["ratio_to_plain"] = round(results.ratio(case), 3) \
+            if results.has("plain") else None
         yield row
 
 
-def target(turns, figure):
-    """The median over the rounds."""
+# Streams that wait.
+
+def open_streams(port, speaks, n):
+    """n connections, each with an answer that has begun."""
+    body = bodies.REQUESTS[speaks](bodies.conversation(1024), True)
+    sockets = []
+    for i in range(n):
+        s = socket.create_connection(("127.0.0.1", port), 60)
+        s.sendall((
+            "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            "Authorization: Bearer %s\r\nx-bench: idle\r\n"
+            "Content-Length: %d\r\n\r\n" % (
+                harness.PATHS[speaks], harness.secret(i % harness.KEYS),
+                len(body))).encode() + body)
+        begun = b""
+        while b"data: " not in begun:
+            piece = s.recv(65536)
+            begun += piece
+            if not piece or not begun.startswith(b"HTTP/1.1 200"):
+                sys.exit("a stream did not begin: %r" % begun[:300])
+        sockets.append(s)
+    return sockets
+
+
+def idle(name, directory, upstream):
+    """Memory of a stream that waits; of a worker that has served some."""
+    gateway = harness.start(name, directory, upstream)
+    speaks = cases.CASES[name]["speaks"]
     try:
-        return statistics.median(
-            figure(lambda case, n=n: turns[case][n]["cpu_us"])
-            for n in range(len(next(iter(turns.values())))))
-    except (KeyError, ZeroDivisionError):
-        return None
+        for s in open_streams(gateway.port, speaks, 10):
+            s.close()
+        time.sleep(0.2)
+        before = gateway.rss_kb()
+        sockets = open_streams(gateway.port, speaks, cases.IDLE)
+        time.sleep(0.5)
+        each = (gateway.rss_kb() - before) / cases.IDLE
+        for s in sockets:
+            s.close()
+    finally:
+        gateway.stop()
+    return dict(dict.fromkeys(FIELDS), rss_kb=each)
+
+
+def idle_rows(names, directory, upstream):
+    """Rows and results; the memory does not change from round to round."""
+    os.mkdir(directory)
+    turns = [(name, idle(name, directory, upstream)) for name in names]
+    results = Results([turns])
+    table = [dict({"case": name, "kind": "idle", "body": "1k",
+                   "connections": cases.IDLE, "writes": "each"},
+                  **dict(turn, rss_kb=round(turn["rss_kb"], 1)),
+                  ratio_to_plain=round(results.ratio(name, field="rss_kb"), 3)
+                  if results.has("plain") else None)
+             for name, turn in turns]
+    results.ratio = lambda case, of="plain": \
+        Results.ratio(results, case, of, "rss_kb")
+    return table, results
+
+
+# What is printed.
+
+LINE = "%-10s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
 
 
 def print_rows(table):
-    line = "%-10s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
-    print(line % ("case", "kind", "body", "conns", "write", "cpu_us", "rps",
+    print(LINE % ("case", "kind", "body", "conns", "write", "cpu_us", "rps",
                   "p50_us", "p99_us", "rss_kb", "ratio"))
     for row in table:
-        print(line % (row["case"], row["kind"], row["body"],
-                      row["connections"], row["writes"],
-                      "%.1f" % row["cpu_us"], "%.0f" % row["rps"],
-                      "%.0f" % row["p50_us"], "%.0f" % row["p99_us"],
-                      row["rss_kb"], row["ratio_to_plain"] or "-"), flush=True)
+        print(LINE % tuple(
+            "-" if value is None else
+            "%.1f" % value if field == "cpu_us" else
+            "%.3f" % value if field == "ratio_to_plain" else value
+            for field, value in row.items()))
+    print(flush=True)
+
+
+def print_targets(results):
+    for what, load, limit, figure in cases.TARGETS:
+        try:
+            value = figure(results[load])
+        except (KeyError, ValueError, ZeroDivisionError,
+                statistics.StatisticsError):
+            continue            # not measured
+        print("%-6s %7.2f, at most %g: %s" % (
+            "ok" if value <= limit else "MISSED", value, limit, what))
 
 
 def arguments():
@@ -376,50 +251,64 @@ def arguments():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--rounds", type=int)
     p.add_argument("--seconds", type=int, default=1)
-    p.add_argument("--case", action="append", choices=list(CASES))
-    p.add_argument("--load", action="append", choices=list(LOADS))
-    p.add_argument("--out", default=os.path.join(ROOT, "build/bench.json"))
+    p.add_argument("--case", action="append", choices=list(cases.CASES))
+    p.add_argument("--load", action="append",
+                   choices=list(cases.LOADS) + ["idle"])
+    p.add_argument("--out", default=os.path.join(harness.ROOT,
+                                                 "build/bench.json"))
     args = p.parse_args()
-    args.rounds = args.rounds or (5 if args.quick else 9)
-    args.case = args.case or list(CASES)
-    args.load = args.load or (QUICK if args.quick else list(LOADS))
+    args.rounds = args.rounds or (3 if args.quick else 5)
     return args
 
 
+def plan(args):
+    """{load: its cases}"""
+    table = dict(cases.QUICK) if args.quick else dict.fromkeys(
+        cases.LOADS, list(cases.CASES))
+    table["idle"] = cases.IDLE_CASES
+    if args.load:
+        table = {load: table.get(load, list(cases.CASES))
+                 for load in args.load}
+    if args.case:
+        table = {load: [case for case in args.case if load != "idle"
+                        or case != "direct"] for load in table}
+    return table
+
+
 def run(args, directory):
-    table, results = [], []
-    upstream = Upstream(directory)
-    gateways = {}
+    table, results, gateways = [], {}, {}
+    upstream = harness.Upstream(directory)
+    wanted = plan(args)
 
     try:
-        for case in args.case:
-            gateways[case] = Nginx(CASES[case],
-                                   os.path.join(directory, case), upstream)
-        for name in args.load:
-            load = Load(name, directory)
-            turns = measure(load, gateways, args.rounds, args.seconds)
-            table += rows(load, turns)
-            print_rows(table[-len(gateways):])
-            print()
-            results += [(what, limit, target(turns, figure))
-                        for what, of, limit, figure in TARGETS if of == name]
+        for load, names in wanted.items():
+            if load == "idle":
+                new, results[load] = idle_rows(
+                    names, os.path.join(directory, "idle"), upstream)
+            else:
+                for case in names:
+                    if case not in gateways:
+                        gateways[case] = harness.start(case, directory,
+                                                       upstream)
+                of = Load(load, directory)
+                results[load] = measure(of, names, gateways, args.rounds,
+                                        args.seconds)
+                new = list(rows(of, results[load], names))
+            table += new
+            print_rows(new)
     finally:
-        for nginx in gateways.values():
-            nginx.stop()
+        for gateway in gateways.values():
+            gateway.stop()
         upstream.stop()
 
-    for what, limit, value in results:
-        if value is not None:
-            print("%-6s %6.2f, at most %g: %s" % (
-                "ok" if value <= limit else "MISSED", value, limit, what))
-
+    print_targets(results)
     return table
 
 
 def main():
     args = arguments()
     print("%d rounds of %d s; worker on core %d, wrk and upstream on core %d"
-          % (args.rounds, args.seconds, CORE, OTHER))
+          % (args.rounds, args.seconds, harness.CORE, harness.OTHER))
     with tempfile.TemporaryDirectory(prefix="modelgw-bench-") as directory:
         table = run(args, directory)
     with open(args.out, "w") as f:

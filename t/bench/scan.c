@@ -2,7 +2,7 @@
 /*
  * How fast the scanner is: bodies of several kinds whole, a large one in small
  * chunks, stream events one by one; with each variant of the string loop, and
- * with yajl.
+ * with yajl; what marks cost, and what it costs to make a scanner.
  *
  *     make bench-scan
  */
@@ -17,6 +17,7 @@
 
 
 #define BEST_OF   40
+#define TURNS     20
 #define SECONDS   0.005
 
 
@@ -63,12 +64,34 @@ static ngx_modelgw_scan_watch_t  event[] = {
 
 static ngx_modelgw_scan_conf_t  request_conf = {
     request, sizeof(request) / sizeof(request[0]), 1,
-    denied, sizeof(denied) / sizeof(denied[0]), NULL
+    denied, sizeof(denied) / sizeof(denied[0]), NULL, NULL, 0
 };
 
 
 static ngx_modelgw_scan_conf_t  event_conf = {
-    event, sizeof(event) / sizeof(event[0]), 0, NULL, 0, NULL
+    event, sizeof(event) / sizeof(event[0]), 0, NULL, 0, NULL, NULL, 0
+};
+
+
+/* what makes a body dearer than its text; see ngx_http_modelgw_extras.c */
+
+static ngx_modelgw_scan_mark_t  marks[] = {
+    { ngx_string("url"), ngx_null_string },
+    { ngx_string("image_url"), ngx_null_string },
+    { ngx_string("file_url"), ngx_null_string },
+    { ngx_string("data"), ngx_null_string },
+    { ngx_string("input_audio"), ngx_null_string },
+    { ngx_string("file_id"), ngx_null_string },
+    { ngx_string("file_data"), ngx_null_string },
+    { ngx_string("media_type"), ngx_string("application/pdf") },
+    { ngx_string("tools"), ngx_null_string },
+    { ngx_string("type"), ngx_string("bash_") },
+    { ngx_string("type"), ngx_string("text_editor_") },
+    { ngx_string("type"), ngx_string("computer_") },
+    { ngx_string("ttl"), ngx_string("1h") },
+    { ngx_string("type"), ngx_string("web_search_2") },
+    { ngx_string("type"), ngx_string("web_fetch_2") },
+    { ngx_string("type"), ngx_string("code_execution_2") }
 };
 
 
@@ -551,6 +574,80 @@ bench_events(ngx_modelgw_skip_pt skip)
 }
 
 
+static void
+bench_marks(ngx_modelgw_skip_pt skip)
+{
+    doc_t                    docs[4];
+    double                   a, b;
+    ngx_uint_t               i, k;
+    ngx_modelgw_scan_t      *plain, *marked;
+    ngx_modelgw_scan_conf_t  conf;
+
+    docs[0] = agent_doc("agent, 1 KB", 1 << 10);
+    docs[1] = agent_doc("agent, 20 KB", 20 << 10);
+    docs[2] = agent_doc("agent, 200 KB", 200 << 10);
+    docs[3] = array_doc("indented, 200 KB",
+                        "{\n  \"type\": \"text\",\n  \"cache\": {}\n}",
+                        200 << 10);
+
+    conf = request_conf;
+    conf.marks = marks;
+    conf.nmarks = sizeof(marks) / sizeof(marks[0]);
+
+    printf("\n%-22s%10s%10s%10s\n", "MB/s, marks", "none", "16", "cost");
+
+    for (i = 0; i < 4; i++) {
+        plain = scanner(&request_conf, skip);
+        marked = scanner(&conf, skip);
+        a = b = 1;
+
+        /* by turns: the machine's moods are larger than the difference */
+
+        for (k = 0; k < TURNS; k++) {
+            a = ngx_min(a, measure(plain, &docs[i], docs[i].len, SECONDS / 10));
+            b = ngx_min(b, measure(marked, &docs[i], docs[i].len,
+                                   SECONDS / 10));
+        }
+
+        printf("%-22s%10.0f%10.0f%9.1f%%\n", docs[i].name,
+               docs[i].len / 1e6 / a, docs[i].len / 1e6 / b,
+               100 * (b / a - 1));
+
+        free(docs[i].data);
+    }
+}
+
+
+static void
+bench_make(void)
+{
+    double                    start;
+    ngx_pool_t               *own;
+    ngx_uint_t                i;
+    ngx_modelgw_scan_plan_t  *plan;
+
+    plan = ngx_modelgw_scan_plan(pool, &request_conf);
+
+    if (plan == NULL) {
+        exit(1);
+    }
+
+    start = now();
+
+    for (i = 0; i < 100000; i++) {
+        own = stub_pool_create();
+
+        if (own == NULL || ngx_modelgw_scan_make(own, plan) == NULL) {
+            exit(1);
+        }
+
+        ngx_destroy_pool(own);
+    }
+
+    printf("\na pool and a scanner in it: %.0f ns\n", (now() - start) * 1e4);
+}
+
+
 int
 main(void)
 {
@@ -568,6 +665,8 @@ main(void)
     bench_kinds();
     bench_chunks(v[0].skip);
     bench_events(v[0].skip);
+    bench_marks(v[0].skip);
+    bench_make();
 
     return 0;
 }

@@ -8,7 +8,8 @@
  * DIR has chat.json, chat.stream, messages.json and messages.stream.  The path
  * of a request chooses the protocol, "stream":true within the first or the last
  * KB of its body the kind.  A stream is one write; with "x-bench: each" in the
- * request, one write and one chunk for each event.
+ * request, one write and one chunk for each event; with "x-bench: idle", the
+ * first events of it and no more, until the gateway closes.
  *
  * Why not nginx: its "return" is limited to 4 KB, a static file is no answer to
  * a POST without a redirect, and none of it can write event by event.
@@ -38,6 +39,7 @@
 #define HEAD      16384              /* of a request: line and headers */
 #define NEAR      1024               /* where "stream" is looked for */
 #define PIECE     65536
+#define BEGUN     3                  /* events of a stream that then waits */
 
 
 typedef struct {
@@ -63,6 +65,7 @@ typedef struct {
     unsigned      messages:1;
     unsigned      stream:1;
     unsigned      each:1;
+    unsigned      idle:1;
     char          head[HEAD];
 } connection_t;
 
@@ -237,16 +240,18 @@ put(int fd, text_t *t)
 static int
 answer(connection_t *c)
 {
-    size_t     i;
+    size_t     i, n;
     answer_t  *a;
 
     a = &answers[c->messages][c->stream];
 
-    if (!c->each || !c->stream) {
+    if ((!c->each && !c->idle) || !c->stream) {
         return put(c->fd, &a->whole);
     }
 
-    for (i = 0; i < a->nevents; i++) {
+    n = c->idle ? BEGUN : a->nevents;
+
+    for (i = 0; i < n; i++) {
 
         if (put(c->fd, &a->events[i]) != 0) {
             return -1;
@@ -292,6 +297,7 @@ read_head(connection_t *c)
     c->rest = length ? strtoul(length + 17, NULL, 10) : 0;
     c->messages = (strstr(c->head, " /v1/messages ") != NULL);
     c->each = (strcasestr(c->head, "\r\nx-bench: each") != NULL);
+    c->idle = (strcasestr(c->head, "\r\nx-bench: idle") != NULL);
     c->stream = 0;
 
     return p + 4;

@@ -98,6 +98,7 @@ vendor() {
 configure() {
     umask 022
     mkdir -p "$run/modules" || die "cannot write $run"
+    rm -f "$run/admin.sock"
     ln -sf "$module" "$run/modules/ngx_http_modelgw_module.so"
     cp -R "$top/conf/." "$run/conf"
 
@@ -106,6 +107,9 @@ configure() {
     sed -i -e "s/127\.0\.0\.1:8080/127.0.0.1:$port/" \
         -e "s/127\.0\.0\.1:8081/127.0.0.1:${stub_port:-8081}/" \
         -e "s#/var/log/nginx/modelgw\.log#logs/access.log#" \
+        -e "s#/var/log/nginx/error\.log#logs/error.log#" \
+        -e "s#/var/lib/modelgw/ledger\.db#$run/ledger.db#" \
+        -e "s#/run/modelgw-admin\.sock#$run/admin.sock#" \
         -e "/include  modelgw\/log.conf;/i\\
     client_body_temp_path  client_body_temp;\\
     proxy_temp_path        proxy_temp;\\
@@ -137,7 +141,7 @@ start_stub() {
 }
 
 start_nginx() {
-    global="daemon off; pid logs/nginx.pid; error_log logs/error.log;"
+    global="daemon off; pid logs/nginx.pid;"
 
     # workers of root's nginx are nobody's, and cannot enter root's directories
     [ "$(id -u)" != 0 ] || global="$global user $(id -un) $(id -gn);"
@@ -210,6 +214,13 @@ usage() {
     show "one model" $base/v1/models/family_b-chat \
         "-H 'Authorization: Bearer $key_b'"
 
+    heading "credit: both keys draw on account demo, which was opened with 5 euro"
+    ctl="$top/conf/modelgwctl --socket $run/admin.sock"
+    printf '\n# accounts\n%s accounts\n' "$ctl"
+    printf '\n# top up; the same id again changes nothing\n'
+    printf '%s topup demo 10.00 invoice-17\n' "$ctl"
+    printf '\n# usage\n%s usage --by model\n' "$ctl"
+
     heading "errors that the gateway makes"
     show "401 API_KEY_REQUIRED" "$base$chat" "--json '{$b,$hello}'"
     call "401 INVALID_API_KEY" $chat sk-eu-nobody "{$b,$hello}"
@@ -219,6 +230,8 @@ usage() {
     call "400 INVALID_MODEL" $chat "$key_b" "{\"model\":\"gpt-zero\",$hello}"
     call "400 UNSUPPORTED_FIELD: messages has no second choice" $chat "$key_a" \
         "{$a,\"n\":2,$hello}"
+    call "402 INSUFFICIENT_CREDIT" $chat "$key_b" \
+        "{$b,\"max_tokens\":99999999,$hello}"
     call "403 PROVIDER_MISMATCH: a model of the other group" $messages \
         "$key_a" "{\"model\":\"family_b-chat\",\"max_tokens\":9,$hello}" "$v"
     show "404 NOT_FOUND" $base/v1/nothing "-H 'Authorization: Bearer $key_b'"

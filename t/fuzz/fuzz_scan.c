@@ -3,8 +3,8 @@
  * libFuzzer: the scanner.  The first byte of the input seeds the cuts and
  * chooses whether keys are checked, the rest is a document.  Read whole, read
  * in pieces and read with the scalar loop it must give the same verdict, the
- * same sentence and the same values; a value must lie where it is said to lie;
- * and what passes must pass yajl, which is looser.
+ * same sentence, the same values and counts; a value must lie where it is said
+ * to lie; and what passes must pass yajl, which is looser and counts the same.
  */
 
 
@@ -36,6 +36,18 @@ static ngx_modelgw_scan_watch_t  watches[] = {
 };
 
 #define NWATCHES  (sizeof(watches) / sizeof(watches[0]))
+
+static ngx_modelgw_scan_mark_t  marks[] = {
+    { ngx_string("n"), ngx_null_string },
+    { ngx_string("url"), ngx_null_string },
+    { ngx_string("url"), ngx_string("data:") },
+    { ngx_string("s"), ngx_string("k") },
+    { ngx_string("model"), ngx_string("\n\xc3\xa9") },
+    { ngx_string("\xc3\xa9"), ngx_null_string }
+};
+
+#define NMARKS  (sizeof(marks) / sizeof(marks[0]))
+
 
 static ngx_str_t  denied[] = { ngx_string("models"), ngx_string("aPi") };
 
@@ -118,6 +130,17 @@ same_values(ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b)
 }
 
 
+static void
+same_marks(ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NMARKS; i++) {
+        check(ngx_modelgw_scan_mark(a, i) == ngx_modelgw_scan_mark(b, i));
+    }
+}
+
+
 /* the first and the last byte of a token fit its type */
 
 static void
@@ -154,19 +177,47 @@ sound_values(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len)
 }
 
 
-static void
-passes_yajl(const uint8_t *doc, size_t len)
-{
-    yajl_handle            h;
-    static yajl_callbacks  none;
+/* yajl makes a '?' of half a surrogate pair, which is no character of ours */
 
-    h = yajl_alloc(&none, NULL, NULL);
+static int
+yajl_key(void *ctx, const unsigned char *p, size_t len)
+{
+    ngx_uint_t  i, *counts;
+
+    counts = ctx;
+
+    for (i = 0; i < NMARKS; i++) {
+        if (marks[i].value.len == 0 && marks[i].name.len == len
+            && memcmp(marks[i].name.data, p, len) == 0)
+        {
+            counts[i]++;
+        }
+    }
+
+    return 1;
+}
+
+
+static void
+passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
+{
+    ngx_uint_t             i, counts[NMARKS];
+    yajl_handle            h;
+    static yajl_callbacks  keys = { .yajl_map_key = yajl_key };
+
+    memset(counts, 0, sizeof(counts));
+
+    h = yajl_alloc(&keys, NULL, counts);
     check(h != NULL);
 
     check(yajl_parse(h, doc, len) == yajl_status_ok);
     check(yajl_complete_parse(h) == yajl_status_ok);
 
     yajl_free(h);
+
+    for (i = 0; i < NMARKS; i++) {
+        check(marks[i].value.len || counts[i] == ngx_modelgw_scan_mark(s, i));
+    }
 }
 
 
@@ -196,6 +247,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     conf.ndenied = 2;
     conf.check = data[0] & 1;
     conf.skip = variants[0].skip;
+    conf.marks = marks;
+    conf.nmarks = NMARKS;
 
     scalar = conf;
     scalar.skip = variants[n - 1].skip;
@@ -214,15 +267,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_doc(b, data + 1, size - 1, 1 + data[0], &other);
     check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
     same_values(a, b);
+    same_marks(a, b);
 
     read_doc(c, data + 1, size - 1, 0, &other);
     check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
     same_values(a, c);
+    same_marks(a, c);
 
     sound_values(a, data + 1, size - 1);
 
     if (whole.rc == NGX_OK) {
-        passes_yajl(data + 1, size - 1);
+        passes_yajl(data + 1, size - 1, a);
     }
 
     ngx_destroy_pool(pool);

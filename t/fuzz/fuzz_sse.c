@@ -57,7 +57,7 @@ take(ngx_modelgw_sse_event_t *ev, text_t *raw, text_t *data)
         put(data, "\n", 1);
     }
 
-    check((n != 0) == ev->has_data);
+    check(n == ev->lines);
 
     if (n) {
         put(data, ev->name.data, ev->name.len);

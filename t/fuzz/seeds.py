@@ -50,6 +50,13 @@ def stream(vector, opts):
     return bytes((0, options)) + encode(vector["in"]["sse"])
 
 
+def repeat(vector, opts):
+    """The first events, each twice."""
+    events = encode(vector["in"]["sse"]).split(b"\n\n")
+    return bytes((0, opts.get("upstream") == "chat")) + b"".join(
+        2 * (event + b"\n\n") for event in events[:12] if event)
+
+
 INPUTS = {"request": request, "response": response, "stream": stream}
 
 
@@ -70,6 +77,13 @@ def words(value, found):
         found.add(value)
 
 
+def write(directory, fuzzer, name, text):
+    corpus = os.path.join(directory, fuzzer + ".corpus")
+    os.makedirs(corpus, exist_ok=True)
+    with open(os.path.join(corpus, name), "wb") as f:
+        f.write(text)
+
+
 def main():
     directory = sys.argv[1]
     found = set()
@@ -80,13 +94,12 @@ def main():
         opts = vector.get("opts") or {}
         words(vector.get("in"), found)
         words(vector.get("out"), found)
+        name = "seed-" + os.path.basename(path)[:-len(".json")]
+        if kind == "stream":
+            write(directory, "fuzz_repeat", name, repeat(vector, opts))
         if opts.get("upstream") == "chat":
             continue
-        corpus = os.path.join(directory, KINDS[kind] + ".corpus")
-        os.makedirs(corpus, exist_ok=True)
-        name = "seed-" + os.path.basename(path)[:-len(".json")]
-        with open(os.path.join(corpus, name), "wb") as f:
-            f.write(INPUTS[kind](vector, opts))
+        write(directory, KINDS[kind], name, INPUTS[kind](vector, opts))
     with open(os.path.join(directory, "codec.dict"), "w") as f:
         for word in sorted(found):
             if len(word) <= 40 and word.isascii() and word.isprintable() \

@@ -4,9 +4,10 @@
  *
  * in:   "<chunk> <check> <length>\n" and so many bytes of a document
  * out:  one line: "ok", "json" or "field"; the fault's text in hex, or "-";
- *       for each watch "type:from:to:elements:length:text in hex"; and, if the
- *       document has a model, in hex what it becomes with the model replaced,
- *       over bufs of <chunk> bytes, every second one in a file
+ *       for each watch "type:from:to:elements:length:text in hex"; "marks" and
+ *       ":" with the count of each; and, if the document has a model, in hex
+ *       what it becomes with the model replaced, over bufs of <chunk> bytes,
+ *       every second one in a file
  */
 
 
@@ -34,6 +35,20 @@ static ngx_modelgw_scan_watch_t  watches[] = {
 static ngx_str_t  denied[] = {
     ngx_string("models"), ngx_string("fallbacks"), ngx_string("apiBase")
 };
+
+
+static ngx_modelgw_scan_mark_t  marks[] = {
+    { ngx_string("url"), ngx_null_string },
+    { ngx_string("url"), ngx_string("data:") },
+    { ngx_string("type"), ngx_string("image") },
+    { ngx_string("type"), ngx_string("img\xc3\xa9\n") },
+    { ngx_string("x"), ngx_null_string },
+    { ngx_string("model"), ngx_string("m") },
+    { ngx_string("tokens"), ngx_null_string },
+    { ngx_string("stream_options"), ngx_null_string }
+};
+
+#define NMARKS  (sizeof(marks) / sizeof(marks[0]))
 
 
 static ngx_file_t  file;
@@ -81,7 +96,20 @@ print_values(ngx_modelgw_scan_t *s)
 
         printf(" %d:%ld:%ld:%d:%d:", (int) v->type, (long) v->from,
                (long) v->to, (int) v->elements, (int) v->len);
-        hex(v->text, ngx_min(v->len, NGX_MODELGW_SCAN_TEXT));
+        hex(v->text, v->len > NGX_MODELGW_SCAN_TEXT ? 0 : v->len);
+    }
+}
+
+
+static void
+print_marks(ngx_modelgw_scan_t *s)
+{
+    ngx_uint_t  i;
+
+    printf(" marks");
+
+    for (i = 0; i < NMARKS; i++) {
+        printf(":%d", (int) ngx_modelgw_scan_mark(s, i));
     }
 }
 
@@ -222,6 +250,7 @@ answer(ngx_modelgw_scan_conf_t *conf, u_char *doc, size_t len, size_t chunk)
 
     hex(fault.data, fault.len);
     print_values(s);
+    print_marks(s);
 
     if (rc == NGX_OK
         && ngx_modelgw_scan_value(s, 0)->type != NGX_MODELGW_SCAN_ABSENT)
@@ -258,6 +287,8 @@ main(void)
     conf.denied = denied;
     conf.ndenied = sizeof(denied) / sizeof(denied[0]);
     conf.skip = variants[0].skip;
+    conf.marks = marks;
+    conf.nmarks = NMARKS;
 
     while (scanf("%zu %d %zu", &chunk, &check, &len) == 3) {
         doc = need(malloc(len + 1));

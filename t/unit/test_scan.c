@@ -41,8 +41,10 @@ static ngx_str_t  denied[] = {
 };
 
 
-static ngx_modelgw_scan_conf_t  strict = { watches, W_N, 1, denied, 3, NULL };
-static ngx_modelgw_scan_conf_t  loose = { watches, W_N, 0, denied, 3, NULL };
+static ngx_modelgw_scan_conf_t  strict = { watches, W_N, 1, denied, 3, NULL,
+                                           NULL, 0 };
+static ngx_modelgw_scan_conf_t  loose = { watches, W_N, 0, denied, 3, NULL,
+                                          NULL, 0 };
 
 
 static void

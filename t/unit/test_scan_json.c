@@ -285,7 +285,7 @@ static case_t  cases[] = {
 };
 
 
-static ngx_modelgw_scan_conf_t  conf = { NULL, 0, 1, NULL, 0, NULL };
+static ngx_modelgw_scan_conf_t  conf = { NULL, 0, 1, NULL, 0, NULL, NULL, 0 };
 
 
 static void

@@ -128,6 +128,36 @@ test_two_marks(void **state)
 }
 
 
+/* every byte at every place of the 16; what is behind does not matter */
+
+static void
+test_short(void **state)
+{
+    u_char      buf[NGX_MODELGW_SKIP_SHORT], *copy;
+    size_t      at;
+    ngx_uint_t  ch;
+
+    for (at = 0; at < NGX_MODELGW_SKIP_SHORT; at++) {
+        for (ch = 0; ch < 256; ch++) {
+            memset(buf, 'a', at);
+            memset(buf + at, '"', sizeof(buf) - at);
+            buf[at] = (u_char) ch;
+
+            copy = unit_dup(buf, sizeof(buf));
+
+            assert_int_equal(ngx_modelgw_skip_short(copy),
+                             ngx_modelgw_skip_plain(ch)
+                             ? at + 1 : at);
+
+            unit_free(copy);
+        }
+    }
+
+    memset(buf, 'a', sizeof(buf));
+    assert_int_equal(ngx_modelgw_skip_short(buf), NGX_MODELGW_SKIP_SHORT);
+}
+
+
 static void
 fill(u_char *buf, size_t len, const char *bytes, ngx_uint_t rare)
 {
@@ -210,6 +240,7 @@ main(void)
         cmocka_unit_test(test_variants),
         cmocka_unit_test(test_every_byte_everywhere),
         cmocka_unit_test(test_two_marks),
+        cmocka_unit_test(test_short),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_escapes)
     };

@@ -1,7 +1,9 @@
 
 /*
  * The splice: every cut of a short document, over chains that are split at
- * every place, in memory, in a file, in both; against cutting a string.
+ * every place, in memory, in a file, in both; against cutting a string.  And
+ * the same behind so many bytes that the beginning is copied up to some cuts
+ * only, or up to none.
  */
 
 
@@ -13,6 +15,7 @@
 
 #define DOC   "0123456789abcdefghij"
 #define SIZE  (sizeof(DOC) - 1)
+#define LONG  2000
 
 
 typedef enum {
@@ -177,23 +180,53 @@ cut_string(const char *doc, size_t len, ngx_modelgw_cut_t *cuts, ngx_uint_t n,
 }
 
 
+/* behind so many bytes in memory */
+
 static void
-check(ngx_pool_t *pool, ngx_chain_t *in, const char *doc,
+check_behind(ngx_pool_t *pool, size_t before, ngx_chain_t *in, const char *doc,
     ngx_modelgw_cut_t *cuts, ngx_uint_t n)
 {
-    off_t         grown;
-    u_char        got[4096], want[4096];
-    size_t        len;
-    ngx_chain_t  *out;
+    off_t              grown;
+    u_char             got[4096], want[4096];
+    size_t             len;
+    ngx_uint_t         i;
+    ngx_chain_t       *cl, *out;
+    ngx_modelgw_cut_t  moved[5];
+    static char        bytes[LONG];
 
-    cut_string(doc, strlen(doc), cuts, n, want);
+    memset(bytes, '#', before);
+    memset(want, '#', before);
+    cut_string(doc, strlen(doc), cuts, n, want + before);
 
-    assert_int_equal(ngx_modelgw_splice(pool, in, cuts, n, &out, &grown),
+    for (i = 0; i < n; i++) {
+        moved[i] = cuts[i];
+        moved[i].from += before;
+        moved[i].to += before;
+    }
+
+    cl = in;
+
+    if (before) {
+        cl = link_buf(pool, bytes, 0, before, IN_MEMORY);
+        cl->next = in;
+    }
+
+    assert_int_equal(ngx_modelgw_splice(pool, cl, moved, n, &out, &grown),
                      NGX_OK);
 
     len = read_chain(out, got);
     unit_assert_str(got, len, (char *) want);
-    assert_int_equal(grown, (off_t) len - (off_t) strlen(doc));
+    assert_int_equal(grown, (off_t) len - (off_t) (before + strlen(doc)));
+}
+
+
+static void
+check(ngx_pool_t *pool, ngx_chain_t *in, const char *doc,
+    ngx_modelgw_cut_t *cuts, ngx_uint_t n)
+{
+    check_behind(pool, 0, in, doc, cuts, n);
+    check_behind(pool, 256 - 12, in, doc, cuts, n);
+    check_behind(pool, LONG, in, doc, cuts, n);
 }
 
 
@@ -311,7 +344,7 @@ test_refused(void **state)
 }
 
 
-/* what is in stays as it was, and is what out refers to */
+/* what is in stays as it was; out refers to it, but for the beginning */
 
 static void
 test_in_is_kept(void **state)
@@ -339,23 +372,19 @@ test_in_is_kept(void **state)
     }
 
     b = out->buf;
-    assert_ptr_equal(b->pos, before[0].pos);
-    assert_int_equal(b->last - b->pos, 4);
+    unit_assert_str(b->pos, b->last - b->pos, "0123text");
     assert_true(b->temporary);
 
     b = out->next->buf;
-    assert_ptr_equal(b->pos, cut.text.data);
-    assert_true(b->memory && !b->temporary);
-
-    b = out->next->next->buf;
     assert_true(b->in_file && !ngx_buf_in_memory(b));
     assert_ptr_equal(b->file, &file);
     assert_int_equal(b->file_pos, 3 + 13);
     assert_int_equal(b->file_last, 3 + 14);
 
-    b = out->next->next->next->buf;
+    b = out->next->next->buf;
     assert_ptr_equal(b->pos, before[2].pos);
-    assert_null(out->next->next->next->next);
+    assert_true(b->temporary);
+    assert_null(out->next->next->next);
 }
 
 

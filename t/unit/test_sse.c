@@ -161,7 +161,7 @@ take(text_t *out, ngx_modelgw_sse_event_t *ev)
         put(&data, line.data, line.len);
     }
 
-    assert_int_equal(n != 0, ev->has_data);
+    assert_int_equal(n, ev->lines);
 
     if (n && out) {
         put_event(out, &ev->name, &data);
@@ -448,13 +448,13 @@ test_borrowed(void **state)
     assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, last, &ev), NGX_OK);
     assert_ptr_equal(ev.raw.data, stream);
     assert_int_equal(ev.borrowed, 1);
-    assert_int_equal(ev.has_data, 1);
+    assert_int_equal(ev.lines, 1);
     unit_assert_str(ev.name.data, ev.name.len, "e");
     unit_assert_str(ev.raw.data, ev.raw.len, "event: e\ndata: x\n\n");
 
     assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, last, &ev), NGX_OK);
     assert_int_equal(ev.borrowed, 1);
-    assert_int_equal(ev.has_data, 0);
+    assert_int_equal(ev.lines, 0);
     unit_assert_str(ev.raw.data, ev.raw.len, ": c\n\n");
 
     assert_null(sse.start);

@@ -62,6 +62,55 @@ typedef struct {
 
 static case_t  cases[] = {
 
+    /* a 0 of input is no count where there was one */
+
+    { MESSAGES, { START("{\"input_tokens\":100,\"output_tokens\":1}"),
+      DELTA("{\"input_tokens\":0,\"output_tokens\":5}") },
+      { 100, -1, -1, -1, 5, -1 }, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":0,\"output_tokens\":1}"),
+      DELTA("{\"input_tokens\":100,\"output_tokens\":0}") },
+      { 100, -1, -1, -1, 0, -1 }, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":8,"
+      "\"cache_creation_input_tokens\":7,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":6}}"),
+      DELTA("{\"input_tokens\":0,\"cache_read_input_tokens\":0,"
+      "\"cache_creation_input_tokens\":0,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":0},\"output_tokens\":5}") },
+      { 9, 8, 7, 6, 5, -1 }, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":8,"
+      "\"cache_creation_input_tokens\":7,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":6}}"),
+      DELTA("{\"cache_read_input_tokens\":0,"
+      "\"cache_creation_input_tokens\":0,\"output_tokens\":5}") },
+      { 9, 8, 7, 6, 5, -1 }, 0 },
+
+    /* a cache field beside input: the upstream knows what it says */
+
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":8,"
+      "\"cache_creation_input_tokens\":7,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":6}}"),
+      DELTA("{\"cache_read_input_tokens\":0,"
+      "\"cache_creation_input_tokens\":0,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":0},\"input_tokens\":24}") },
+      { 24, 0, 0, 0, -1, -1 }, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":100,"
+      "\"cache_read_input_tokens\":60}"),
+      DELTA("{\"input_tokens\":0,\"cache_read_input_tokens\":0}") },
+      { 40, 60, -1, -1, -1, -1 }, 1 },
+
+    /* output and chat: the last one counts, 0 or not */
+
+    { MESSAGES, { START("{\"output_tokens\":3}"),
+      DELTA("{\"output_tokens\":0}") }, { -1, -1, -1, -1, 0, -1 }, 0 },
+
+    { CHAT, { CHUNK("{\"prompt_tokens\":10,\"completion_tokens\":2}"),
+      CHUNK("{\"prompt_tokens\":0,\"completion_tokens\":0}") },
+      { 0, -1, -1, -1, 0, -1 }, 0 },
+
     /* look-alikes count cached input as chat does, and may correct it */
 
     { MESSAGES, { START("{\"input_tokens\":100,\"output_tokens\":1}"),
@@ -349,12 +398,67 @@ test_kind_and_model(void **state)
 }
 
 
+/* who reported the output */
+
+static void
+test_final(void **state)
+{
+    ngx_uint_t            i, n;
+    ngx_modelgw_scan_t   *s;
+    ngx_modelgw_usage_t   usage;
+
+    static struct {
+        ngx_uint_t   protocol;
+        const char  *docs[2];
+        ngx_uint_t   final;
+    } c[] = {
+        { MESSAGES, { MESSAGE("{\"output_tokens\":5}"), NULL }, 1 },
+        { MESSAGES, { START("{\"output_tokens\":5}"), NULL }, 0 },
+        { MESSAGES, { START("{\"output_tokens\":5}"),
+          DELTA("{\"output_tokens\":0}") }, 1 },
+        { MESSAGES, { START("{\"output_tokens\":5}"),
+          DELTA("{\"input_tokens\":5}") }, 0 },
+        { MESSAGES, { DELTA("{\"output_tokens\":null}"), NULL }, 0 },
+        { MESSAGES, { DELTA("{\"output_tokens\":5}"),
+          "{\"type\":\"message_stop\"}" }, 1 },
+
+        { CHAT, { CHUNK("{\"completion_tokens\":5}"), NULL }, 0 },
+        { CHAT, { "{\"choices\":[],\"usage\":{\"completion_tokens\":5}}",
+          NULL }, 1 },
+        { CHAT, { "{\"usage\":{\"completion_tokens\":5},\"choices\":[ ]}",
+          CHUNK("null") }, 1 },
+        { CHAT, { "{\"usage\":{\"completion_tokens\":5}}", NULL }, 1 },
+        { CHAT, { "{\"choices\":[],\"usage\":{\"prompt_tokens\":5}}",
+          NULL }, 0 },
+        { CHAT, { "{\"choices\":[],\"usage\":null}", NULL }, 0 },
+        { CHAT, { CHUNK("null"), "{\"choices\":[]}" }, 0 },
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        s = scanner(*state, c[i].protocol);
+        ngx_modelgw_usage_init(&usage);
+        assert_int_equal(usage.final, 0);
+
+        for (n = 0; n < 2 && c[i].docs[n]; n++) {
+            scan(s, c[i].docs[n], 4096);
+            ngx_modelgw_usage_merge(&usage, c[i].protocol, s);
+        }
+
+        if (usage.final != c[i].final) {
+            print_error("%s\n", c[i].docs[0]);
+            fail();
+        }
+    }
+}
+
+
 int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_case(test_merge),
         unit_case(test_kind_and_model),
+        unit_case(test_final),
     };
 
     return cmocka_run_group_tests_name("usage", tests, NULL, NULL);

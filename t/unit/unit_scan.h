@@ -15,12 +15,22 @@
 
 
 typedef struct {
+    ngx_uint_t                type;
+    ngx_uint_t                elements;
+    off_t                     from;
+    off_t                     to;
+    size_t                    len;
+    u_char                    text[NGX_MODELGW_SCAN_TEXT];
+} unit_scan_value_t;
+
+
+typedef struct {
     ngx_int_t                 rc;
     ngx_uint_t                kind;
     ngx_uint_t                nvalues;
     size_t                    len;       /* of the fault's text */
     u_char                    fault[NGX_MODELGW_SCAN_FAULT_LEN + 1];
-    ngx_modelgw_scan_value_t  values[NGX_MODELGW_SCAN_MAX_WATCHES];
+    unit_scan_value_t         values[NGX_MODELGW_SCAN_MAX_WATCHES];
 } unit_scan_t;
 
 
@@ -59,8 +69,10 @@ unit_scan_result(ngx_modelgw_scan_t *s, ngx_uint_t n, ngx_int_t rc,
         r->values[i].from = v->from;
         r->values[i].to = v->to;
         r->values[i].len = v->len;
-        memcpy(r->values[i].text, v->text,
-               ngx_min(v->len, NGX_MODELGW_SCAN_TEXT));
+
+        if (v->len <= NGX_MODELGW_SCAN_TEXT) {
+            memcpy(r->values[i].text, v->text, v->len);
+        }
     }
 }
 

@@ -1,0 +1,373 @@
+
+/*
+ * Jobs of the admin interface: a thread each, which the event loop looks after
+ * every few milliseconds until it is done.
+ *
+ * nginx's thread pools would do, too, but a module that needs one must tell the
+ * operator to have "--with-threads" and to size it; and a question of minutes
+ * would stand in the way of files that are sent.  These jobs are few and rare.
+ *
+ *     created   the request's; it goes with the request if it is not started
+ *     running   the thread's; the request may go, then the store is told to
+ *               stop, and the answer is dropped
+ *     done      the event loop's again, which joins the thread.  The job goes
+ *               with the request, whose answer lies in its pool, or at once
+ *
+ * When a worker exits, the cycle's pool is destroyed and this module's code
+ * unloaded: a cleanup of that pool waits for the threads.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_zone.h"
+
+
+#define NGX_HTTP_MODELGW_JOBS  4         /* at a time, of a worker */
+
+
+static void ngx_http_modelgw_job_gone(void *data);
+static void ngx_http_modelgw_job_hurry(ngx_http_modelgw_job_t *job);
+static void ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job);
+static ngx_int_t ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job);
+static void *ngx_http_modelgw_job_run(void *data);
+static ngx_int_t ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job);
+static void ngx_http_modelgw_job_poll(ngx_event_t *ev);
+static void ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job);
+static ngx_int_t ngx_http_modelgw_job_at_exit(void);
+static void ngx_http_modelgw_job_exit(void *data);
+
+
+static ngx_uint_t   ngx_http_modelgw_jobs_made;      /* and not yet freed */
+static ngx_queue_t  ngx_http_modelgw_jobs_running;
+static ngx_uint_t   ngx_http_modelgw_jobs_ready;     /* the queue is */
+
+
+ngx_int_t
+ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_job_t **created)
+{
+    ngx_pool_t              *pool;
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_modelgw_job_t  *job;
+
+    if (ngx_http_modelgw_jobs_made >= NGX_HTTP_MODELGW_JOBS) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                      "SERVICE_UNAVAILABLE",
+                                      "%ui questions are being answered, "
+                                      "try again",
+                                      (ngx_uint_t) NGX_HTTP_MODELGW_JOBS);
+    }
+
+    if (ngx_http_modelgw_job_at_exit() != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, ngx_cycle->log);
+    if (pool == NULL) {
+        return NGX_ERROR;
+    }
+
+    job = ngx_pcalloc(pool, sizeof(ngx_http_modelgw_job_t));
+
+    if (job == NULL || pthread_mutex_init(&job->mutex, NULL) != 0) {
+        ngx_destroy_pool(pool);
+        return NGX_ERROR;
+    }
+
+    job->pool = pool;
+    job->request = r;
+    job->ctx = ctx;
+    job->mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    cln->handler = ngx_http_modelgw_job_gone;
+    cln->data = job;
+
+    ngx_http_modelgw_jobs_made++;
+
+    *created = job;
+
+    return NGX_OK;
+}
+
+
+/* the request goes */
+
+static void
+ngx_http_modelgw_job_gone(void *data)
+{
+    ngx_http_modelgw_job_t  *job = data;
+
+    job->request = NULL;
+
+    if (!job->timer.timer_set) {
+        ngx_http_modelgw_job_free(job);
+        return;
+    }
+
+    ngx_http_modelgw_job_hurry(job);
+}
+
+
+/*
+ * To be called until it is done: what the store is told between two of its
+ * statements is lost.
+ */
+
+static void
+ngx_http_modelgw_job_hurry(ngx_http_modelgw_job_t *job)
+{
+    (void) pthread_mutex_lock(&job->mutex);
+
+    job->gone = 1;
+
+    if (job->store) {
+        ngx_modelgw_store_interrupt(job->store);
+    }
+
+    (void) pthread_mutex_unlock(&job->mutex);
+}
+
+
+static void
+ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job)
+{
+    ngx_http_modelgw_jobs_made--;
+
+    (void) pthread_mutex_destroy(&job->mutex);
+
+    ngx_destroy_pool(job->pool);
+}
+
+
+void
+ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job)
+{
+    ngx_http_request_t  *r;
+
+    r = job->request;
+
+    if (ngx_http_modelgw_job_thread(job) != NGX_OK) {
+        ngx_http_modelgw_admin_refuse(r, job->ctx, NGX_ERROR);
+        return;
+    }
+
+    ngx_queue_insert_tail(&ngx_http_modelgw_jobs_running, &job->queue);
+
+    job->timer.handler = ngx_http_modelgw_job_poll;
+    job->timer.data = job;
+    job->timer.log = ngx_cycle->log;
+
+    ngx_add_timer(&job->timer, NGX_HTTP_MODELGW_ADMIN_POLL);
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_request_empty_handler;
+}
+
+
+/* signals are for the event loop */
+
+static ngx_int_t
+ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job)
+{
+    int       err;
+    sigset_t  all, before;
+
+    job->done = 0;
+
+    sigfillset(&all);
+
+    (void) pthread_sigmask(SIG_BLOCK, &all, &before);
+
+    err = pthread_create(&job->thread, NULL, ngx_http_modelgw_job_run, job);
+
+    (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+
+    if (err) {
+        ngx_log_error(NGX_LOG_ERR, job->request->connection->log, err,
+                      "pthread_create() failed");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* on the thread, and so is the function below */
+
+static void *
+ngx_http_modelgw_job_run(void *data)
+{
+    ngx_http_modelgw_job_t  *job = data;
+
+    job->rc = job->reads ? ngx_http_modelgw_job_read(job)
+                         : job->handler(job, NULL);
+
+    __atomic_store_n(&job->done, 1, __ATOMIC_RELEASE);
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job)
+{
+    ngx_int_t             rc;
+    ngx_uint_t            gone;
+    ngx_modelgw_store_t  *store;
+
+    store = ngx_modelgw_store_open_read((char *) job->mmcf->ledger_path.data,
+                                        &job->mmcf->shared->file, &job->error);
+    if (store == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) pthread_mutex_lock(&job->mutex);
+
+    job->store = store;
+    gone = job->gone;
+
+    (void) pthread_mutex_unlock(&job->mutex);
+
+    rc = gone ? NGX_ERROR : job->handler(job, store);
+
+    if (rc != NGX_OK) {
+        ngx_modelgw_store_error(store, &job->error);
+    }
+
+    (void) pthread_mutex_lock(&job->mutex);
+
+    job->store = NULL;
+
+    (void) pthread_mutex_unlock(&job->mutex);
+
+    ngx_modelgw_store_close(store);
+
+    return rc;
+}
+
+
+static void
+ngx_http_modelgw_job_poll(ngx_event_t *ev)
+{
+    ngx_connection_t        *c;
+    ngx_http_modelgw_job_t  *job;
+
+    job = ev->data;
+
+    if (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
+
+        if (job->request == NULL) {
+            ngx_http_modelgw_job_hurry(job);
+        }
+
+        ngx_add_timer(ev, NGX_HTTP_MODELGW_ADMIN_POLL);
+        return;
+    }
+
+    (void) pthread_join(job->thread, NULL);
+
+    ngx_queue_remove(&job->queue);
+
+    if (job->request == NULL) {
+        ngx_http_modelgw_job_free(job);
+        return;
+    }
+
+    c = job->request->connection;
+
+    ngx_http_set_log_request(c->log, job->request);
+
+    ngx_http_modelgw_job_answer(job);
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
+{
+    ngx_int_t                rc;
+    ngx_str_t                text;
+    ngx_http_request_t      *r;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    r = job->request;
+    ctx = job->ctx;
+
+    if (job->rc == NGX_OK) {
+        ngx_http_modelgw_admin_reply(r, ctx, NGX_HTTP_OK, &job->body);
+        return;
+    }
+
+    text.len = job->error.len;
+    text.data = job->error.data;
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "the ledger could not be read: %V", &text);
+
+    rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                "SERVICE_UNAVAILABLE",
+                                "The ledger cannot be read");
+
+    ngx_http_modelgw_admin_refuse(r, ctx, rc);
+}
+
+
+/* once in the life of a process */
+
+static ngx_int_t
+ngx_http_modelgw_job_at_exit(void)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    if (ngx_http_modelgw_jobs_ready) {
+        return NGX_OK;
+    }
+
+    cln = ngx_pool_cleanup_add(ngx_cycle->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_http_modelgw_job_exit;
+
+    ngx_queue_init(&ngx_http_modelgw_jobs_running);
+    ngx_http_modelgw_jobs_ready = 1;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_job_exit(void *data)
+{
+    ngx_queue_t             *q;
+    ngx_http_modelgw_job_t  *job;
+
+    while (!ngx_queue_empty(&ngx_http_modelgw_jobs_running)) {
+
+        q = ngx_queue_head(&ngx_http_modelgw_jobs_running);
+        ngx_queue_remove(q);
+
+        job = ngx_queue_data(q, ngx_http_modelgw_job_t, queue);
+
+        while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
+            ngx_http_modelgw_job_hurry(job);
+            ngx_msleep(1);
+        }
+
+        (void) pthread_join(job->thread, NULL);
+
+        ngx_http_modelgw_job_free(job);
+    }
+}

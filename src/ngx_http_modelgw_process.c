@@ -1,0 +1,255 @@
+
+/*
+ * A worker's part in the ledger: it joins, looks every half second whether a
+ * worker has died with calls in flight, or the writer hangs, and settles its
+ * own calls when it is stopped in the midst of them.
+ */
+
+
+#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_writer.h"
+
+
+#define NGX_HTTP_MODELGW_SWEEP  500      /* milliseconds */
+
+/* a worker that is terminated is killed by its master after 1.5 seconds */
+
+#define NGX_HTTP_MODELGW_QUIT   5000     /* milliseconds */
+#define NGX_HTTP_MODELGW_TERM   1000     /* milliseconds */
+
+
+static ngx_int_t ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
+    ngx_http_modelgw_main_conf_t *mmcf);
+static void ngx_http_modelgw_process_sweep(ngx_event_t *ev);
+static void ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf);
+static uint64_t ngx_http_modelgw_process_time(void);
+
+
+static ngx_event_t       ngx_http_modelgw_sweep_event;
+static ngx_connection_t  ngx_http_modelgw_sweep_connection;
+
+
+ngx_int_t
+ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
+{
+    ngx_event_t                   *ev;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
+
+    if (mmcf == NULL || mmcf->ledger == NULL) {
+        return NGX_OK;
+    }
+
+    mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    switch (ngx_http_modelgw_process_join(cycle, mmcf)) {
+
+    case NGX_DECLINED:
+        ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                      "too many nginx workers use \"modelgw_zone\", old ones "
+                      "included: this one refuses calls until some have ended");
+        break;
+
+    case NGX_ERROR:
+        return NGX_OK;
+    }
+
+    /* debug messages of timers want a connection */
+
+    ngx_http_modelgw_sweep_connection.fd = (ngx_socket_t) -1;
+
+    ev = &ngx_http_modelgw_sweep_event;
+
+    ev->handler = ngx_http_modelgw_process_sweep;
+    ev->data = &ngx_http_modelgw_sweep_connection;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, NGX_HTTP_MODELGW_SWEEP);
+
+    return NGX_OK;
+}
+
+
+/*
+ *     NGX_OK
+ *     NGX_DECLINED  there are too many workers, some of which may be about to
+ *                   end
+ *     NGX_ERROR     (logged)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    if (ngx_modelgw_ledger_join(mmcf->ledger, &mmcf->worker) != NGX_OK) {
+        mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_ledger_credit(mmcf->ledger)
+        && ngx_http_modelgw_writer_start(cycle, mmcf) != NGX_OK)
+    {
+        ngx_modelgw_ledger_leave(mmcf->ledger, mmcf->worker);
+        mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * In the cycle that is in force: one process that is master and worker may have
+ * got another since the timer was made.
+ */
+
+static void
+ngx_http_modelgw_process_sweep(ngx_event_t *ev)
+{
+    u_char                        *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    int64_t                        charged;
+    ngx_uint_t                     n;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_modelgw_module);
+
+    if (mmcf == NULL || mmcf->ledger == NULL) {
+        return;
+    }
+
+    charged = 0;
+
+    n = ngx_modelgw_ledger_sweep(mmcf->ledger, mmcf->worker,
+                                 ngx_http_modelgw_process_time(), &charged);
+
+    if (n) {
+        p = ngx_modelgw_amount(amount, charged);
+
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "%ui calls of workers that have died are settled, "
+                      "%*s euro are charged for them", n, p - amount, amount);
+    }
+
+    /* swept up first: those who died took places, too */
+
+    if (mmcf->worker == NGX_MODELGW_LEDGER_NONE && !ngx_exiting) {
+
+        switch (ngx_http_modelgw_process_join((ngx_cycle_t *) ngx_cycle,
+                                              mmcf))
+        {
+
+        case NGX_OK:
+            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                          "this worker has found a place in \"modelgw_zone\"");
+            break;
+
+        case NGX_ERROR:
+            return;
+        }
+    }
+
+    ngx_http_modelgw_writer_log(ngx_cycle->log);
+    ngx_http_modelgw_process_hung(mmcf);
+
+    ev->log = ngx_cycle->log;
+
+    ngx_add_timer(ev, NGX_HTTP_MODELGW_SWEEP);
+}
+
+
+/* One of the workers says it, once. */
+
+static void
+ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    uint64_t  hung;
+
+    hung = ngx_modelgw_ledger_hung(mmcf->ledger);
+
+    if (hung && ngx_atomic_cmp_set(&mmcf->shared->hung, 0, 1)) {
+        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
+                      "writing the ledger hangs for %uL ms, calls are refused "
+                      "until it ends: is the disk well?", hung);
+    }
+
+    if (hung == 0 && ngx_atomic_cmp_set(&mmcf->shared->hung, 1, 0)) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "writing the ledger does not hang any more");
+    }
+}
+
+
+void
+ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
+{
+    u_char                        *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    int64_t                        charged;
+    ngx_uint_t                     n;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
+
+    if (mmcf == NULL || mmcf->ledger == NULL) {
+        return;
+    }
+
+    if (ngx_http_modelgw_sweep_event.timer_set) {
+        ngx_del_timer(&ngx_http_modelgw_sweep_event);
+    }
+
+    if (mmcf->worker == NGX_MODELGW_LEDGER_NONE) {
+        return;
+    }
+
+    charged = 0;
+
+    n = ngx_modelgw_ledger_end_all(mmcf->ledger, mmcf->worker,
+                                   NGX_MODELGW_END_STOPPED,
+                                   ngx_http_modelgw_process_time(), &charged);
+
+    if (n) {
+        p = ngx_modelgw_amount(amount, charged);
+
+        ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
+                      "%ui calls were open as this worker was stopped, "
+                      "%*s euro are charged for them", n, p - amount, amount);
+    }
+
+    if (ngx_http_modelgw_writer_stop(mmcf, ngx_terminate
+                                           ? NGX_HTTP_MODELGW_TERM
+                                           : NGX_HTTP_MODELGW_QUIT)
+        != NGX_OK)
+    {
+        ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                      "the ledger could not be written before this worker "
+                      "ended: if no other worker writes its calls, those that "
+                      "have a hold in the file are charged by it at the next "
+                      "start, and those that were short are lost");
+    }
+
+    ngx_http_modelgw_writer_log(cycle->log);
+
+    ngx_modelgw_ledger_leave(mmcf->ledger, mmcf->worker);
+    mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+}
+
+
+static uint64_t
+ngx_http_modelgw_process_time(void)
+{
+    ngx_time_t  *tp;
+
+    tp = ngx_timeofday();
+
+    return (uint64_t) tp->sec * 1000 + tp->msec;
+}

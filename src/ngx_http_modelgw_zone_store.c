@@ -1,0 +1,500 @@
+
+/*
+ * From the store to shared memory, as nginx starts.
+ *
+ * The workers write the store, so whatever is made here is made as their user:
+ * the master, if it is root, acts as that user meanwhile.  So files have the
+ * owner that they need, and what the workers may not do fails now.
+ *
+ * One nginx at a time has the ledger: flock() on a file beside it, which lasts
+ * as long as any process has the descriptor.  Workers inherit it, so those that
+ * have lost their master keep a second nginx off; the image that a binary
+ * upgrade starts does not inherit it, and is kept off too.
+ *
+ * A descriptor of the ledger itself is kept likewise: writers come and go, and
+ * know the file by its inode, which must not be given to another meanwhile.  It
+ * is an O_PATH one, which has nothing to do with POSIX locks: to close one that
+ * is open to read or write would take SQLite's off the file.
+ */
+
+
+#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_zone.h"
+
+#include <sys/file.h>
+
+
+#define NGX_HTTP_MODELGW_LOCK_TRIES  10  /* a tenth of a second apart: those
+                                            that were killed need a moment */
+#define NGX_HTTP_MODELGW_GROUPS      1024
+
+
+typedef struct {
+    gid_t                          gid;
+    int                            n;
+    gid_t                          groups[NGX_HTTP_MODELGW_GROUPS];
+    unsigned                       changed:1;
+} ngx_http_modelgw_user_t;
+
+
+typedef struct {
+    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_log_t                     *log;
+    char                          *user;     /* who we act as; NULL: we are */
+    u_char                        *memory;
+    size_t                         size;
+    ngx_modelgw_store_error_t      error;
+} ngx_http_modelgw_load_t;
+
+
+static ngx_int_t ngx_http_modelgw_load_as_user(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store);
+static ngx_int_t ngx_http_modelgw_load_pin(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load,
+    uint64_t last);
+static ngx_int_t ngx_http_modelgw_load_account(void *data, ngx_str_t *name,
+    int64_t balance, uint64_t opened);
+static ngx_int_t ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_lock(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_duplicate(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_fd_t old, ngx_fd_t *fd);
+static ngx_int_t ngx_http_modelgw_keep(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_fd_t fd, ngx_fd_t *kept);
+static ngx_int_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
+    ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
+    ngx_log_t *log);
+
+
+ngx_int_t
+ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log,
+    u_char *memory, size_t size)
+{
+    ngx_int_t                 rc;
+    ngx_http_modelgw_load_t   load;
+    ngx_http_modelgw_user_t  *user;
+
+    user = ngx_pcalloc(mmcf->cycle->pool, sizeof(ngx_http_modelgw_user_t));
+    if (user == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(&load, sizeof(ngx_http_modelgw_load_t));
+
+    load.mmcf = mmcf;
+    load.log = log;
+    load.memory = memory;
+    load.size = size;
+
+    if (ngx_http_modelgw_user_become(user, &load) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_modelgw_load_as_user(&load);
+
+    if (ngx_http_modelgw_user_return(user, log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_as_user(ngx_http_modelgw_load_t *load)
+{
+    const char                    *path;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = load->mmcf;
+    path = (const char *) mmcf->ledger_path.data;
+
+    if (ngx_test_config) {
+
+        if (ngx_modelgw_store_check(path, &load->error) != NGX_OK) {
+            return ngx_http_modelgw_load_failed(load);
+        }
+
+        return ngx_http_modelgw_load_create(load, 0);
+    }
+
+    if (ngx_http_modelgw_lock(load) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_load_open(load);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load)
+{
+    ngx_int_t             rc;
+    ngx_modelgw_store_t  *store;
+
+    store = ngx_modelgw_store_open((char *) load->mmcf->ledger_path.data,
+                                   &load->error);
+    if (store == NULL) {
+        return ngx_http_modelgw_load_failed(load);
+    }
+
+    rc = ngx_http_modelgw_load_store(load, store);
+
+    ngx_modelgw_store_close(store);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store)
+{
+    u_char                     *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    int64_t                     charged;
+    uint64_t                    last;
+    ngx_uint_t                  n;
+    ngx_time_t                 *tp;
+    ngx_http_modelgw_shared_t  *shared;
+
+    tp = ngx_timeofday();
+    shared = load->mmcf->shared;
+
+    if (ngx_modelgw_store_file(store, &shared->file) != NGX_OK
+        || ngx_modelgw_store_recover(store,
+                                     (uint64_t) tp->sec * 1000 + tp->msec,
+                                     &n, &charged)
+           != NGX_OK
+        || ngx_modelgw_store_last_id(store, &last) != NGX_OK)
+    {
+        ngx_modelgw_store_error(store, &load->error);
+        return ngx_http_modelgw_load_failed(load);
+    }
+
+    if (ngx_http_modelgw_load_pin(load) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (n) {
+        p = ngx_modelgw_amount(amount, charged);
+
+        ngx_log_error(NGX_LOG_WARN, load->log, 0,
+                      "calls that were open as nginx ended: %ui, %*s euro are "
+                      "charged for them", n, p - amount, amount);
+    }
+
+    if (ngx_http_modelgw_load_create(load, last) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_accounts(store, ngx_http_modelgw_load_account, load)
+        == NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    if (load->error.len == 0) {
+        ngx_modelgw_store_error(store, &load->error);
+    }
+
+    return ngx_http_modelgw_load_failed(load);
+}
+
+
+/* the store has the file open: it is the one that the path led to, or none */
+
+static ngx_int_t
+ngx_http_modelgw_load_pin(ngx_http_modelgw_load_t *load)
+{
+    ngx_fd_t                       fd;
+    struct stat                    st;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = load->mmcf;
+
+    fd = open((char *) mmcf->ledger_path.data, O_PATH|O_CLOEXEC);
+
+    if (fd == NGX_INVALID_FILE || fstat(fd, &st) == -1) {
+        ngx_log_error(NGX_LOG_EMERG, load->log, ngx_errno,
+                      "\"modelgw_ledger\": " ngx_open_file_n " \"%V\" failed",
+                      &mmcf->ledger_path);
+
+        if (fd != NGX_INVALID_FILE) {
+            (void) ngx_close_file(fd);
+        }
+
+        return NGX_ERROR;
+    }
+
+    if (st.st_dev != mmcf->shared->file.dev
+        || st.st_ino != mmcf->shared->file.ino)
+    {
+        ngx_log_error(NGX_LOG_EMERG, load->log, 0,
+                      "\"modelgw_ledger\": \"%V\" is another file now",
+                      &mmcf->ledger_path);
+
+        (void) ngx_close_file(fd);
+
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_keep(mmcf, fd, &mmcf->ledger_file);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load, uint64_t last)
+{
+    uint64_t               id;
+    ngx_modelgw_ledger_t  *ledger;
+
+    id = ngx_http_modelgw_zone_first_id(last);
+
+    ledger = ngx_modelgw_ledger_create(load->memory, load->size, id, 1);
+
+    if (ledger == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, load->log, 0,
+                      "\"modelgw_zone\" of %uzk cannot be laid out",
+                      load->mmcf->zone_size / 1024);
+        return NGX_ERROR;
+    }
+
+    load->mmcf->ledger = ledger;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_account(void *data, ngx_str_t *name, int64_t balance,
+    uint64_t opened)
+{
+    ngx_http_modelgw_load_t *load = data;
+
+    u_char    *p;
+    uint32_t   index;
+
+    if (ngx_modelgw_ledger_account(load->mmcf->ledger, name, 1, balance, opened,
+                                   1, &index)
+        == NGX_DONE)
+    {
+        return NGX_OK;
+    }
+
+    p = ngx_snprintf(load->error.data, NGX_MODELGW_STORE_ERROR,
+                     "zone too small: \"modelgw_zone\" of %uzk has no room for "
+                     "the accounts of the ledger",
+                     load->mmcf->zone_size / 1024);
+
+    load->error.len = p - load->error.data;
+
+    return NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load)
+{
+    ngx_log_error(NGX_LOG_EMERG, load->log, 0,
+                  "\"modelgw_ledger\": %*s%s%s",
+                  load->error.len, load->error.data,
+                  load->user ? ", as the user " : "",
+                  load->user ? load->user : "");
+
+    return NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_lock(ngx_http_modelgw_load_t *load)
+{
+    size_t                         len;
+    u_char                        *name;
+    ngx_fd_t                       fd;
+    ngx_err_t                      err;
+    ngx_log_t                     *log;
+    ngx_uint_t                     tries;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    log = load->log;
+    mmcf = load->mmcf;
+
+    len = mmcf->ledger_path.len + sizeof(".lock");
+
+    name = ngx_pnalloc(mmcf->cycle->pool, len);
+    if (name == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name, "%V.lock%Z", &mmcf->ledger_path);
+
+    fd = open((char *) name, O_RDONLY|O_CREAT|O_CLOEXEC, 0600);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "\"modelgw_ledger\": " ngx_open_file_n " \"%s\" failed"
+                      "%s%s", name, load->user ? ", as the user " : "",
+                      load->user ? load->user : "");
+        return NGX_ERROR;
+    }
+
+    for (tries = 0; flock(fd, LOCK_EX|LOCK_NB) == -1; tries++) {
+        err = ngx_errno;
+
+        if (err == NGX_EINTR) {
+            continue;
+        }
+
+        if (err == NGX_EAGAIN && tries < NGX_HTTP_MODELGW_LOCK_TRIES) {
+            ngx_msleep(100);
+            continue;
+        }
+
+        if (err == NGX_EAGAIN) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "\"modelgw_ledger %V\" is in use by another nginx, "
+                          "or by workers that its master has left behind; a "
+                          "binary upgrade must stop the old one first",
+                          &mmcf->ledger_path);
+
+        } else {
+            ngx_log_error(NGX_LOG_EMERG, log, err,
+                          "\"modelgw_ledger\": flock() of \"%s\" failed",
+                          name);
+        }
+
+        (void) ngx_close_file(fd);
+
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_keep(mmcf, fd, &mmcf->ledger_lock);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_zone_relock(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_main_conf_t *old)
+{
+    if (ngx_http_modelgw_duplicate(mmcf, old->ledger_lock, &mmcf->ledger_lock)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_duplicate(mmcf, old->ledger_file,
+                                      &mmcf->ledger_file);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_duplicate(ngx_http_modelgw_main_conf_t *mmcf, ngx_fd_t old,
+    ngx_fd_t *fd)
+{
+    ngx_fd_t  copy;
+
+    if (old == NGX_INVALID_FILE) {
+        return NGX_OK;
+    }
+
+    copy = fcntl(old, F_DUPFD_CLOEXEC, 0);
+
+    if (copy == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_EMERG, mmcf->cycle->log, ngx_errno,
+                      "\"modelgw_ledger\": fcntl(F_DUPFD_CLOEXEC) failed");
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_keep(mmcf, copy, fd);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_keep(ngx_http_modelgw_main_conf_t *mmcf, ngx_fd_t fd,
+    ngx_fd_t *kept)
+{
+    ngx_pool_cleanup_t       *cln;
+    ngx_pool_cleanup_file_t  *file;
+
+    cln = ngx_pool_cleanup_add(mmcf->cycle->pool,
+                               sizeof(ngx_pool_cleanup_file_t));
+    if (cln == NULL) {
+        (void) ngx_close_file(fd);
+        return NGX_ERROR;
+    }
+
+    file = cln->data;
+
+    file->fd = fd;
+    file->name = mmcf->ledger_path.data;
+    file->log = mmcf->cycle->log;
+
+    cln->handler = ngx_pool_cleanup_file;
+
+    *kept = fd;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
+    ngx_http_modelgw_load_t *load)
+{
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(load->mmcf->cycle->conf_ctx,
+                                           ngx_core_module);
+
+    if (geteuid() != 0
+        || ccf->user == (ngx_uid_t) NGX_CONF_UNSET_UINT
+        || ccf->user == 0)
+    {
+        return NGX_OK;
+    }
+
+    user->gid = getegid();
+    user->n = getgroups(NGX_HTTP_MODELGW_GROUPS, user->groups);
+    user->changed = (user->n != -1);
+
+    if (!user->changed
+        || initgroups(ccf->username, ccf->group) == -1
+        || setegid(ccf->group) == -1
+        || seteuid(ccf->user) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, load->log, ngx_errno,
+                      "\"modelgw_ledger\": acting as the user %s failed",
+                      ccf->username);
+
+        (void) ngx_http_modelgw_user_return(user, load->log);
+
+        return NGX_ERROR;
+    }
+
+    load->user = ccf->username;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user, ngx_log_t *log)
+{
+    if (!user->changed) {
+        return NGX_OK;
+    }
+
+    if (seteuid(0) == -1
+        || setegid(user->gid) == -1
+        || setgroups(user->n, user->groups) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "\"modelgw_ledger\": acting as root again failed");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}

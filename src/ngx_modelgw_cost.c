@@ -1,0 +1,358 @@
+
+/*
+ * What tokens cost, and what a call is charged.
+ *
+ * A price is pico-euro a token, money is nano-euro.  The products of all
+ * classes are summed exactly, in 128 bits, and the sum is rounded up once: to
+ * round each class would charge up to five nano-euro for nothing, and to round
+ * down would give calls of cheap models away.
+ *
+ * What was seen of an answer may come from a worker that was killed as it
+ * wrote it down: each count is brought into its range here, and none is
+ * believed to fit another.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_cost.h"
+
+
+#define NGX_MODELGW_COST_COUNT   999999999LL   /* tokens of a class, at most */
+#define NGX_MODELGW_COST_EURO    1000000000LL  /* nano-euro */
+#define NGX_MODELGW_COST_DIGITS  9             /* on either side of the point */
+#define NGX_MODELGW_COST_BYTES   3             /* of text, to a token */
+
+
+typedef unsigned __int128  ngx_modelgw_pico_t;
+
+
+static int64_t ngx_modelgw_cost_ceil(ngx_modelgw_pico_t pico);
+static uint64_t ngx_modelgw_cost_dearest(ngx_modelgw_price_t *price,
+    ngx_uint_t long_cache);
+static ngx_modelgw_outcome_e ngx_modelgw_charge_outcome(
+    ngx_modelgw_seen_t *seen);
+static void ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen,
+    int64_t estimate, ngx_modelgw_tokens_t *tokens);
+static int64_t ngx_modelgw_charge_count(int64_t n);
+static u_char *ngx_modelgw_amount_digits(u_char *p, u_char *last,
+    int64_t *n, ngx_uint_t *digits);
+
+
+int64_t
+ngx_modelgw_cost(ngx_modelgw_price_t *price, ngx_modelgw_tokens_t *tokens)
+{
+    ngx_modelgw_pico_t  pico;
+
+    pico = (ngx_modelgw_pico_t) tokens->input * price->input
+           + (ngx_modelgw_pico_t) tokens->cache_read * price->cache_read
+           + (ngx_modelgw_pico_t) tokens->cache_write * price->cache_write
+           + (ngx_modelgw_pico_t) tokens->cache_write_1h
+             * price->cache_write_1h
+           + (ngx_modelgw_pico_t) tokens->output * price->output;
+
+    return ngx_modelgw_cost_ceil(pico);
+}
+
+
+int64_t
+ngx_modelgw_cost_bound(ngx_modelgw_price_t *price, int64_t input,
+    int64_t output, ngx_uint_t long_cache)
+{
+    ngx_modelgw_pico_t  pico;
+
+    pico = (ngx_modelgw_pico_t) input
+           * ngx_modelgw_cost_dearest(price, long_cache)
+           + (ngx_modelgw_pico_t) output * price->output;
+
+    return ngx_modelgw_cost_ceil(pico);
+}
+
+
+int64_t
+ngx_modelgw_cost_fits(ngx_modelgw_price_t *price, int64_t input,
+    ngx_uint_t long_cache, int64_t available)
+{
+    ngx_modelgw_pico_t  spent, all, n;
+
+    if (available < 0) {
+        return 0;
+    }
+
+    spent = (ngx_modelgw_pico_t) input
+            * ngx_modelgw_cost_dearest(price, long_cache);
+    all = (ngx_modelgw_pico_t) available * 1000;
+
+    if (spent > all) {
+        return 0;
+    }
+
+    if (price->output == 0) {
+        return NGX_MODELGW_COST_COUNT;
+    }
+
+    n = (all - spent) / price->output;
+
+    return (n < NGX_MODELGW_COST_COUNT) ? (int64_t) n : NGX_MODELGW_COST_COUNT;
+}
+
+
+/*
+ * A bound of more tokens than anyone has is more money than anyone has.  What
+ * calls cost mostly fits into 64 bits, which are divided by a multiplication.
+ */
+
+static int64_t
+ngx_modelgw_cost_ceil(ngx_modelgw_pico_t pico)
+{
+    pico += 999;
+
+    if (pico <= UINT64_MAX) {
+        return (uint64_t) pico / 1000;
+    }
+
+    pico /= 1000;
+
+    return (pico < INT64_MAX) ? (int64_t) pico : INT64_MAX;
+}
+
+
+static uint64_t
+ngx_modelgw_cost_dearest(ngx_modelgw_price_t *price, ngx_uint_t long_cache)
+{
+    uint64_t  dearest;
+
+    dearest = ngx_max(price->input, price->cache_read);
+    dearest = ngx_max(dearest, price->cache_write);
+
+    return long_cache ? ngx_max(dearest, price->cache_write_1h) : dearest;
+}
+
+
+void
+ngx_modelgw_charge(ngx_modelgw_price_t *price, int64_t hold, int64_t estimate,
+    ngx_modelgw_seen_t *seen, ngx_modelgw_charge_t *charge)
+{
+    int64_t                text;
+    ngx_modelgw_tokens_t  *tokens;
+
+    ngx_memzero(charge, sizeof(ngx_modelgw_charge_t));
+
+    tokens = &charge->tokens;
+    charge->outcome = ngx_modelgw_charge_outcome(seen);
+
+    switch (charge->outcome) {
+
+    case NGX_MODELGW_REPORTED:
+        ngx_modelgw_charge_input(seen, estimate, tokens);
+        tokens->output = ngx_modelgw_charge_count(seen->output);
+        tokens->reasoning = ngx_modelgw_charge_count(seen->reasoning);
+        break;
+
+    case NGX_MODELGW_ESTIMATED:
+        text = seen->text / NGX_MODELGW_COST_BYTES
+               + (seen->text % NGX_MODELGW_COST_BYTES != 0);
+
+        ngx_modelgw_charge_input(seen, estimate, tokens);
+        tokens->output = ngx_modelgw_charge_count(ngx_max(seen->output, text));
+        tokens->reasoning = ngx_modelgw_charge_count(seen->reasoning);
+        break;
+
+    case NGX_MODELGW_UNANSWERED:
+        tokens->input = ngx_modelgw_charge_count(estimate);
+        break;
+
+    default:
+        return;
+    }
+
+    charge->cost = ngx_modelgw_cost(price, tokens);
+
+    if (charge->outcome != NGX_MODELGW_REPORTED) {
+        charge->cost = ngx_min(charge->cost, hold);
+    }
+}
+
+
+static ngx_modelgw_outcome_e
+ngx_modelgw_charge_outcome(ngx_modelgw_seen_t *seen)
+{
+    if (seen->flags & NGX_MODELGW_SEEN_UNSENT) {
+        return NGX_MODELGW_UNSENT;
+    }
+
+    if (seen->flags & NGX_MODELGW_SEEN_UNREAD) {
+        return NGX_MODELGW_REFUSED;
+    }
+
+    if ((seen->flags & NGX_MODELGW_SEEN_FINAL) && seen->output >= 0) {
+        return NGX_MODELGW_REPORTED;
+    }
+
+    if (seen->status >= 300) {
+        return NGX_MODELGW_REFUSED;
+    }
+
+    return (seen->status >= 200) ? NGX_MODELGW_ESTIMATED
+                                 : NGX_MODELGW_UNANSWERED;
+}
+
+
+/*
+ * The estimate is that of the whole input: if only the cached part of it is
+ * told, the estimate stands for the rest.
+ */
+
+static void
+ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen, int64_t estimate,
+    ngx_modelgw_tokens_t *tokens)
+{
+    int64_t  writes, cached;
+
+    writes = ngx_modelgw_charge_count(seen->cache_write);
+
+    tokens->cache_read = ngx_modelgw_charge_count(seen->cache_read);
+    tokens->cache_write_1h = ngx_modelgw_charge_count(seen->cache_write_1h);
+    tokens->cache_write = ngx_max(writes - tokens->cache_write_1h, 0);
+
+    if (seen->input >= 0) {
+        tokens->input = ngx_modelgw_charge_count(seen->input);
+        return;
+    }
+
+    cached = tokens->cache_read + tokens->cache_write + tokens->cache_write_1h;
+    tokens->input = ngx_modelgw_charge_count(estimate - cached);
+}
+
+
+static int64_t
+ngx_modelgw_charge_count(int64_t n)
+{
+    return ngx_min(ngx_max(n, 0), NGX_MODELGW_COST_COUNT);
+}
+
+
+void
+ngx_modelgw_seen_init(ngx_modelgw_seen_t *seen)
+{
+    seen->input = -1;
+    seen->cache_read = -1;
+    seen->cache_write = -1;
+    seen->cache_write_1h = -1;
+    seen->output = -1;
+    seen->reasoning = -1;
+    seen->text = 0;
+    seen->status = 0;
+    seen->flags = 0;
+}
+
+
+const char *
+ngx_modelgw_outcome_name(ngx_modelgw_outcome_e outcome)
+{
+    switch (outcome) {
+
+    case NGX_MODELGW_REPORTED:
+        return "reported";
+
+    case NGX_MODELGW_ESTIMATED:
+        return "estimated";
+
+    case NGX_MODELGW_UNANSWERED:
+        return "unanswered";
+
+    case NGX_MODELGW_REFUSED:
+        return "refused";
+
+    default: /* NGX_MODELGW_UNSENT */
+        return "unsent";
+    }
+}
+
+
+ngx_int_t
+ngx_modelgw_amount_parse(ngx_str_t *text, int64_t *nano)
+{
+    u_char      *p, *last;
+    int64_t      n;
+    ngx_uint_t   digits;
+
+    n = 0;
+    last = text->data + text->len;
+
+    p = ngx_modelgw_amount_digits(text->data, last, &n, &digits);
+
+    if (digits == 0) {
+        return NGX_DECLINED;
+    }
+
+    digits = 0;
+
+    if (p < last && *p == '.') {
+        p = ngx_modelgw_amount_digits(p + 1, last, &n, &digits);
+
+        if (digits == 0) {
+            return NGX_DECLINED;
+        }
+    }
+
+    if (p < last) {
+        return NGX_DECLINED;
+    }
+
+    for ( /* void */ ; digits < NGX_MODELGW_COST_DIGITS; digits++) {
+        n *= 10;
+    }
+
+    *nano = n;
+
+    return NGX_OK;
+}
+
+
+/* One digit too many stays unread, and no amount ends there. */
+
+static u_char *
+ngx_modelgw_amount_digits(u_char *p, u_char *last, int64_t *n,
+    ngx_uint_t *digits)
+{
+    for (*digits = 0; *digits < NGX_MODELGW_COST_DIGITS; (*digits)++) {
+
+        if (p == last || *p < '0' || *p > '9') {
+            break;
+        }
+
+        *n = *n * 10 + (*p++ - '0');
+    }
+
+    return p;
+}
+
+
+u_char *
+ngx_modelgw_amount(u_char *p, int64_t nano)
+{
+    uint64_t    n, rest, unit;
+    ngx_uint_t  digits;
+
+    n = nano;
+
+    if (nano < 0) {
+        *p++ = '-';
+        n = 0 - n;
+    }
+
+    p = ngx_sprintf(p, "%uL.", n / NGX_MODELGW_COST_EURO);
+
+    rest = n % NGX_MODELGW_COST_EURO;
+    unit = NGX_MODELGW_COST_EURO / 10;
+
+    for (digits = 0; digits < 2 || rest; digits++) {
+        *p++ = (u_char) ('0' + rest / unit);
+        rest %= unit;
+        unit /= 10;
+    }
+
+    return p;
+}

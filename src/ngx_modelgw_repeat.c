@@ -1,0 +1,242 @@
+
+/*
+ * Events that repeat the one before.
+ *
+ * An event has 200 to 400 bytes around a word of an answer, and they are the
+ * same each time.  What the reader of events and the scanner make of bytes
+ * depends on nothing but their own state, which is the same where an event
+ * begins, and the inside of a string that nobody watches leaves no trace in it.
+ * So of an event that has the bytes of another one before and behind such a
+ * string, all is known: where it ends, that it is JSON, where its model id lies
+ * and what its usage is.  Only the inside of the string must be read.
+ *
+ * That holds where the text lies within one line, as JSON has it, where the
+ * event ends with LF (behind a last CR it is the next byte that decides), and
+ * where no BOM stands before it, which only a stream's first event may have.
+ *
+ * Some upstreams add noise to each event, of any length: that is a second one.
+ * Rejected: to look for what differs, wherever it is; an event that changes
+ * otherwise is one for the scanner.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_repeat.h"
+
+
+#define NGX_MODELGW_REPEAT_MAX  1024     /* bytes beside the strings */
+
+
+static ngx_int_t ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp,
+    ngx_str_t *raw, ngx_str_t **strings, ngx_uint_t n);
+static u_char *ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p,
+    u_char *last);
+
+
+void
+ngx_modelgw_repeat_init(ngx_modelgw_repeat_t *rp, ngx_pool_t *pool,
+    ngx_modelgw_skip_pt skip)
+{
+    ngx_memzero(rp, sizeof(ngx_modelgw_repeat_t));
+
+    rp->pool = pool;
+    rp->skip = skip;
+}
+
+
+ngx_int_t
+ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp, ngx_modelgw_sse_event_t *ev,
+    ngx_modelgw_text_t *text, off_t from, off_t to)
+{
+    off_t        end;
+    ngx_str_t   *strings[NGX_MODELGW_REPEAT_STRINGS];
+    ngx_uint_t   n;
+
+    rp->strings = 0;
+
+    if (text->last.data == NULL
+        || text->finished
+        || ev->lines != 1
+        || ev->bom
+        || ev->raw.data[ev->raw.len - 1] != LF)
+    {
+        return NGX_OK;
+    }
+
+    n = 0;
+    strings[n++] = &text->last;
+
+    if (text->noise.data > text->last.data
+        && text->noise.data > ev->raw.data + to)
+    {
+        strings[n++] = &text->noise;
+    }
+
+    if (ngx_modelgw_repeat_pieces(rp, &ev->raw, strings, n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    end = text->last.data + text->last.len - ev->raw.data;
+
+    rp->behind = (to > end);
+    rp->from = from - (rp->behind ? end : 0);
+    rp->to = to - (rp->behind ? end : 0);
+    rp->beside = text->n - ngx_modelgw_text_len(&text->last);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp)
+{
+    rp->strings = 0;
+}
+
+
+/* keeps what is around n strings of an event */
+
+static ngx_int_t
+ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
+    ngx_str_t **strings, ngx_uint_t n)
+{
+    size_t       len;
+    u_char      *p, *dst;
+    ngx_uint_t   i;
+
+    len = raw->len;
+
+    for (i = 0; i < n; i++) {
+        len -= strings[i]->len;
+    }
+
+    if (len > NGX_MODELGW_REPEAT_MAX) {
+        return NGX_OK;
+    }
+
+    if (rp->bytes == NULL) {
+        rp->bytes = ngx_pnalloc(rp->pool, NGX_MODELGW_REPEAT_MAX);
+        if (rp->bytes == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    p = raw->data;
+    dst = rp->bytes;
+
+    for (i = 0; i < n; i++) {
+        rp->len[i] = strings[i]->data - p;
+        dst = ngx_cpymem(dst, p, rp->len[i]);
+        p = strings[i]->data + strings[i]->len;
+    }
+
+    rp->len[n] = raw->data + raw->len - p;
+    ngx_memcpy(dst, p, rp->len[n]);
+
+    rp->strings = n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
+    ngx_modelgw_repeat_event_t *ev)
+{
+    off_t        end;
+    u_char      *p, *piece, *string;
+    ngx_uint_t   i;
+
+    if (rp->strings == 0) {
+        return NGX_DECLINED;
+    }
+
+    p = *pos;
+    piece = rp->bytes;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if ((size_t) (last - p) < rp->len[i]
+            || ngx_memcmp(p, piece, rp->len[i]) != 0)
+        {
+            return NGX_DECLINED;
+        }
+
+        p += rp->len[i];
+        piece += rp->len[i];
+
+        if (i == rp->strings) {
+            break;
+        }
+
+        string = p;
+
+        p = ngx_modelgw_repeat_string(rp, p, last);
+        if (p == NULL) {
+            return NGX_DECLINED;
+        }
+
+        if (i == 0) {
+            ev->text.data = string;
+            ev->text.len = p - string;
+        }
+    }
+
+    ev->raw.data = *pos;
+    ev->raw.len = p - *pos;
+
+    end = rp->behind ? ev->text.data + ev->text.len - ev->raw.data : 0;
+
+    ev->from = rp->from + end;
+    ev->to = rp->to + end;
+
+    *pos = p;
+
+    return NGX_OK;
+}
+
+
+/*
+ * To the closing quote of the string whose inside is at p; NULL: there is none,
+ * or what is before it is not for a string (RFC 8259, section 7; RFC 3629).
+ */
+
+static u_char *
+ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p, u_char *last)
+{
+    size_t  n;
+
+    for ( ;; ) {
+        p += rp->skip(p, last - p);
+
+        if (p == last) {
+            return NULL;
+        }
+
+        if (*p == '"') {
+            return p;
+        }
+
+        n = 0;
+
+        if (*p >= 0x80) {
+            n = ngx_modelgw_json_utf8(p, last);
+
+        } else if (last - p > 5
+                   && p[0] == '\\'
+                   && p[1] == 'u'
+                   && ngx_hextoi(p + 2, 4) != NGX_ERROR)
+        {
+            n = 6;
+        }
+
+        if (n == 0) {
+            return NULL;
+        }
+
+        p += n;
+    }
+}

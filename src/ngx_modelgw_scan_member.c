@@ -1,0 +1,297 @@
+
+/*
+ * Members, as most programs write them: keys are short and have no escapes,
+ * white space is one blank behind ':' and ',' or none, values are strings and
+ * objects.  What comes next is tried here, before the table of the machine is
+ * asked again, which reads whatever else there is and finds the faults.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_scan_private.h"
+
+
+/* what the loop looks at without asking: a key and what is around it */
+
+#define NGX_MODELGW_SCAN_AHEAD   (NGX_MODELGW_SKIP_SHORT + 8)
+
+
+#define ngx_modelgw_scan_blank(p, last)                                       \
+    (((p) < (last) && *(p) == ' ') ? (p) + 1 : (p))
+
+
+static u_char *ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s,
+    u_char *from, u_char *last);
+static u_char *ngx_modelgw_scan_member_long(ngx_modelgw_scan_t *s,
+    u_char *from, u_char *last);
+static void ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s,
+    u_char *from, ssize_t len, u_char *last);
+static size_t ngx_modelgw_scan_member_short(u_char *p, u_char *last);
+static u_char *ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
+static u_char *ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s,
+    u_char *p, u_char *last, ngx_modelgw_scan_state_e next);
+
+
+u_char *
+ngx_modelgw_scan_member_comma(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    p = ngx_modelgw_scan_blank(p + 1, last);
+
+    if (p < last && *p == '"') {
+        return ngx_modelgw_scan_member_key(s, p, last);
+    }
+
+    s->state = sw_key;
+
+    return p;
+}
+
+
+u_char *
+ngx_modelgw_scan_member_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    if (ngx_modelgw_scan_watched(s)) {
+        p = ngx_modelgw_scan_member_watched(s, p + 1, last);
+
+    } else if (last - p >= NGX_MODELGW_SCAN_AHEAD) {
+        return ngx_modelgw_scan_member_loop(s, p, last);
+
+    } else {
+        p = ngx_modelgw_scan_member_long(s, p + 1, last);
+    }
+
+    if (p == NULL || p == last || s->state != sw_colon || *p != ':') {
+        return p;
+    }
+
+    s->state = sw_value;
+    p = ngx_modelgw_scan_blank(p + 1, last);
+
+    if (p < last && *p == '"') {
+        return ngx_modelgw_scan_member_text(s, p, last);
+    }
+
+    return p;
+}
+
+
+static u_char *
+ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
+    u_char *last)
+{
+    size_t  len;
+
+    if (!s->frame->entered) {
+        return ngx_modelgw_scan_member_long(s, from, last);
+    }
+
+    len = ngx_modelgw_scan_member_short(from, last);
+
+    if (len < NGX_MODELGW_SKIP_SHORT) {
+        s->state = sw_colon;
+        return ngx_modelgw_scan_watch_key_short(s, from, len);
+    }
+
+    s->state = sw_string;
+    s->next = sw_colon;
+
+    ngx_modelgw_scan_watch_key(s);
+
+    return ngx_modelgw_scan_string(s, from, last);
+}
+
+
+/*
+ * A key that nobody watches, but that may be counted, is passed over and then
+ * looked at, if it has no escape.
+ */
+
+static u_char *
+ngx_modelgw_scan_member_long(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
+{
+    u_char  *p;
+
+    s->state = sw_string;
+    s->next = sw_colon;
+
+    p = ngx_modelgw_scan_string(s, from, last);
+
+    if (p == NULL || s->slots == NULL) {
+        return p;
+    }
+
+    if (s->state != sw_colon || s->units) {
+        return ngx_modelgw_scan_mark_again(s, from, last);
+    }
+
+    ngx_modelgw_scan_member_marked(s, from, p - 1 - from, last);
+
+    return p;
+}
+
+
+/* of an empty key the quotes are taken for its first and last byte */
+
+static ngx_inline void
+ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s, u_char *from, ssize_t len,
+    u_char *last)
+{
+    ngx_uint_t  n;
+
+    s->due = 0;
+
+    n = s->slots[ngx_modelgw_scan_slot(from[0], from[len - 1], len)];
+
+    if (n) {
+        ngx_modelgw_scan_mark_key(s, from, len, last, n);
+    }
+}
+
+
+/*
+ * The length of a string that is whole, without escapes, plain and shorter than
+ * NGX_MODELGW_SKIP_SHORT; else NGX_MODELGW_SKIP_SHORT.
+ */
+
+static ngx_inline size_t
+ngx_modelgw_scan_member_short(u_char *p, u_char *last)
+{
+    size_t  len;
+
+    if (last - p <= NGX_MODELGW_SKIP_SHORT) {
+        return NGX_MODELGW_SKIP_SHORT;
+    }
+
+    len = ngx_modelgw_skip_short(p);
+
+    return (p[len] == '"') ? len : NGX_MODELGW_SKIP_SHORT;
+}
+
+
+/*
+ * Members of objects that nobody watches, which most of a body is made of.
+ * Here the place in the code is the state: keys, strings, and objects in such
+ * objects are read as most programs write them, and the rest, whatever it is,
+ * is left to the table.
+ */
+
+static u_char *
+ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    size_t  len;
+
+    do {
+        len = ngx_modelgw_skip_short(p + 1);
+
+        if (p[len + 1] != '"') {
+            return ngx_modelgw_scan_member_long(s, p + 1, last);
+        }
+
+        if (s->slots) {
+            ngx_modelgw_scan_member_marked(s, p + 1, len, last);
+        }
+
+        p += len + 2;
+
+        if (*p != ':') {
+            s->state = sw_colon;
+            return p;
+        }
+
+        p += (p[1] == ' ') ? 2 : 1;
+
+        if (*p == '{' && s->depth < NGX_MODELGW_SCAN_MAX_DEPTH) {
+            s->depth++;
+            s->objects = (s->objects << 1) | 1;
+            s->state = sw_first_key;
+            p++;
+            continue;
+        }
+
+        if (*p != '"') {
+            s->state = sw_value;
+            return p;
+        }
+
+        p = ngx_modelgw_scan_member_inside(s, p + 1, last, sw_member);
+
+        if (p == NULL || s->state != sw_member) {
+            return p;
+        }
+
+        while (last - p >= NGX_MODELGW_SCAN_AHEAD && *p == '}') {
+            p++;
+            s->depth--;
+            s->objects >>= 1;
+
+            if (ngx_modelgw_scan_watched(s) || !(s->objects & 1)) {
+                s->state = ngx_modelgw_scan_behind(s);
+                return p;
+            }
+        }
+
+        if (last - p < NGX_MODELGW_SCAN_AHEAD || *p != ',') {
+            return p;
+        }
+
+        p += (p[1] == ' ') ? 2 : 1;
+        s->state = sw_key;
+
+    } while (last - p >= NGX_MODELGW_SCAN_AHEAD && *p == '"');
+
+    return p;
+}
+
+
+u_char *
+ngx_modelgw_scan_member_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    if (ngx_modelgw_scan_watched(s)
+        && ngx_modelgw_scan_watch_value(s, NGX_MODELGW_SCAN_STRING, p) == NULL)
+    {
+        return NULL;
+    }
+
+    return ngx_modelgw_scan_member_inside(s, p + 1, last,
+                                          ngx_modelgw_scan_behind(s));
+}
+
+
+/* the inside of a string that is a value */
+
+static ngx_inline u_char *
+ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
+    ngx_modelgw_scan_state_e next)
+{
+    size_t  len;
+
+    /* in an array, what is due is of a key before it */
+
+    if (s->due && next == sw_member) {
+        ngx_modelgw_scan_mark_text(s, p, last);
+    }
+
+    if (!s->capture) {
+        len = ngx_modelgw_scan_member_short(p, last);
+
+        if (len < NGX_MODELGW_SKIP_SHORT) {
+            s->state = next;
+            return p + len + 1;
+        }
+
+        p += s->skip(p, last - p);
+
+        if (p < last && *p == '"') {
+            s->state = next;
+            return p + 1;
+        }
+    }
+
+    s->state = sw_string;
+    s->next = next;
+
+    return ngx_modelgw_scan_string(s, p, last);
+}

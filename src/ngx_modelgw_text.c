@@ -1,0 +1,279 @@
+
+/*
+ * Counting the text of an answer, event by event.
+ *
+ * What is counted matters only when a stream ends without usage, but it has to
+ * be counted while the events pass: so this takes the shortest way, from colon
+ * to colon.
+ * The scanner has found the data to be JSON before; then "delta" with its
+ * quotes, no backslash before them and a colon behind is a member, wherever it
+ * stands, and the brackets behind it match.  Both protocols have their text
+ * there: content, refusal, reasoning and arguments in choices[].delta, text,
+ * thinking, partial_json and signature in delta.  A name written with escapes
+ * is not found; nobody does.
+ *
+ * Rejected: watches of the scanner, which do not reach into arrays, and keep
+ * 256 bytes; the tape, which would be built for each event; and memmem(), which
+ * costs more than the colons of an event, for each of the names.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_text.h"
+
+
+static ngx_uint_t ngx_modelgw_text_named(u_char *first, u_char *colon,
+    ngx_str_t *name);
+static u_char *ngx_modelgw_text_space(u_char *p, u_char *last);
+static u_char *ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p,
+    u_char *last);
+static u_char *ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n);
+static u_char *ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n);
+static ngx_uint_t ngx_modelgw_text_left_out(u_char *p, size_t len);
+
+
+static ngx_str_t  ngx_modelgw_text_delta = ngx_string("\"delta\"");
+static ngx_str_t  ngx_modelgw_text_finish = ngx_string("\"finish_reason\"");
+static ngx_str_t  ngx_modelgw_text_noise = ngx_string("\"obfuscation\"");
+
+
+/* strings that are no text */
+
+static ngx_str_t  ngx_modelgw_text_names[] = {
+    ngx_string("type"),
+    ngx_string("role"),
+    ngx_string("id"),
+    ngx_string("name"),
+    ngx_string("index"),
+    ngx_string("finish_reason"),
+    ngx_string("stop_reason"),
+    ngx_string("object"),
+    ngx_string("model"),
+    ngx_null_string
+};
+
+
+void
+ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
+{
+    size_t   n;
+    u_char  *first, *last, *colon;
+
+    ngx_memzero(text, sizeof(ngx_modelgw_text_t));
+
+    n = 0;
+    first = p;
+    last = p + len;
+
+    while (p < last) {
+        colon = memchr(p, ':', last - p);
+
+        if (colon == NULL) {
+            return;
+        }
+
+        p = ngx_modelgw_text_space(colon + 1, last);
+
+        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_delta)) {
+            p = ngx_modelgw_text_value(text, p, last);
+            continue;
+        }
+
+        if (p == last || *p != '"') {
+            continue;
+        }
+
+        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_finish)) {
+            if (p + 1 < last && p[1] != '"') {
+                text->finished++;
+            }
+
+            continue;
+        }
+
+        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_noise)) {
+            text->noise.data = ++p;
+            p = ngx_modelgw_text_string(p, last, &n);
+            text->noise.len = p - text->noise.data;
+        }
+    }
+}
+
+
+size_t
+ngx_modelgw_text_len(ngx_str_t *inside)
+{
+    size_t  n;
+
+    if (memchr(inside->data, '\\', inside->len) == NULL) {
+        return inside->len;
+    }
+
+    n = 0;
+    (void) ngx_modelgw_text_string(inside->data, inside->data + inside->len,
+                                   &n);
+
+    return n;
+}
+
+
+/* the colon is behind a key that is this name, in quotes */
+
+static ngx_uint_t
+ngx_modelgw_text_named(u_char *first, u_char *colon, ngx_str_t *name)
+{
+    u_char  *p;
+
+    for (p = colon; p > first && p[-1] != '"'; p--) {
+        if (ngx_modelgw_text_space(p - 1, p) != p) {
+            return 0;
+        }
+    }
+
+    if (p - first < (ssize_t) name->len) {
+        return 0;
+    }
+
+    p -= name->len;
+
+    /* not a quote inside of a string */
+
+    return ngx_memcmp(p, name->data, name->len) == 0
+           && (p == first || p[-1] != '\\');
+}
+
+
+static ngx_inline u_char *
+ngx_modelgw_text_space(u_char *p, u_char *last)
+{
+    while (p < last && (*p == ' ' || *p == '\t' || *p == CR || *p == LF)) {
+        p++;
+    }
+
+    return p;
+}
+
+
+/* adds the text in the value at p; returns where it ends */
+
+static u_char *
+ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p, u_char *last)
+{
+    size_t       size;
+    u_char      *from, *end;
+    ngx_uint_t   depth, left_out;
+
+    depth = 0;
+    left_out = 0;
+
+    while (p < last) {
+
+        switch (*p++) {
+
+        case '{':
+        case '[':
+            depth++;
+            left_out = 0;
+            continue;
+
+        case '}':
+        case ']':
+            if (depth <= 1) {
+                return p;
+            }
+
+            depth--;
+            left_out = 0;
+            continue;
+
+        case '"':
+            from = p;
+            size = 0;
+            end = ngx_modelgw_text_string(p, last, &size);
+
+            p = ngx_modelgw_text_space(ngx_min(end + 1, last), last);
+
+            if (depth && p < last && *p == ':') {
+                left_out = ngx_modelgw_text_left_out(from, end - from);
+                continue;
+            }
+
+            if (!left_out) {
+                text->n += size;
+                text->last.data = from;
+                text->last.len = end - from;
+            }
+
+            break;
+
+        default:
+            break;
+        }
+
+        if (depth == 0) {
+            return p;
+        }
+    }
+
+    return p;
+}
+
+
+/* to the closing quote of the string whose inside is at p, or last */
+
+static u_char *
+ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n)
+{
+    while (p < last && *p != '"') {
+
+        if (*p == '\\') {
+            p = ngx_modelgw_text_escape(p + 1, last, n);
+            continue;
+        }
+
+        *n += 1;
+        p++;
+    }
+
+    return p;
+}
+
+
+/* half of a surrogate pair is two bytes of four */
+
+static u_char *
+ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n)
+{
+    ngx_int_t  code;
+
+    if (last - p < 5 || *p != 'u') {
+        *n += 1;
+        return (p < last) ? p + 1 : p;
+    }
+
+    code = ngx_hextoi(p + 1, 4);
+
+    *n += (code < 0x80) ? 1
+          : (code < 0x800 || (code >= 0xd800 && code <= 0xdfff)) ? 2
+          : 3;
+
+    return p + 5;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_text_left_out(u_char *p, size_t len)
+{
+    ngx_str_t  *name;
+
+    for (name = ngx_modelgw_text_names; name->len; name++) {
+
+        if (name->len == len && ngx_memcmp(name->data, p, len) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}

@@ -1,0 +1,262 @@
+"""What is measured, as data: the cases (what stands between client and
+upstream), the loads (what goes through it), and the targets.
+
+A case is a dictionary:
+    about     what it is
+    speaks    the protocol of the client: "chat" or "messages"
+    modules   what nginx loads, in this order: names without ".so"
+    http      more of the http block
+    server    more of the server block
+    keys      options of each key
+    all_keys  how many keys there are, the ones that call included
+    slow      turns at the largest bodies are longer, and those that would not
+              answer within a turn are left out
+In http and server $dir is the case's directory, $here that of this file.
+
+How the features are told apart.  The gateway cannot be configured to do less
+than its work, so three cases stop it on its way: t/bench/stage.c is a module of
+the benchmark's own that takes over behind a stage.  Each case has what the one
+before it has, and
+
+    auth       the key: found in the headers, hashed, looked up
+    scan       the body scanned and spliced, its fields and model checked, the
+               headers to the upstream rewritten; the answer passes untouched
+    metering   the answer scanned for its usage and the model's id, in events
+               too; its headers rewritten.  The gateway without a ledger
+    ledger     modelgw_ledger, and rpm, tpm and concurrency of each key
+    all        what an operator has: two groups, a list of models and an account
+               at each key, a thousand more keys, the admin location
+
+What is not separate: "scan" from "splice" (a body that is scanned is spliced,
+by offsets that the scan tells), and ledger from limits but by "limits", which
+is metering and limits without credit.  "messages" is metering where client and
+upstream speak messages, "translate" where the client speaks chat.
+
+njs and lua do what people write today: key by SHA-256, the body parsed as JSON,
+the model checked and replaced, the credential set; the answer passes untouched.
+"""
+
+import os
+
+from bodies import EVENTS
+
+RICH = "1000000.00"
+
+MODULES = os.environ.get("MODELGW_MODULES", "/usr/lib/nginx/modules")
+
+
+GROUP = """
+    modelgw_group %(name)s {
+        protocol    %(protocol)s;
+        family      %(name)s-;
+        owned_by    vendor;
+        upstream    http://upstream.test;
+        credential  Authorization file:$dir/secret bearer;
+        model %(name)s-large  large-2026-01-01  input=3 output=15
+            max_output=64000 context=1000000;
+        model %(name)s-small  small-2026-01-01  input=1 output=5
+            max_output=64000 context=1000000;
+    }
+"""
+
+KEYS = "modelgw_keys { include $dir/keys.conf; }"
+CHAT = GROUP % {"name": "bench", "protocol": "chat"} + KEYS
+MESSAGES = GROUP % {"name": "bench", "protocol": "messages"} + KEYS
+TWO = GROUP % {"name": "other", "protocol": "messages"} + CHAT
+
+LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit %s;" % RICH
+
+# as high as they can be: nothing is refused
+LIMITS = "rpm=1000000000 tpm=1000000000 concurrency=100000"
+
+PLAIN = "location /v1/ { proxy_buffering off; " \
+        "proxy_pass http://upstream.test; }"
+GATEWAY = "location /v1/ { modelgw on; proxy_pass $modelgw_upstream; }"
+ADMIN = "location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }"
+
+OURS = ["modelgw"]
+STAGED = ["modelgw", "stage"]
+
+CASES = {
+    "direct": {
+        "about": "no gateway",
+        "speaks": "chat"},
+    "plain": {
+        "about": "proxy_pass with keep-alive",
+        "speaks": "chat", "modules": [], "server": PLAIN},
+    "auth": {
+        "about": "the gateway, up to the key",
+        "speaks": "chat", "modules": STAGED, "http": CHAT,
+        "server": "bench_stage key; " + GATEWAY
+                  + PLAIN.replace("/v1/", "@plain")},
+    "scan": {
+        "about": "and the request: scan, checks, splice",
+        "speaks": "chat", "modules": STAGED, "http": CHAT,
+        "server": "bench_stage request; " + GATEWAY},
+    "metering": {
+        "about": "and the answer: usage, model id",
+        "speaks": "chat", "modules": OURS, "http": CHAT, "server": GATEWAY},
+    "limits": {
+        "about": "and limits of keys, without credit",
+        "speaks": "chat", "modules": OURS, "http": CHAT, "server": GATEWAY,
+        "keys": LIMITS},
+    "ledger": {
+        "about": "and credit: the ledger and limits",
+        "speaks": "chat", "modules": OURS, "http": LEDGER + CHAT,
+        "server": GATEWAY, "keys": LIMITS},
+    "all": {
+        "about": "everything on, as an operator has it",
+        "speaks": "chat", "modules": OURS, "http": LEDGER + TWO,
+        "server": GATEWAY + ADMIN, "all_keys": 1100,
+        "keys": LIMITS + " models=bench-large,bench-small account=bench"},
+    "messages": {
+        "about": "metering, messages to messages",
+        "speaks": "messages", "modules": OURS, "http": MESSAGES,
+        "server": GATEWAY},
+    "translate": {
+        "about": "metering, chat to messages",
+        "speaks": "chat", "modules": OURS, "http": MESSAGES,
+        "server": GATEWAY},
+    "njs": {
+        "about": "the same checks in njs",
+        "speaks": "chat", "modules": ["http_js"], "slow": True,
+        "http": "js_path $here; js_import bench from njs.js; "
+                "js_preload_object keys from $dir/keys.json; "
+                "js_var $bench_body;",
+        "server": """
+        location /v1/ { js_content bench.check; }
+        location @upstream {
+            proxy_buffering off;
+            proxy_set_header Connection "";
+            proxy_set_header Authorization "Bearer an-upstream-credential";
+            proxy_set_body $bench_body;
+            proxy_pass http://upstream.test;
+        }"""},
+    "lua": {
+        "about": "the same checks in Lua",
+        "speaks": "chat", "modules": ["ndk_http", "http_lua"], "slow": True,
+        "http": """
+    lua_package_path "$here/?.lua;;";
+    init_by_lua_block { bench = require "gateway" }""",
+        "server": """
+        location /v1/ {
+            access_by_lua_block { bench.check() }
+            proxy_buffering off;
+            proxy_pass http://upstream.test;
+        }"""},
+}
+
+
+# Loads: kind, size of the body, connections, and whether a stream comes in one
+# write or in one for each event.
+
+# Memory that a worker has used stays with it: the largest bodies come last.
+
+def loads():
+    table = {}
+    for writes in ("one", "each"):
+        for connections in (1, 32, 256):
+            table["stream-%s-%d" % (writes, connections)] = (
+                "stream", "1k", connections, writes)
+    for body in ("1k", "20k", "200k", "2m"):
+        for connections in (1, 32, 256):
+            table["json-%s-%d" % (body, connections)] = (
+                "json", body, connections, "one")
+    return table
+
+
+LOADS = loads()
+SIZES = {"1k": 1 << 10, "20k": 20 << 10, "200k": 200 << 10, "2m": 2 << 20}
+
+IDLE = 1000         # streams that wait, for the memory of each
+IDLE_CASES = ["plain", "metering", "all", "njs", "lua"]
+
+FEW = ["plain", "metering", "ledger", "all"]
+
+QUICK = {
+    "stream-one-32": list(CASES),
+    "stream-each-32": ["plain", "metering", "all"],
+    "json-1k-1": ["direct", "plain", "all"],
+    "json-1k-32": FEW,
+    "json-20k-32": list(CASES),
+    "json-200k-32": ["plain", "all"],
+    "json-2m-32": ["plain", "all"],
+}
+
+
+def left_out(case, load):
+    """Where no request would be answered within a turn."""
+    return CASES[case].get("slow") and load in ("json-2m-256", "json-200k-256")
+
+
+# the order of a round's turns: pairs that stand between two of plain
+
+TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "all",
+         "translate", "messages", "njs", "lua"]
+
+
+def sequence(cases):
+    """The turns of a round: what is measured stands beside a "plain", and two
+    that are compared stand beside each other."""
+    if "plain" not in cases:
+        return list(cases)
+    others = [case for case in TURNS if case in cases]
+    turns = []
+    for i, case in enumerate(others):
+        if i % 2 == 0:
+            turns.append("plain")
+        turns.append(case)
+    return turns + (["plain"] if len(others) % 2 == 0 else [])
+
+
+# Targets: what, of which load, at most, and the figure: a function of the
+# medians of one case, or of the ratio of two in the same round.
+
+def ratio(case, of="plain"):
+    return lambda m: m.ratio(case, of)
+
+
+def own(case, of):
+    """The ratio without what plain proxy_pass costs in both."""
+    return lambda m: m.of_round(lambda cpu: (cpu(case) - cpu("plain"))
+                                / (cpu(of) - cpu("plain")))
+
+
+def per_event(case, of):
+    return lambda m: m.of_round(lambda cpu: (cpu(case) - cpu(of)) / EVENTS)
+
+
+def added_p99(case):
+    return lambda m: m.added("p99_us", case)
+
+
+TARGETS = [
+    ("everything on, 1 KB: CPU, times plain", "json-1k-32", 1.20,
+     ratio("all")),
+    ("everything on, 20 KB: CPU, times plain", "json-20k-32", 1.20,
+     ratio("all")),
+    ("everything on, 200 KB: CPU, times plain", "json-200k-32", 1.15,
+     ratio("all")),
+    ("everything on, 2 MB: CPU, times plain", "json-2m-32", 1.10,
+     ratio("all")),
+    ("everything on, stream of 100 events: CPU, times plain",
+     "stream-one-32", 1.25, ratio("all")),
+    ("the same, written event by event", "stream-each-32", 1.25,
+     ratio("all")),
+    ("everything on, one connection, 1 KB: us of p99 over plain",
+     "json-1k-1", 100, added_p99("all")),
+    ("ledger and limits, 1 KB: CPU, times metering's", "json-1k-32", 1.03,
+     ratio("ledger", "metering")),
+    ("ledger and limits, 20 KB: CPU, times metering's", "json-20k-32", 1.03,
+     ratio("ledger", "metering")),
+    ("translated 20 KB request: CPU, times the untranslated chat call's",
+     "json-20k-32", 1.5, ratio("translate", "metering")),
+    ("the same, without what plain proxy_pass costs in both",
+     "json-20k-32", 1.5, own("translate", "metering")),
+    ("translated stream: us an event over messages to messages",
+     "stream-one-32", 2, per_event("translate", "messages")),
+    ("translated stream: us an event over chat to chat",
+     "stream-one-32", 2, per_event("translate", "metering")),
+    ("an idle stream, everything on: memory, times plain", "idle", 1.3,
+     ratio("all")),
+]

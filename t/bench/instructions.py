@@ -1,0 +1,198 @@
+"""Instructions that the worker executes per request, in user mode, as callgrind
+counts them: the same on a busy machine as on a quiet one, so this is what a
+change of the code is judged by.
+
+usage: t/bench/instructions.py [--case NAME]... [--load NAME]... [--top N]
+                               [--of CASE] [--function NAME]... [--out FILE]
+
+Needs what harness.py says, and valgrind.  Each case runs twice, with N and with
+2N requests over one connection: what the second has more is what N requests
+cost, without start and end.  Of the threads only the event loop's is counted.
+
+What it does not see: the kernel, which has most of a request's time; caches;
+SHA-NI and AVX-512, that valgrind hides from OpenSSL and from our scanner, so
+that a digest shows as thousands of instructions that cost half a microsecond.
+A time-out of a half second runs some times more or less: a dozen instructions
+of a request.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import glob
+import http.client
+import os
+import re
+import sys
+import tempfile
+
+import bodies
+import cases
+import harness
+
+CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "all",
+         "translate"]
+
+# kind, size of the body, and how many requests are N
+LOADS = {
+    "json-1k": ("json", "1k", 200),
+    "json-20k": ("json", "20k", 100),
+    "stream": ("stream", "1k", 50),
+}
+
+
+def events(path):
+    """{function: instructions of itself} of a file of callgrind's."""
+    names, total, function = {}, collections.Counter(), None
+    objects, of_function, called = {}, {}, False
+    line_of = re.compile(r"(fn|cfn|ob|cob)=\((\d+)\)(?: (.*))?$")
+
+    with open(path, errors="replace") as f:
+        for line in f:
+            m = line_of.match(line)
+            if m:
+                kind, number, name = m.groups()
+                table = names if kind.endswith("fn") else objects
+                table.setdefault(number, name)
+                if kind == "ob":
+                    ob = number
+                elif kind == "fn":
+                    function = number
+                    of_function[number] = ob
+            elif line.startswith("calls="):
+                called = True           # the next line is the callee's cost
+            elif line[:1].isdigit() or line[:1] in "+-*":
+                if not called and function:
+                    fields = line.split()
+                    if len(fields) > 1:
+                        total[function] += int(fields[1])
+                called = False
+
+    merged = collections.Counter()
+    for number, cost in total.items():
+        name = names[number].split("'")[0]
+        if name.startswith("0x"):       # stripped: where it is, at least
+            name = "%s %s" % (
+                os.path.basename(objects[of_function[number]]), name)
+        merged[name] += cost
+    return merged
+
+
+def main_thread(directory):
+    """The file of the thread that began; the others' names end in -02..."""
+    files = glob.glob(directory + "/callgrind-*-01")
+    if len(files) != 1:
+        sys.exit("callgrind has not written in " + directory)
+    return files[0]
+
+
+def run(name, kind, body, n, directory, upstream):
+    """{function: instructions} of a worker with n requests."""
+    os.mkdir(directory)
+    gateway = harness.start(name, directory, upstream, [
+        "valgrind", "-q", "--tool=callgrind", "--separate-threads=yes",
+        "--callgrind-out-file=%s/callgrind-%%p" % directory])
+    speaks = cases.CASES[name]["speaks"]
+
+    try:
+        harness.check(name, gateway, kind, body)
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port,
+                                                timeout=60)
+        for i in range(n):
+            status, answer = harness.request(
+                gateway.port, speaks, body, n=i % harness.KEYS,
+                connection=connection)
+            if status != 200:
+                sys.exit("%s: %d %s" % (name, status, answer[:300]))
+        connection.close()
+    finally:
+        gateway.stop()
+
+    return events(main_thread(directory))
+
+
+def measure(name, load, directory, upstream):
+    """{function: instructions per request}"""
+    kind, size, n = LOADS[load]
+    speaks = cases.CASES[name]["speaks"]
+    body = bodies.REQUESTS[speaks](
+        bodies.conversation(cases.SIZES[size]), kind == "stream")
+    first, second = (run(name, kind, body, count, "%s/%s-%s-%d" % (
+        directory, name, load, count), upstream) for count in (n, 2 * n))
+    return {function: (second[function] - first.get(function, 0)) / n
+            for function in second}
+
+
+def show(table, args, out):
+    def say(text=""):
+        print(text, flush=True)
+        out.append(text)
+
+    say("instructions per request (user mode, event loop)")
+    say("%-10s" % "case" + "".join("%12s %7s" % (load, "ratio")
+                                   for load in args.load))
+    for name in args.case:
+        line = "%-10s" % name
+        for load in args.load:
+            total = sum(table[name, load].values())
+            plain = table.get(("plain", load))
+            line += "%12.0f %7s" % (
+                total, "%.2f" % (total / sum(plain.values())) if plain else "-")
+        say(line)
+
+    for load in args.load:
+        if (args.of, load) not in table:
+            continue
+        functions = table[args.of, load]
+        total = sum(functions.values())
+        say()
+        say("%s, %s: functions by their own instructions" % (args.of, load))
+        for function in sorted(functions, key=functions.get,
+                               reverse=True)[:args.top]:
+            say("%10.0f %5.1f%%  %s" % (
+                functions[function], 100 * functions[function] / total,
+                function))
+
+    for function in args.function:
+        say()
+        say(function)
+        for (name, load), functions in table.items():
+            say("%10.0f  %s, %s" % (sum(
+                cost for f, cost in functions.items() if function in f),
+                name, load))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--case", action="append",
+                   choices=[name for name in cases.CASES if name != "direct"])
+    p.add_argument("--load", action="append", choices=list(LOADS))
+    p.add_argument("--top", type=int, default=25)
+    p.add_argument("--of", default="all")
+    p.add_argument("--function", action="append", default=[])
+    p.add_argument("--jobs", type=int, default=len(harness.CORES))
+    p.add_argument("--out")
+    args = p.parse_args()
+    args.case = args.case or CASES
+    args.load = args.load or list(LOADS)
+
+    out = []
+    with tempfile.TemporaryDirectory(prefix="modelgw-bench-") as directory:
+        upstream = harness.Upstream(directory)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+                running = {(name, load): pool.submit(
+                    measure, name, load, directory, upstream)
+                    for load in args.load for name in args.case}
+                table = {cell: job.result() for cell, job in running.items()}
+        finally:
+            upstream.stop()
+
+    show(table, args, out)
+    if args.out:
+        with open(args.out, "w") as f:
+            f.write("\n".join(out) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""What a call costs and what is set aside for it: the rules of the ledger
+(design.md, 6), worked out in Python from the request, the model line and what
+an upstream has said.
+
+Nothing here reads the product: tests compare what it wrote down with this.
+Amounts are integers of nano-euro, prices integers of pico-euro a token.
+"""
+
+import json
+import re
+from fractions import Fraction
+
+MEDIA = ("url", "image_url", "data")
+DOCUMENTS = ("file_id", "file_url", "file_data")
+TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
+
+MEDIA_BOUND, MEDIA_ESTIMATE = 16384, 1600
+DOCUMENT_BOUND, DOCUMENT_ESTIMATE = 1000000, 50000
+TOOLS_BOUND = 1000
+MOST = 999999999        # tokens
+
+CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
+
+
+def nano(text):
+    """Euro as decimal text, in nano-euro."""
+    n = Fraction(str(text)) * 10 ** 9
+    assert n.denominator == 1, text
+    return int(n)
+
+
+def euro(amount):
+    """Nano-euro as decimal text of 2 to 9 digits behind the point."""
+    sign, amount = ("-" if amount < 0 else ""), abs(amount)
+    digits = "%09d" % (amount % 10 ** 9)
+    digits = digits[:2] + digits[2:].rstrip("0")
+    return "%s%d.%s" % (sign, amount // 10 ** 9, digits)
+
+
+def up(a, b):
+    return -(-a // b)
+
+
+class Line:
+    """The options of a model line, as text; prices in euro a million."""
+
+    def __init__(self, input=None, output=None, cache_read=None,
+                 cache_write=None, cache_write_1h=None, context=None,
+                 max_output=None, free=False, more=""):
+        self.context = context
+        self.max_output = max_output
+        self.more = more
+        self.free = free
+        if free:
+            input = output = 0
+        cache_read = input if cache_read is None else cache_read
+        cache_write = input if cache_write is None else cache_write
+        cache_write_1h = (cache_write if cache_write_1h is None
+                          else cache_write_1h)
+        self.price = {}
+        for name in CLASSES:
+            pico = Fraction(str(locals()[name])) * 10 ** 6
+            assert pico.denominator == 1
+            self.price[name] = int(pico)
+
+    def text(self):
+        if self.free:
+            out = ["free"]
+        else:
+            out = ["%s=%s" % (name, self.decimal(name)) for name in CLASSES]
+        if self.context:
+            out.append("context=%d" % self.context)
+        if self.max_output:
+            out.append("max_output=%d" % self.max_output)
+        return " ".join(out + [self.more])
+
+    def decimal(self, name):
+        pico = self.price[name]
+        return ("%d.%06d" % (pico // 10 ** 6, pico % 10 ** 6)).rstrip(
+            "0").rstrip(".")
+
+    def cost(self, tokens):
+        """tokens: dict by class; what is not in it is none."""
+        pico = sum(tokens.get(name, 0) * self.price[name]
+                   for name in CLASSES)
+        return up(pico, 1000)
+
+    def dearest(self, long_cache):
+        names = ["input", "cache_read", "cache_write"]
+        if long_cache:
+            names.append("cache_write_1h")
+        return max(self.price[name] for name in names)
+
+
+def members(value):
+    """(name, value) of all members of a document."""
+    if isinstance(value, dict):
+        for name, v in value.items():
+            yield name, v
+            yield from members(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from members(v)
+
+
+class Bound:
+    """Of a body (bytes, as the client sent them) and a model line."""
+
+    def __init__(self, body, line, chat):
+        doc = json.loads(body)
+        media = documents = tools = 0
+        self.long_cache = False
+        for name, value in members(doc):
+            if name in MEDIA:
+                media += 1
+            if name in DOCUMENTS:
+                documents += 1
+            if name == "type" and isinstance(value, str) \
+               and value.startswith("document"):
+                documents += 1
+            if name == "tools":
+                tools += 1
+            if name == "type" and isinstance(value, str) \
+               and value.startswith(TOOLS):
+                tools += 1
+            if name == "ttl" and value == "1h":
+                self.long_cache = True
+
+        self.input = (len(body) + media * MEDIA_BOUND
+                      + documents * DOCUMENT_BOUND + tools * TOOLS_BOUND)
+        self.input = min(self.input, MOST)
+        if line.context:
+            self.input = min(self.input, line.context)
+
+        self.estimate = max(1, min(self.input, up(len(body), 4)
+                                   + media * MEDIA_ESTIMATE
+                                   + documents * DOCUMENT_ESTIMATE))
+
+        limit = doc.get("max_tokens") or 0
+        n = 1
+        if chat:
+            limit = max(limit, doc.get("max_completion_tokens") or 0)
+            n = max(doc.get("n") or 1, 1)
+        if limit == 0:
+            limit = line.max_output or line.context or 0
+        self.n = n
+        self.output = min(n * limit, MOST)
+
+        pico = (self.input * line.dearest(self.long_cache)
+                + self.output * line.price["output"])
+        self.hold = up(pico, 1000)
+
+    def fits(self, line, available):
+        """The max_tokens that the credit available covers; 0: none."""
+        left = (available * 1000
+                - self.input * line.dearest(self.long_cache))
+        if left <= 0:
+            return 0
+        return left // line.price["output"] // self.n
+
+
+class Seen:
+    """What an upstream has said so far."""
+
+    def __init__(self, status=0, usage=None, final=False, text=0,
+                 unread=False, unsent=False):
+        self.status = status
+        self.usage = dict(usage or {})  # by class; absent: not reported
+        self.final = final
+        self.text = text                # bytes of the answer's strings
+        self.unread = unread            # a kept connection was reset
+        self.unsent = unsent            # no upstream was reached
+
+    def but(self, **kw):
+        out = Seen(self.status, self.usage, self.final, self.text,
+                   self.unread, self.unsent)
+        usage = kw.pop("usage", None)
+        out.__dict__.update(kw)
+        if usage:
+            out.usage.update(usage)
+        return out
+
+
+class Charge:
+
+    def __init__(self, outcome, tokens, cost):
+        self.outcome = outcome
+        self.tokens = tokens
+        self.cost = cost
+
+    def __repr__(self):
+        return "%s %d %s" % (self.outcome, self.cost, self.tokens)
+
+
+def charge(line, hold, estimate, seen):
+    """What a call that was sent is charged."""
+    if seen.unsent:
+        return Charge("unsent", {}, 0)
+
+    if seen.unread:
+        return Charge("refused", {}, 0)
+
+    usage = seen.usage
+    if seen.final and "output" in usage:
+        tokens = {name: usage.get(name, 0) for name in CLASSES}
+        if "input" not in usage:
+            tokens["input"] = estimate
+        return Charge("reported", tokens, line.cost(tokens))
+
+    if seen.status >= 300:
+        return Charge("refused", {}, 0)
+
+    if seen.status == 0:
+        tokens = {"input": estimate}
+        return Charge("unanswered", tokens, min(line.cost(tokens), hold))
+
+    tokens = {name: usage.get(name, 0) for name in CLASSES}
+    if "input" not in usage:
+        tokens["input"] = estimate
+    tokens["output"] = max(usage.get("output", 0), up(seen.text, 3))
+    return Charge("estimated", tokens, min(line.cost(tokens), hold))
+
+
+# Usage of the two protocols, by class.
+
+def chat_classes(usage):
+    """Of a chat answer's usage object: prompt_tokens has all input in it."""
+    out = {}
+    details = usage.get("prompt_tokens_details") or {}
+    for name, member in (("cache_read", "cached_tokens"),
+                         ("cache_write", "cache_write_tokens")):
+        if member in details:
+            out[name] = details[member]
+    if "prompt_tokens" in usage:
+        out["input"] = max(0, usage["prompt_tokens"]
+                           - out.get("cache_read", 0)
+                           - out.get("cache_write", 0))
+    if "completion_tokens" in usage:
+        out["output"] = usage["completion_tokens"]
+    return out
+
+
+def message_classes(usage):
+    """Of a messages answer's usage object: input_tokens has no cached ones,
+    cache_creation_input_tokens has those of both lifetimes."""
+    out = {}
+    if "input_tokens" in usage:
+        out["input"] = usage["input_tokens"]
+    if "cache_read_input_tokens" in usage:
+        out["cache_read"] = usage["cache_read_input_tokens"]
+    write = usage.get("cache_creation_input_tokens")
+    hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
+    if write is not None or hour is not None:
+        total = max(write or 0, hour or 0)
+        out["cache_write_1h"] = hour or 0
+        out["cache_write"] = total - (hour or 0)
+    if "output_tokens" in usage:
+        out["output"] = usage["output_tokens"]
+    return out
+
+
+# What a 402 says.
+
+REFUSAL = re.compile(
+    r"Insufficient credit: the call may cost up to (-?[0-9.]+) euro, "
+    r"(-?[0-9.]+) are left(?:; max_tokens of ([0-9]+) would fit"
+    r"|, which does not cover its input)$")
+
+
+def refusal(message):
+    """(needed, left, max_tokens that fits: 0 if none) of a 402."""
+    m = REFUSAL.match(message)
+    assert m, message
+    return nano(m.group(1)), nano(m.group(2)), int(m.group(3) or 0)

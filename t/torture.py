@@ -1,0 +1,581 @@
+"""Money under torture: what the ledger says against an invoice that an outside
+party has kept, through kills of workers, reloads and power cuts.
+
+usage: t/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
+                    [--slots N] [--workers N] [--keep]
+
+A scripted upstream keeps its own invoice; clients make random calls of both
+protocols, leave at random points; workers are killed with SIGKILL, prices
+change by reload, credit is topped up, and, in the long form, everything is
+killed at once ("power cut") and started again.  At the end each row of the
+store is held against what its call's upstream has said: torture_audit.py.
+
+What calls do follows from the seed; when it happens does not, so a seed brings
+back the same calls, not the same moment of a kill.  Prints the seed first, a
+summary last; exits with 1 on any difference.  The check itself is checked: it
+is run again on the same results with one thing wrong, which it must find.
+
+Uses MODELGW_NGINX and MODELGW_MODULE as the other tests do.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import gateway as lib
+import money
+import torture_audit as audit
+import torture_call
+from gateway import Gateway, Key
+from torture_call import CHAT, MESSAGES, Call
+
+RICH = ["rich-%d" % i for i in range(6)]
+POOR = ["poor-%d" % i for i in range(4)]
+FOUNDING = {"rich": "10000.00", "poor": "1.000000007"}
+READ_TIMEOUT = 1.2          # seconds; of the gateway, for the upstream
+PATIENCE = 20               # seconds a client waits for anything
+PARALLEL = 48               # of a key; it has that many slots for calls
+
+
+class Invoice:
+    """What the upstream did of a call."""
+
+    def __init__(self, reused):
+        self.received = time.time()
+        self.reused = reused    # the connection had a request before
+        self.sent = 0           # steps of the script
+        self.ended = None       # when; None: not yet
+        self.how = None         # "complete", "cut", "reset", "gone"
+
+
+class Visit:
+    """What the client saw of a call."""
+
+    def __init__(self):
+        self.started = time.time()
+        self.ended = None
+        self.status = None
+        self.body = b""
+        self.size = 0           # of the body
+        self.text = 0           # of a stream that broke off: in its events
+        self.error = b""        # a refusal
+        self.complete = False
+        self.left = False
+        self.refused = False    # nobody listened
+
+    def end(self, call):
+        """Keeps what the check wants."""
+        self.ended = time.time()
+        self.size = len(self.body)
+        if self.status != 200:
+            self.error = self.body
+        elif call.stream and not self.complete:
+            self.text = torture_call.text_of(self.body)
+        self.body = b""
+
+
+# The upstream.
+
+class Upstream:
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.invoices = {}
+        self.twice = []
+        self.faults = []
+
+    async def start(self):
+        self.server = await asyncio.start_server(
+            self.serve, "127.0.0.1", 0, backlog=512)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def serve(self, reader, writer):
+        reused = False
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = [line for line in head.lower().split(b"\r\n")
+                          if line.startswith(b"content-length:")]
+                body = await reader.readexactly(
+                    int(length[0].split(b":")[1]))
+                if not await self.answer(reader, writer, body, reused):
+                    break
+                reused = True
+        except (OSError, asyncio.IncompleteReadError,
+                asyncio.CancelledError):
+            pass
+        except Exception as e:
+            self.faults.append(repr(e))
+            raise
+        finally:
+            writer.close()
+
+    async def answer(self, reader, writer, body, reused):
+        at = body.index(b'"up-')
+        model = body[at + 4:body.index(b'"', at + 4)].decode()
+        n = int(model.rsplit("-", 1)[1])
+        call = self.calls[n]
+        invoice = Invoice(reused)
+        if n in self.invoices:
+            self.twice.append(n)
+        self.invoices[n] = invoice
+        try:
+            return await self.act(reader, writer, call, invoice)
+        finally:
+            invoice.ended = time.time()
+            call.forget()
+
+    async def act(self, reader, writer, call, invoice):
+        await asyncio.sleep(call.wait)
+        how = call.behaviour
+        if how in ("early close", "early reset", "stall early"):
+            return await self.end(reader, writer, how, invoice)
+
+        steps = call.script()
+        last = len(steps)
+        if how in ("close", "reset", "stall"):
+            last = 1 + int(call.cut * (last - 1))
+        for data, _ in steps[:last]:
+            if writer.is_closing():
+                invoice.how = "gone"
+                return False
+            # before it is sent: who is killed in between may have read it
+            invoice.sent += 1
+            writer.write(data)
+            await writer.drain()
+            if call.pause:
+                await asyncio.sleep(call.pause)
+        if last < len(steps):
+            return await self.end(reader, writer, how, invoice)
+        invoice.how = "complete"
+        return True
+
+    async def end(self, reader, writer, how, invoice):
+        if "stall" in how:
+            await asyncio.wait_for(reader.read(1), PATIENCE)
+            invoice.how = "stall"
+        elif "reset" in how:
+            reset(writer)
+            invoice.how = "reset"
+        else:
+            invoice.how = "close"
+        return False
+
+
+def reset(writer):
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                    struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+# The clients.
+
+class Clients:
+
+    def __init__(self, run):
+        self.run = run
+        self.going = True
+        self.faults = []
+
+    async def slot(self):
+        run = self.run
+        while self.going:
+            call = run.next_call()
+            visit = run.visits[call.n] = Visit()
+            try:
+                await asyncio.wait_for(self.visit(call, visit), PATIENCE)
+            except asyncio.TimeoutError:
+                self.faults.append("call %d: the client waited for %d s"
+                                   % (call.n, PATIENCE))
+            except ConnectionRefusedError:
+                visit.refused = True
+                await asyncio.sleep(0.05)
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                visit.end(call)
+
+    async def visit(self, call, visit):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.run.g.port, limit=1 << 22)
+        try:
+            await self.talk(call, visit, reader, writer)
+        finally:
+            if visit.left and call.leave_reset:
+                reset(writer)
+            writer.close()
+
+    async def talk(self, call, visit, reader, writer):
+        target = ("/v1/messages" if call.api == MESSAGES
+                  else "/v1/chat/completions")
+        group = {"tm": "m", "tc": "c", "td": "d"}[call.line[:2]]
+        key = self.run.keys[call.account, group]
+        head = ("POST %s HTTP/1.1\r\nHost: gateway.test\r\n"
+                "Authorization: Bearer %s\r\nX-Test-Tag: %d\r\n"
+                "Content-Length: %d\r\nConnection: close\r\n\r\n"
+                % (target, key.secret, call.n, len(call.body)))
+        data = head.encode() + call.body
+        if call.leaves == "sending":
+            writer.write(data[:len(data) - 1 - int(
+                call.leave_part * (len(call.body) - 1))])
+            await asyncio.sleep(call.leave_after)
+            visit.left = True
+            return
+        writer.write(data)
+        if call.leaves == "sent":
+            await asyncio.sleep(call.leave_after)
+            visit.left = True
+            return
+        await self.read(call, visit, reader)
+
+    async def read(self, call, visit, reader):
+        head = await reader.readuntil(b"\r\n\r\n")
+        visit.status = int(head[9:12])
+        chunked = b"transfer-encoding: chunked" in head.lower()
+        if chunked:
+            while True:
+                size = int(await reader.readuntil(b"\r\n"), 16)
+                visit.body += (await reader.readexactly(size + 2))[:size]
+                if size == 0:
+                    visit.complete = True
+                    return
+                if self.leaves(call, visit):
+                    return
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+                while len(visit.body) < length:
+                    part = await reader.read(length - len(visit.body))
+                    if not part:
+                        return
+                    visit.body += part
+                    if self.leaves(call, visit):
+                        return
+                visit.complete = True
+
+    def leaves(self, call, visit):
+        if call.leaves == "reading" and len(visit.body) >= call.leave_bytes:
+            visit.left = True
+        return visit.left
+
+
+# The gateway, and what happens to it.
+
+class Torment:
+
+    def __init__(self, run):
+        self.run = run
+        self.random = random.Random("%s/torment" % run.seed)
+
+    def config(self):
+        g, run = self.run.g, self.run
+        run.versions.append(audit.Version(run.version))
+        with open(g.path("nginx.conf"), "w") as f:
+            g.groups = run.groups()
+            f.write(g.config())
+
+    async def kill(self):
+        """One worker, with whatever it is doing."""
+        pids = self.run.g.pids()
+        if not pids:
+            return
+        pid = self.random.choice(pids)
+        begin = time.time()
+        os.kill(pid, signal.SIGKILL)
+        self.run.kills.append((begin, time.time()))
+
+    async def reload(self):
+        """New prices; the old ones are over when all old workers have closed
+        their sockets."""
+        run = self.run
+        old = set(run.g.pids())
+        run.version += 1
+        before = run.versions[-1]
+        self.config()
+        run.g.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            await asyncio.sleep(0.02)
+            pids = set(run.g.pids())
+            if len(pids - old) >= run.workers \
+               and all(leaving(pid) for pid in old & pids):
+                before.until = time.time()
+                run.reloads += 1
+                return
+        run.faults.append("a reload has not come to an end")
+
+    async def topup(self):
+        run = self.run
+        account = self.random.choice(POOR)
+        amount = money.nano(self.random.choice(["0.25", "0.000000001",
+                                                "1.5"]))
+        run.topups.append((account, "t-%d" % len(run.topups), amount))
+        await asyncio.to_thread(run.admin.topup, *run.topups[-1])
+
+    async def cut(self):
+        """Everything is killed at once, and started again."""
+        run = self.run
+        pids = [run.g.process.pid] + run.g.pids()
+        begin = time.time()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        run.cuts.append((begin, time.time()))
+        run.g.process.wait()
+        run.keep_log()
+        await asyncio.to_thread(run.restart)
+
+    async def stop(self):
+        """A fast stop, which settles what runs, and a start."""
+        run = self.run
+        begin = time.time()
+        run.g.process.send_signal(signal.SIGTERM)
+        if await asyncio.to_thread(run.g.process.wait, PATIENCE):
+            run.faults.append("nginx was stopped, and exited with %s"
+                              % run.g.process.returncode)
+        run.stops.append((begin, time.time()))
+        run.keep_log()
+        await asyncio.to_thread(run.restart)
+
+    async def all(self, kills, cuts):
+        for i in range(kills):
+            await asyncio.sleep(self.random.uniform(0.1, 0.7))
+            await self.kill()
+            if i % 7 == 3:
+                await self.reload()
+            if i % 5 == 1 and self.run.admin:
+                await self.topup()
+        for i in range(cuts):
+            await asyncio.sleep(self.random.uniform(0.2, 1.5))
+            await self.cut()
+            if i % 3 == 0:
+                await asyncio.sleep(self.random.uniform(0.2, 1.5))
+                await self.stop()
+
+
+def leaving(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid) as f:
+            return "shutting down" in f.read()
+    except OSError:
+        return True
+
+
+class Run:
+
+    def __init__(self, seed, workers, directory):
+        self.seed = seed
+        self.workers = workers
+        self.dir = directory
+        self.version = 0
+        self.versions = []
+        self.calls = {}
+        self.visits = {}
+        self.kills, self.cuts, self.stops, self.topups = [], [], [], []
+        self.reloads = 0
+        self.faults = []
+        self.logs = 0
+        self.admin = None
+
+    def next_call(self):
+        n = len(self.calls) + 1
+        call = self.calls[n] = Call(self.seed, n, RICH, POOR)
+        return call
+
+    def groups(self):
+        prices = torture_call.lines(self.version)
+
+        def models(prefix):
+            return "\n".join(
+                "model ~^(%s-.+)$ up-$1 %s;" % (name, line.text())
+                for name, line in prices.items() if name.startswith(prefix))
+
+        return (lib.group("m", "messages", "tm-", "http://m.test",
+                          "x-api-key file:$dir/a.secret", models("tm-"))
+                + lib.group("c", "chat", "tc-", "http://c.test",
+                            "x-api-key file:$dir/b.secret", models("tc-"))
+                + lib.group("d", "chat", "td-", "http://d.test",
+                            "x-api-key file:$dir/b.secret", models("td-")))
+
+    def make(self, port):
+        """The gateway; the accounts get their credit by founding: first the
+        rich, then the poor."""
+        dead = socket.socket()
+        dead.bind(("127.0.0.1", 0))
+        self.dead = dead
+
+        class Port:
+            pass
+
+        Port.port = port
+        live = "server 127.0.0.1:%d max_fails=0;" % port
+        refuses = "server 127.0.0.1:%d max_fails=0;" % dead.getsockname()[1]
+        self.keys = {(account, group): Key(
+            "%s-%s" % (account, group), group,
+            "account=%s concurrency=%d" % (account, PARALLEL))
+            for account in RICH + POOR for group in ("m", "c", "d")}
+        self.g = g = Gateway(
+            self.dir, Port, Port, groups=self.groups(), workers=self.workers,
+            log_level="notice",
+            http=self.http("rich"),
+            location="proxy_read_timeout %dms;" % (READ_TIMEOUT * 1000),
+            locations=audit.ADMIN_LOCATION,
+            upstreams="""
+    upstream m.test { %s keepalive 64; }
+    upstream c.test { %s %s keepalive 64; }
+    upstream d.test { %s }""" % (live, live, refuses, refuses))
+        g.keys = [k for k in self.keys.values() if k.id.startswith("rich")]
+        g.expect(r"exited on signal 9")
+        self.versions.append(audit.Version(0))
+        g.start()
+        g.http = self.http("poor")
+        g.keys = list(self.keys.values())
+        g.write_keys()
+        with open(g.path("nginx.conf"), "w") as f:
+            f.write(g.config())
+        g.reload()
+        self.admin = audit.Admin.of(g)
+        self.store = audit.Store(g.path("ledger.db"))
+
+    def http(self, kind):
+        return ("modelgw_zone 8m; modelgw_ledger $dir/ledger.db; "
+                "modelgw_founding_credit %s;" % FOUNDING[kind])
+
+    def keep_log(self):
+        self.logs += 1
+        os.rename(self.g.path("error.log"),
+                  self.g.path("error.log.%d" % self.logs))
+
+    def restart(self):
+        self.g._start()
+
+    async def settle(self):
+        """Waits until no call is open: drained answers have their time."""
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            await asyncio.sleep(0.1)
+            if not await asyncio.to_thread(self.busy):
+                return
+        self.faults.append("holds are left behind: %s"
+                           % self.store.holds()[:5])
+
+    def busy(self):
+        return self.store.holds() or self.admin and any(
+            a["held"] for a in self.admin.accounts())
+
+    async def concurrency(self):
+        """No slot of a call has leaked: a key may have as many as ever."""
+        key = self.keys[RICH[0], "c"]
+
+        async def one(i):
+            call = self.next_call()
+            while (call.api != CHAT or call.dead or call.leaves != "never"
+                   or call.behaviour != "ok"):
+                self.calls.pop(call.n)
+                self.skip += 1
+                call = self.calls[call.n] = Call(
+                    "%s/again/%d" % (self.seed, self.skip), call.n, RICH,
+                    RICH)
+            call.account = RICH[0]
+            call.wait = 0.5
+            visit = self.visits[call.n] = Visit()
+            try:
+                await self.clients.visit(call, visit)
+            finally:
+                visit.end(call)
+            return visit.status
+
+        self.skip = 0
+        statuses = await asyncio.gather(*[one(i) for i in range(PARALLEL)])
+        if {429, 503} & set(statuses):
+            self.faults.append("%d calls at once of key %s: %s" % (
+                PARALLEL, key.id, sorted(statuses)))
+
+    async def go(self, kills, cuts, slots):
+        up = self.up = Upstream(self.calls)
+        await up.start()
+        await asyncio.to_thread(self.make, up.port)
+        self.clients = clients = Clients(self)
+        tasks = [asyncio.create_task(clients.slot()) for _ in range(slots)]
+        try:
+            await Torment(self).all(kills, cuts)
+        finally:
+            clients.going = False
+            await asyncio.gather(*tasks)
+        await self.settle()
+        await self.concurrency()
+        await self.settle()
+        self.live = self.admin and self.admin.accounts()
+        await asyncio.to_thread(self.stop)
+        self.invoices = up.invoices
+        self.faults += up.faults + clients.faults
+        self.faults += ["call %d was sent twice" % n for n in up.twice]
+
+    def stop(self):
+        try:
+            self.g.stop()
+        except AssertionError as e:
+            self.faults.append("nginx: " + str(e)[-2000:])
+        for i in range(self.logs):
+            for line in self.g.read("error.log.%d" % (i + 1)).splitlines():
+                if lib.LOUD.search(line) \
+                   and "exited on signal 9" not in line:
+                    self.faults.append("nginx: " + line)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--kills", type=int)
+    p.add_argument("--cuts", type=int)
+    p.add_argument("--slots", type=int, default=40)
+    p.add_argument("--workers", type=int, default=4)
+    p.add_argument("--seed", default=None)
+    p.add_argument("--keep", action="store_true",
+                   help="keep the directory, on success too")
+    args = p.parse_args()
+    kills = args.kills if args.kills is not None else (
+        20 if args.quick else 1000)
+    cuts = args.cuts if args.cuts is not None else (3 if args.quick else 100)
+    seed = args.seed or secrets.token_hex(4)
+    print("torture: seed %s, %d kills, %d power cuts" % (seed, kills, cuts),
+          flush=True)
+
+    directory = tempfile.mkdtemp(prefix="torture-")
+    run = Run(seed, args.workers, directory)
+    begin = time.monotonic()
+    try:
+        asyncio.run(run.go(kills, cuts, args.slots))
+        faults = run.faults + audit.verify(run)
+        faults += audit.mutants(run)
+    finally:
+        if getattr(run, "g", None) and run.g.process:
+            for pid in run.g.pids() + [run.g.process.pid]:
+                os.kill(pid, signal.SIGKILL)
+
+    for fault in faults[:40]:
+        print("torture: " + fault)
+    if len(faults) > 40:
+        print("torture: and %d more" % (len(faults) - 40))
+    print(audit.summary(run, time.monotonic() - begin))
+    if faults:
+        print("torture: FAILED, %d differences; seed %s; %s"
+              % (len(faults), seed, directory))
+        return 1
+    if not args.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,595 @@
+"""The check of torture.py: rows of the store against the upstream's invoice.
+
+What a call is charged follows from what its upstream had said when it ended
+(money.charge).  Where nobody outside can know how much of that the gateway had
+read, as when its worker was killed in the middle of flowing text, each piece
+between what the client had received and what the upstream had sent is allowed,
+and nothing else.
+"""
+
+import bisect
+import copy
+import json
+import os
+import sqlite3
+import time
+
+import client
+import money
+import torture_call
+from money import Seen
+
+ADMIN_LOCATION = ("location /admin/ { modelgw_admin; allow 127.0.0.1; "
+                  "deny all; }")
+
+SOON = 1.0          # seconds: the calls of a killed worker are settled
+SLACK = 1.0         # more, on a machine that is busy
+WINDOW = 0.75       # seconds: what a power cut may take; flush is 5 ms, but a
+                    # busy machine's fsync is what it is
+MOMENT = 0.25       # between clocks of processes
+
+BALANCES = """
+    SELECT name,
+           coalesce((SELECT sum(amount) FROM topups WHERE account = name), 0)
+         - coalesce((SELECT sum(cost) FROM calls WHERE account = name), 0)
+         - coalesce((SELECT sum(cost) FROM days WHERE account = name), 0)
+           AS derived,
+           balance
+    FROM accounts"""
+
+
+class Version:
+    """Prices, and when a call may have been held at them."""
+
+    def __init__(self, number):
+        self.number = number
+        self.since = time.time()
+        self.until = float("inf")
+        self.lines = torture_call.lines(number)
+
+
+class Store:
+    """The SQLite file, read as an operator would."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def query(self, sql, *args):
+        db = sqlite3.connect("file:%s?mode=ro" % self.path, uri=True,
+                             timeout=10)
+        try:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(sql, args)]
+        finally:
+            db.close()
+
+    def holds(self):
+        return self.query("SELECT * FROM holds")
+
+    def calls(self):
+        return self.query("SELECT * FROM calls ORDER BY id")
+
+    def balances(self):
+        """account: (what the rows say, what the account says)"""
+        return {row[0]: row[1:] for row in
+                (tuple(r.values()) for r in self.query(BALANCES))}
+
+    def topups(self):
+        return self.query("SELECT * FROM topups")
+
+
+class Admin:
+
+    def __init__(self, g):
+        self.g = g
+
+    @staticmethod
+    def of(g):
+        r = g.get("/admin/accounts")
+        if r is not None and r.status == 200:
+            return Admin(g)
+        print("torture: SKIPPED: no admin interface: no top-ups, and live "
+              "balances are not seen", flush=True)
+        return None
+
+    def accounts(self):
+        r = self.g.get("/admin/accounts")
+        assert r.status == 200, r
+        return [{"id": a["id"], "balance": money.nano(a["balance"]),
+                 "held": money.nano(a["held"])}
+                for a in r.json()["accounts"]]
+
+    def topup(self, account, id, amount):
+        """Twice the same, as from somebody who lost the first answer; a
+        worker may be killed in between."""
+        r, done = None, 0
+        for _ in range(50):
+            try:
+                r = self.g.post("/admin/accounts/%s/topups" % account,
+                                {"id": id, "amount": money.euro(amount)})
+                done += r is not None and r.status in (200, 201)
+            except OSError:
+                pass
+            if done == 2:
+                return
+            time.sleep(0.05)
+        raise AssertionError("no top-up: %s" % r)
+
+
+class Book:
+    """All that is known of a run, laid side by side."""
+
+    def __init__(self, run):
+        self.run = run
+        self.rows = run.store.calls()
+        self.topups = run.store.topups()
+        self.balances = run.store.balances()
+        self.holds = run.store.holds()
+        self.live = run.live
+        self.invoices = run.invoices
+        self.bills = {}         # what each reported call costs, by number
+        self.kills = sorted(run.kills)
+        self.cuts = sorted(run.cuts)
+        self.stops = sorted(run.stops)
+        self.late = 0           # of killed calls, at most
+        self.lost_age = 0
+        self.outcomes = {}
+        self.unread_rows = 0
+        self.missing = 0
+
+
+def number(row):
+    tail = row["model"].rsplit("-", 1)[-1]
+    return int(tail) if tail.isdigit() else None
+
+
+def between(spans, begin, end):
+    """Whether one of the (begin, end) spans touches this one."""
+    i = bisect.bisect_left(spans, (begin - 1,))
+    while i < len(spans) and spans[i][0] <= end:
+        if spans[i][1] >= begin:
+            return True
+        i += 1
+    return False
+
+
+def verify(run, book=None):
+    """All differences, as text."""
+    book = book or Book(run)
+    run.book = book
+    say = []
+
+    seen = {}
+    for row in book.rows:
+        n = number(row)
+        if n not in run.calls:
+            say.append("row %s is of no call: %s" % (row["id"],
+                                                     row["model"]))
+        elif n in seen:
+            say.append("call %d has two rows: %s, %s" % (n, seen[n]["id"],
+                                                         row["id"]))
+        seen[n] = row
+
+    for n, call in run.calls.items():
+        fault = verify_call(book, call, seen.get(n))
+        if fault:
+            say.append("call %d: %s\n        %s" % (
+                n, fault, describe(book, call, seen.get(n))))
+        call.forget()
+
+    return say + verify_accounts(book)
+
+
+def verify_call(book, call, row):
+    run = book.run
+    visit = run.visits[call.n]
+    invoice = book.invoices.get(call.n)
+    ended = max(visit.ended, (invoice and invoice.ended) or 0)
+
+    fault = verify_client(book, call, visit, invoice, ended)
+    if fault:
+        return fault
+
+    if row is None:
+        if invoice is None:
+            return None
+        if between(book.cuts, invoice.received - MOMENT, ended + WINDOW) \
+           and cut_within(book, invoice.received, WINDOW):
+            book.missing += 1
+            book.lost_age = max(book.lost_age,
+                                age(book, invoice.received))
+            return None
+        return "was sent, and has no row"
+
+    if visit.refused:
+        return "nobody listened, but it has a row"
+
+    if row["account"] != call.account:
+        return "is charged to %s" % row["account"]
+
+    if row["end"] == "killed":
+        at = row["ended"] / 1000
+        kills = [k for k in book.kills
+                 if visit.started <= k[1] and k[0] <= at + 0.01]
+        if not kills:
+            return "no worker was killed"
+        book.late = max(book.late, at - kills[-1][1])
+        if at - kills[-1][1] > SOON + SLACK:
+            return "was settled %.1f s after the kill" % (at - kills[-1][1])
+    elif row["end"] == "lost":
+        if not between(book.cuts, visit.started, ended + WINDOW):
+            return "is lost without a power cut"
+        book.lost_age = max(book.lost_age, min(
+            begin - ended for begin, end in book.cuts
+            if end >= visit.started and begin <= ended + WINDOW))
+    elif row["end"] == "stopped":
+        if not between(book.stops, visit.started, ended + MOMENT):
+            return "nginx was not stopped"
+
+    allowed = list(charges(book, call, row, visit, invoice))
+    for charge, line in allowed:
+        if same(row, charge):
+            if charge.outcome == "reported":
+                book.bills[call.n] = line.cost(charge.tokens)
+            name = charge.outcome + "/" + row["end"]
+            book.outcomes[name] = book.outcomes.get(name, 0) + 1
+            if invoice is None:
+                book.unread_rows += 1
+            return None
+    return "is charged %s, allowed is %s" % (
+        row_text(row), sorted({str(c) for c, _ in allowed})[:6])
+
+
+def cut_within(book, begin, seconds):
+    """A power cut came at most so long after that moment."""
+    return between(book.cuts, begin - MOMENT, begin + seconds)
+
+
+def age(book, moment):
+    later = [b for b, e in book.cuts if e >= moment - MOMENT]
+    return max(0, later[0] - moment) if later else 0
+
+
+def verify_client(book, call, visit, invoice, ended):
+    """What the client saw is what was planned, or somebody was killed."""
+    if visit.refused or visit.left:
+        return None
+    begin, end = visit.started - MOMENT, ended + MOMENT
+    disturbed = (between(book.kills, begin, end)
+                 or between(book.cuts, begin, end)
+                 or between(book.stops, begin, end))
+    if visit.status == 402:
+        if call.account.startswith("rich"):
+            return "402 for a rich account"
+        if invoice is not None:
+            return "402, but it was sent"
+        return verify_refusal(book, call, visit)
+    if visit.status in (401, 403, 404, 413, 429, 503) and invoice is None \
+       and not call.dead and not disturbed:
+        return "%s: %s" % (visit.status, visit.error)
+    if visit.complete and visit.status == 200 and (
+            invoice is None or invoice.sent < whole(call.script(), call)):
+        return "a whole answer, but the upstream sent none"
+    if not visit.complete and not disturbed and call.behaviour == "ok" \
+       and not call.dead:
+        return "the answer broke off"
+    return None
+
+
+def verify_refusal(book, call, visit):
+    """What a 402 says is needed is the hold, and not less than is left."""
+    try:
+        need, left, fits = money.refusal(json.loads(visit.error)["message"])
+    except (AssertionError, ValueError, KeyError) as e:
+        return "402 says %r" % e
+    for version in book.run.versions:
+        line = version.lines[call.line]
+        bound = call.bound(line)
+        if need == bound.hold and fits == bound.fits(line, left) \
+           and left < need:
+            return None
+    return "402 says %s, the hold is %d" % (visit.error, bound.hold)
+
+
+def charges(book, call, row, visit, invoice):
+    """All that the rules allow: (charge, line)."""
+    begin = visit.started - MOMENT
+    end = (invoice.received if invoice else visit.ended) + MOMENT
+    for version in book.run.versions:
+        if version.since <= end and version.until >= begin:
+            line = version.lines[call.line]
+            bound = call.bound(line)
+            for seen in moments(call, row["end"], visit, invoice):
+                yield money.charge(line, bound.hold, bound.estimate,
+                                   seen), line
+
+
+def moments(call, end, visit, invoice):
+    """What the gateway may have known as the call ended so."""
+    if invoice is None:
+        # it was killed, or left, on the way there; or there was no way
+        if end in ("killed", "lost", "client", "stopped"):
+            yield Seen()
+        if end in ("client", "stopped") or call.dead and end == "upstream":
+            yield Seen(unsent=True)
+        return
+
+    if end == "lost":
+        yield Seen()
+        return
+
+    steps = call.script()
+    sent = invoice.sent
+    known = [Seen()] + [seen for _, seen in steps]
+
+    if end == "complete":
+        if invoice.how == "complete" or sent >= whole(steps, call):
+            yield finished(call, known[-1])
+        return
+
+    low = received(call, visit, steps) if call.stream else (
+        1 if visit.status == 200 else 0)
+
+    if end in ("upstream", "timeout"):
+        if invoice.how not in ("close", "stall"):
+            low = min(low, sent)
+        else:
+            low = sent
+        # the answer was there, the end of it was not
+        for at in range(low, sent + 1):
+            yield broken(call, steps, known, at)
+        if sent == 0 and invoice.reused and end == "upstream":
+            yield Seen(unread=True)
+        return
+
+    # the client left, the worker was killed, or nginx stopped
+    if end == "client" and not call.stream and invoice.how in (
+            "complete", "close", "stall"):
+        low = sent      # it was read to its end, without the client
+    for at in range(low, sent + 1):
+        yield broken(call, steps, known, at)
+    if sent == len(steps):
+        yield finished(call, known[-1])
+    if sent == 0 and invoice.reused and end == "client":
+        yield Seen(unread=True)
+
+
+def whole(steps, call):
+    """Steps until the protocol's last event: the framing's may be missing;
+    translated, a stream is whole with its stop reason."""
+    if not call.stream or call.behaviour == "error":
+        return len(steps)
+    return len(steps) - (2 if call.api == torture_call.TRANSLATED else 1)
+
+
+def finished(call, seen):
+    """A chat answer that is complete has told its last usage."""
+    if call.protocol == torture_call.CHAT and "output" in seen.usage:
+        return seen.but(final=True)
+    return seen
+
+
+def broken(call, steps, known, at):
+    """After that many steps; a JSON answer that was cut tells no usage."""
+    if not call.stream and call.behaviour != "error" and at in (1, 2):
+        return known[at].but(text=len(steps[1][0]) if at == 2 else 0)
+    return known[at]
+
+
+def received(call, visit, steps):
+    """The steps that the client's part of the answer proves."""
+    if visit.status != 200:
+        return 0
+    if visit.complete:
+        return whole(steps, call)
+    for at, (_, seen) in enumerate(steps):
+        if seen.text >= visit.text:
+            return at + 1
+    return len(steps)
+
+
+def same(row, charge):
+    return (row["cost"] == charge.cost and row["outcome"] == charge.outcome
+            and all(row[name] == charge.tokens.get(name, 0)
+                    for name in money.CLASSES))
+
+
+def row_text(row):
+    return "%s/%s %d %s" % (row["outcome"], row["end"], row["cost"],
+                            {name: row[name] for name in money.CLASSES
+                             if row[name]})
+
+
+def describe(book, call, row):
+    visit, invoice = book.run.visits[call.n], book.invoices.get(call.n)
+    return ("%s%s %s, %s/%s, client %s (%s, %s, %d bytes); upstream %s; "
+            "started %.3f ended %.3f row %s" % (
+                call.api, " stream" if call.stream else "", call.line,
+                call.behaviour, call.report, call.leaves, visit.status,
+                "complete" if visit.complete else "cut", visit.size,
+                "none" if invoice is None else "%d of %d, %s, %s" % (
+                    invoice.sent, len(call.script()), invoice.how,
+                    "reused" if invoice.reused else "fresh"),
+                visit.started, visit.ended,
+                {k: v for k, v in (row or {}).items() if v}))
+
+
+def verify_accounts(book):
+    run = book.run
+    say = []
+
+    # whose usage was read, by account: the invoice against the rows
+
+    billed, rows, over = {}, {}, {}
+    for row in book.rows:
+        n = number(row)
+        if n not in run.calls:
+            continue
+        account = row["account"]
+        if row["outcome"] == "reported":
+            rows[account] = rows.get(account, 0) + row["cost"]
+            billed[account] = billed.get(account, 0) + book.bills.get(n, 0)
+        hold = max(run.calls[n].bound(v.lines[run.calls[n].line]).hold
+                   for v in run.versions[:2])
+        over[account] = over.get(account, 0) + max(0, row["cost"] - hold)
+    for account in sorted(set(billed) | set(rows)):
+        if billed.get(account, 0) != rows.get(account, 0):
+            say.append("account %s: the upstream has billed %d, the calls "
+                       "say %d" % (account, billed.get(account, 0),
+                                   rows.get(account, 0)))
+
+    # each balance, three times; and how deep it may have fallen
+
+    granted = {account: money.nano("10000" if account.startswith("rich")
+                                   else "1.000000007")
+               for account in {k[0] for k in run.keys}}
+    for account, _, amount in run.topups:
+        granted[account] += amount
+    told = {}
+    for t in book.topups:
+        told[t["account"]] = told.get(t["account"], 0) + t["amount"]
+
+    live = {a["id"]: a for a in book.live or []}
+    for account, amount in sorted(granted.items()):
+        if told.get(account) != amount:
+            say.append("account %s: %d were topped up, the store says %s"
+                       % (account, amount, told.get(account)))
+        if account not in book.balances:
+            say.append("account %s is not in the store" % account)
+            continue
+        derived, stored = book.balances[account]
+        if derived != stored:
+            say.append("account %s: the rows say %d, the account %d"
+                       % (account, derived, stored))
+        if live and live.get(account, {}).get("balance") != stored:
+            say.append("account %s: %s live, %d stored"
+                       % (account, live.get(account), stored))
+        if live and live.get(account, {}).get("held"):
+            say.append("account %s: %s are held of nothing"
+                       % (account, live[account]["held"]))
+        if stored < -over.get(account, 0):
+            say.append("account %s: %d, which more than true usage has "
+                       "overdrawn" % (account, stored))
+    if book.holds:
+        say.append("%d holds are left behind" % len(book.holds))
+
+    return say
+
+
+# The check of the check.
+
+SAMPLE = 500        # calls are enough for that
+
+
+def mutants(run):
+    """One thing is made wrong at a time, which verify() must tell."""
+    whole = run.book
+    try:
+        before = len(verify(*sample(whole)))
+        return ["the check is blind: \"%s\" was not found" % m.__name__
+                for m in MUTATIONS if len(verify(*sample(whole, m))) <= before]
+    finally:
+        run.book = whole
+
+
+def sample(whole, mutate=None):
+    """(run, book) of the first calls alone, with one thing wrong."""
+    run = copy.copy(whole.run)
+    run.calls = {n: c for n, c in whole.run.calls.items() if n <= SAMPLE}
+    book = Book.__new__(Book)
+    book.__dict__.update(whole.__dict__)
+    book.run = run
+    book.rows = [dict(r) for r in whole.rows if number(r) in run.calls]
+    book.topups = [dict(t) for t in whole.topups]
+    book.balances = dict(whole.balances)
+    book.bills, book.outcomes = {}, {}
+    if mutate:
+        row = next(r for r in book.rows if r["outcome"] == "reported"
+                   and r["cost"] and r["end"] == "complete")
+        mutate(book, row)
+    return run, book
+
+
+def nano_more(book, row):
+    row["cost"] += 1
+
+
+def nano_less(book, row):
+    row["cost"] -= 1
+
+
+def invoice(book, row):
+    """The upstream has billed one token more."""
+    call = copy.copy(book.run.calls[number(row)])
+    call.altered = True
+    call.steps = [(data, seen.but(usage={"output": seen.usage["output"] + 1})
+                   if "output" in seen.usage else seen)
+                  for data, seen in call.script()]
+    book.run.calls[call.n] = call
+
+
+def tokens(book, row):
+    row["input"] += 1
+
+
+def without_row(book, row):
+    book.rows.remove(row)
+
+
+def two_rows(book, row):
+    book.rows.append(dict(row, id=-1))
+
+
+def strange_row(book, row):
+    book.rows.append(dict(row, id=-1, model="tc-a-0"))
+
+
+def other_account(book, row):
+    row["account"] = "rich-5" if row["account"] != "rich-5" else "rich-0"
+
+
+def claims_kill(book, row):
+    row["end"], row["ended"] = "killed", 1000
+
+
+def balance(book, row):
+    derived, stored = book.balances[row["account"]]
+    book.balances[row["account"]] = derived, stored + 1
+
+
+def topup(book, row):
+    book.topups[0]["amount"] += 1
+
+
+def hold(book, row):
+    book.holds = [dict(id=1)]
+
+
+MUTATIONS = (nano_more, nano_less, invoice, tokens, without_row, two_rows,
+             strange_row, other_account, claims_kill, balance, topup, hold)
+
+
+def summary(run, seconds):
+    book = getattr(run, "book", None)
+    if book is None:
+        return "torture: nothing to sum up"
+    euro = sum(r["cost"] for r in book.rows)
+    billed = sum(book.bills.values())
+    refused = sum(v.status == 402 for v in run.visits.values())
+    sizes = os.path.getsize(run.store.path)
+    out = ["torture: %d calls, %d rows, %s euro, of them %s billed by usage "
+           "and equal to the invoice" % (
+               len(run.calls), len(book.rows), money.euro(euro),
+               money.euro(billed)),
+           "torture: %d kills, %d power cuts, %d stops, %d reloads, %d "
+           "top-ups, %d refused for credit; %d s" % (
+               len(run.kills), len(run.cuts), len(run.stops), run.reloads,
+               len(run.topups), refused, seconds),
+           "torture: killed calls settled within %.3f s; power cuts lost %d "
+           "calls, nothing older than %.3f s; %d rows of calls that did "
+           "not reach the upstream; store %d kB" % (
+               max(book.late, 0), book.missing, book.lost_age,
+               book.unread_rows, sizes / 1024),
+           "torture: " + ", ".join("%s %d" % item for item in
+                                   sorted(book.outcomes.items()))]
+    return "\n".join(out)
