@@ -250,7 +250,11 @@ ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w, uint64_t now)
 
     ngx_http_modelgw_writer_settle(w, rc);
 
-    ngx_modelgw_ledger_flushing(w->ledger, 0);
+    /* one that is tried again in a moment is not over */
+
+    if (w->retry != NGX_HTTP_MODELGW_WRITER_STEP) {
+        ngx_modelgw_ledger_flushing(w->ledger, 0);
+    }
 }
 
 

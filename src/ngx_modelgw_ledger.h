@@ -311,7 +311,8 @@ uint64_t ngx_modelgw_ledger_clock(void);
 /*
  * Becomes the writer; blocks until nobody else is.  It stays so until the
  * thread ends or calls _resign().  Returns for how many milliseconds a flush of
- * the writer before has been hanging, which died in it; 0: none.
+ * the writer before has been hanging, which died in it; 0: none.  One that hung
+ * goes on hanging, for _hung(), until the new writer ends a flush.
  */
 uint64_t ngx_modelgw_ledger_elect(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_resign(ngx_modelgw_ledger_t *l);
@@ -362,8 +363,8 @@ ngx_uint_t ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on);
 
 /*
- * For the writer: a flush begins, or ends; and for anybody: for how many
- * milliseconds it has been running if it hangs, 0: it does not.
+ * For the writer: a flush begins, if none has begun, or ends; and for anybody:
+ * for how many milliseconds it has been running if it hangs, 0: it does not.
  */
 void ngx_modelgw_ledger_flushing(ngx_modelgw_ledger_t *l, ngx_uint_t on);
 uint64_t ngx_modelgw_ledger_hung(ngx_modelgw_ledger_t *l);

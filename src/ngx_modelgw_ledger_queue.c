@@ -53,11 +53,13 @@ ngx_modelgw_ledger_elect(ngx_modelgw_ledger_t *l)
 
     ngx_modelgw_redo_mutex_lock(&l->writer);
 
+    /* the dead do not flush; what hung does so until our first flush is over */
+
     hung = ngx_modelgw_ledger_hung(l);
 
-    /* the dead do not flush */
-
-    ngx_modelgw_ledger_flushing(l, 0);
+    if (hung == 0) {
+        ngx_modelgw_ledger_flushing(l, 0);
+    }
 
     ngx_modelgw_redo_lock(&l->redo);
     ngx_modelgw_redo_unlock(&l->redo);
@@ -250,6 +252,10 @@ ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l)
 void
 ngx_modelgw_ledger_flushing(ngx_modelgw_ledger_t *l, ngx_uint_t on)
 {
+    if (on && ngx_modelgw_ledger_load(&l->flush)) {
+        return;
+    }
+
     __atomic_store_n(&l->flush, on ? ngx_modelgw_ledger_clock() : 0,
                      __ATOMIC_RELEASE);
 }

@@ -720,6 +720,7 @@ def test_removed(start):
     g = start()
     f = Faults(g)
     f.until(200)
+    stored(g, f.answered)
     os.unlink(g.path("ledger.db"))
     f.until(503)
     f.stays(503)

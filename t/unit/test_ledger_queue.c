@@ -465,11 +465,22 @@ test_hung(void **state)
     assert_true(ngx_modelgw_ledger_failed(l));
     ngx_modelgw_ledger_set_writable(l, 1);
 
-    /* the next writer begins anew */
+    /* a flush that its writer died in is over */
+
+    ngx_modelgw_ledger_flushing(l, 1);
+    assert_int_equal(ngx_modelgw_ledger_elect(l), 0);
+    assert_int_equal(l->flush, 0);
+    ngx_modelgw_ledger_resign(l);
+
+    /* but one that hung goes on hanging until the next writer's has ended */
 
     ngx_modelgw_ledger_flushing(l, 1);
     l->flush -= NGX_MODELGW_LEDGER_HUNG + 100;
-    (void) ngx_modelgw_ledger_elect(l);
+    assert_true(ngx_modelgw_ledger_elect(l) > NGX_MODELGW_LEDGER_HUNG);
+    assert_false(ngx_modelgw_ledger_writable(l));
+    ngx_modelgw_ledger_flushing(l, 1);
+    assert_false(ngx_modelgw_ledger_writable(l));
+    ngx_modelgw_ledger_flushing(l, 0);
     assert_true(ngx_modelgw_ledger_writable(l));
     ngx_modelgw_ledger_resign(l);
 
