@@ -70,8 +70,9 @@ typedef struct {
     off_t                 to;
 
     /* STRING: unescaped, as UTF-8; NUMBER: as written.  If the value is longer
-       than NGX_MODELGW_SCAN_TEXT, len is that plus 1. A lone surrogate in a
-       string makes it so, too: such text equals no text of ours. */
+       than NGX_MODELGW_SCAN_TEXT, len is that plus 1, and text is not to be
+       read.  A lone surrogate in a string makes it so, too: such text equals
+       no text of ours. */
     size_t                len;
     u_char               *text;          /* the scanner's */
 } ngx_modelgw_scan_value_t;
