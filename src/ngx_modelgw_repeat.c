@@ -209,6 +209,14 @@ ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p, u_char *last)
 {
     size_t  n;
 
+    /* nearly always a word */
+
+    n = ngx_modelgw_skip_string(p, last);
+
+    if (n < NGX_MODELGW_SKIP_SHORT) {
+        return p + n;
+    }
+
     for ( ;; ) {
         p += rp->skip(p, last - p);
 

@@ -28,7 +28,6 @@ static u_char *ngx_modelgw_scan_member_long(ngx_modelgw_scan_t *s,
     u_char *from, u_char *last);
 static void ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s,
     u_char *from, ssize_t len, u_char *last);
-static size_t ngx_modelgw_scan_member_short(u_char *p, u_char *last);
 static u_char *ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s,
@@ -88,7 +87,7 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
         return ngx_modelgw_scan_member_long(s, from, last);
     }
 
-    len = ngx_modelgw_scan_member_short(from, last);
+    len = ngx_modelgw_skip_string(from, last);
 
     if (len < NGX_MODELGW_SKIP_SHORT) {
         s->state = sw_colon;
@@ -148,26 +147,6 @@ ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s, u_char *from, ssize_t len,
     if (n) {
         ngx_modelgw_scan_mark_key(s, from, len, last, n);
     }
-}
-
-
-/*
- * The length of a string that is whole, without escapes, plain and shorter than
- * NGX_MODELGW_SKIP_SHORT; else NGX_MODELGW_SKIP_SHORT.
- */
-
-static ngx_inline size_t
-ngx_modelgw_scan_member_short(u_char *p, u_char *last)
-{
-    size_t  len;
-
-    if (last - p <= NGX_MODELGW_SKIP_SHORT) {
-        return NGX_MODELGW_SKIP_SHORT;
-    }
-
-    len = ngx_modelgw_skip_short(p);
-
-    return (p[len] == '"') ? len : NGX_MODELGW_SKIP_SHORT;
 }
 
 
@@ -275,7 +254,7 @@ ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
     }
 
     if (!s->capture) {
-        len = ngx_modelgw_scan_member_short(p, last);
+        len = ngx_modelgw_skip_string(p, last);
 
         if (len < NGX_MODELGW_SKIP_SHORT) {
             s->state = next;

@@ -104,4 +104,24 @@ ngx_modelgw_skip_short(u_char *p)
 }
 
 
+/*
+ * The length of a string whose inside is at p, if it is whole before last,
+ * plain, and shorter than NGX_MODELGW_SKIP_SHORT; else NGX_MODELGW_SKIP_SHORT.
+ */
+
+static ngx_inline size_t
+ngx_modelgw_skip_string(u_char *p, u_char *last)
+{
+    size_t  len;
+
+    if (last - p <= NGX_MODELGW_SKIP_SHORT) {
+        return NGX_MODELGW_SKIP_SHORT;
+    }
+
+    len = ngx_modelgw_skip_short(p);
+
+    return (p[len] == '"') ? len : NGX_MODELGW_SKIP_SHORT;
+}
+
+
 #endif /* _NGX_MODELGW_SKIP_H_INCLUDED_ */

@@ -24,7 +24,8 @@
 #include "ngx_modelgw_text.h"
 
 
-static ngx_uint_t ngx_modelgw_text_named(u_char *first, u_char *colon,
+static u_char *ngx_modelgw_text_key(u_char *first, u_char *colon);
+static ngx_uint_t ngx_modelgw_text_named(u_char *first, u_char *end,
     ngx_str_t *name);
 static u_char *ngx_modelgw_text_space(u_char *p, u_char *last);
 static u_char *ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p,
@@ -59,7 +60,7 @@ void
 ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
 {
     size_t   n;
-    u_char  *first, *last, *colon;
+    u_char  *first, *last, *colon, *end;
 
     ngx_memzero(text, sizeof(ngx_modelgw_text_t));
 
@@ -74,9 +75,10 @@ ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
             return;
         }
 
+        end = ngx_modelgw_text_key(first, colon);
         p = ngx_modelgw_text_space(colon + 1, last);
 
-        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_delta)) {
+        if (ngx_modelgw_text_named(first, end, &ngx_modelgw_text_delta)) {
             p = ngx_modelgw_text_value(text, p, last);
             continue;
         }
@@ -85,7 +87,7 @@ ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
             continue;
         }
 
-        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_finish)) {
+        if (ngx_modelgw_text_named(first, end, &ngx_modelgw_text_finish)) {
             if (p + 1 < last && p[1] != '"') {
                 text->finished++;
             }
@@ -93,7 +95,7 @@ ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
             continue;
         }
 
-        if (ngx_modelgw_text_named(first, colon, &ngx_modelgw_text_noise)) {
+        if (ngx_modelgw_text_named(first, end, &ngx_modelgw_text_noise)) {
             text->noise.data = ++p;
             p = ngx_modelgw_text_string(p, last, &n);
             text->noise.len = p - text->noise.data;
@@ -119,28 +121,40 @@ ngx_modelgw_text_len(ngx_str_t *inside)
 }
 
 
-/* the colon is behind a key that is this name, in quotes */
+/* where the key ends that the colon is behind; first: it is behind none */
 
-static ngx_uint_t
-ngx_modelgw_text_named(u_char *first, u_char *colon, ngx_str_t *name)
+static ngx_inline u_char *
+ngx_modelgw_text_key(u_char *first, u_char *colon)
 {
     u_char  *p;
 
     for (p = colon; p > first && p[-1] != '"'; p--) {
         if (ngx_modelgw_text_space(p - 1, p) != p) {
-            return 0;
+            return first;
         }
     }
 
-    if (p - first < (ssize_t) name->len) {
+    return p;
+}
+
+
+/* the key that ends there is this name, in quotes */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_text_named(u_char *first, u_char *end, ngx_str_t *name)
+{
+    u_char  *p;
+
+    if (end - first < (ssize_t) name->len) {
         return 0;
     }
 
-    p -= name->len;
+    p = end - name->len;
 
     /* not a quote inside of a string */
 
-    return ngx_memcmp(p, name->data, name->len) == 0
+    return *p == '"'
+           && ngx_memcmp(p, name->data, name->len) == 0
            && (p == first || p[-1] != '\\');
 }
 

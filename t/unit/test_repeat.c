@@ -194,9 +194,15 @@ test_texts(void **state)
         { NGX_MODELGW_CHAT, CHAT("\xf0\x9f\x98\xb9") CHAT("b") CHAT("\x7f"),
           2 },
 
+        { NGX_MODELGW_CHAT, CHAT("a") CHAT("0123456789abcde")
+          CHAT("0123456789abcdef") CHAT("0123456789abcdef0"), 3 },
+
         /* no JSON */
 
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("b\"") CHAT("c"), 0 },
+        { NGX_MODELGW_CHAT, CHAT("a") CHAT("0123456789abcde\x1f") CHAT("c"), 0 },
+        { NGX_MODELGW_CHAT, CHAT("a") CHAT("0123456789abcdef\x1f") CHAT("c"),
+          0 },
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("\\x") CHAT("c"), 0 },
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("\\u00g0") CHAT("c"), 0 },
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("\\u00") CHAT("c"), 0 },

@@ -158,6 +158,49 @@ test_short(void **state)
 }
 
 
+/* the same for a string: every byte at every place, in blocks of every size */
+
+static void
+test_string(void **state)
+{
+    u_char      buf[2 * NGX_MODELGW_SKIP_SHORT], *copy, *quote;
+    size_t      at, size, len;
+    ngx_uint_t  ch;
+
+    for (at = 0; at <= NGX_MODELGW_SKIP_SHORT; at++) {
+        for (ch = 0; ch < 256; ch++) {
+            for (size = 0; size <= sizeof(buf); size++) {
+                memset(buf, 'a', sizeof(buf));
+                buf[at] = (u_char) ch;
+                buf[NGX_MODELGW_SKIP_SHORT - 2] = '"';
+
+                quote = memchr(buf, '"', sizeof(buf));
+                len = quote - buf;
+
+                if (size <= NGX_MODELGW_SKIP_SHORT
+                    || (at < len && !ngx_modelgw_skip_plain(ch)))
+                {
+                    len = NGX_MODELGW_SKIP_SHORT;
+                }
+
+                copy = unit_dup(buf, size);
+
+                assert_int_equal(ngx_modelgw_skip_string(copy, copy + size),
+                                 len);
+
+                unit_free(copy);
+            }
+        }
+    }
+
+    memset(buf, 'a', sizeof(buf));
+    buf[NGX_MODELGW_SKIP_SHORT] = '"';
+
+    assert_int_equal(ngx_modelgw_skip_string(buf, buf + sizeof(buf)),
+                     NGX_MODELGW_SKIP_SHORT);
+}
+
+
 static void
 fill(u_char *buf, size_t len, const char *bytes, ngx_uint_t rare)
 {
@@ -241,6 +284,7 @@ main(void)
         cmocka_unit_test(test_every_byte_everywhere),
         cmocka_unit_test(test_two_marks),
         cmocka_unit_test(test_short),
+        cmocka_unit_test(test_string),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_escapes)
     };

@@ -102,6 +102,8 @@ test_text(void **state)
         { "{\"x\":\"\\\"delta\\\":\\\"abc\\\"\"}", 0 },
         { "{\"x\":\"{\\\"delta\\\":{}}\",\"delta\":\"ab\"}", 2 },
         { "{\"Delta\":\"abc\",\"deltas\":\"abc\"}", 0 },
+        { "{\"a\":1:\"abc\",\"x\"\"delta\" x:\"abc\"}", 0 },
+        { "delta\":\"abc\"", 0 },
 
         /* no JSON */
 
