@@ -145,6 +145,38 @@ def free_port():
     raise RuntimeError("no free port")
 
 
+def dead(pid):
+    """No thread of it is left, so that its files are closed; what remains may
+    be a zombie."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            state = f.read().rsplit(")", 1)[1].split()[0]
+        return state in "ZX" and os.listdir("/proc/%d/task" % pid) == [str(pid)]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_dead(pids, timeout=5):
+    """Waits until killed processes hold no lock any more."""
+    end = time.monotonic() + timeout
+    while not all(dead(pid) for pid in pids):
+        assert time.monotonic() < end, "processes are left"
+        time.sleep(0.01)
+
+
+def soon(run, seconds, tries=5):
+    """What run() does takes less than so many seconds, at least once: a busy
+    machine stalls now and then, who waits for a timer does so each time."""
+    took = []
+    for _ in range(tries):
+        begin = time.monotonic()
+        run()
+        took.append(time.monotonic() - begin)
+        if took[-1] < seconds:
+            return
+    raise AssertionError("too slow: %s" % took)
+
+
 class Gateway:
     """One nginx.
 
@@ -163,7 +195,7 @@ class Gateway:
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=()):
+                 files=(), patience=20):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -179,6 +211,7 @@ class Gateway:
         self.log_level = log_level or LOG_LEVEL
         self.keys_text = keys_text
         self.files = dict(files)
+        self.patience = patience    # seconds that it may take to start
         self.expected = []
         self.quiet = True           # secrets must not show in the logs
         self.process = None
@@ -336,7 +369,7 @@ http {
         self.process = subprocess.Popen(self.command(), stderr=self.stderr,
                                         stdout=self.stderr,
                                         stdin=subprocess.DEVNULL)
-        end = time.monotonic() + 20
+        end = time.monotonic() + self.patience
         while True:
             if self.process.poll() is not None:
                 self.process = None
@@ -355,7 +388,7 @@ http {
                     pass
             if time.monotonic() > end:
                 self.kill()
-                raise Failed("no answer after 20 s; "
+                raise Failed("no answer after %d s; " % self.patience
                              + self.read("error.log"))
             time.sleep(0.01)
 
@@ -364,6 +397,26 @@ http {
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def power_cut(self):
+        """Kills master and workers, and waits until they hold no file any
+        more, as the next nginx wants to lock the same ones."""
+        pids = self.pids()
+        for pid in [self.process.pid] + pids:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        wait_dead(pids)
+
+    def kill_workers(self, timeout=5):
+        """Kills the workers, and waits for their successors."""
+        old = self.pids()
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + timeout
+        while set(self.pids()) & set(old) or len(self.pids()) < len(old):
+            assert time.monotonic() < end, "no new workers"
+            time.sleep(0.01)
 
     def reload(self, ok=True, timeout=15):
         """SIGHUP; returns when the old workers have stopped to listen, or,

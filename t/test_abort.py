@@ -30,6 +30,7 @@ LOG = """log_format abort escape=json '{"tag":"$http_x_test_tag",'
 SERVER = "access_log $dir/abort.log abort;"
 
 SETTLE = 0.25       # seconds in which what is drained must not be closed
+LEFT = "client has left, "
 
 
 def begin(make, mode=None, location="", **kw):
@@ -51,6 +52,14 @@ def line(gw, tag, timeout=5):
             return found[0]
         assert time.monotonic() < end, "nothing logged for " + tag
         time.sleep(0.02)
+
+
+def wait_left(gw, before):
+    """Waits until one client more than before is known to have left."""
+    end = time.monotonic() + 5
+    while gw.log_count(LEFT) <= before:
+        assert time.monotonic() < end, "nobody saw the client leave"
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +102,9 @@ class Script:
     or the gateway hangs up, and sends the rest.  outcome is "whole" or
     "gone"."""
 
-    def __init__(self, first, rest, framing="chunked", length=None,
+    def __init__(self, gw, first, rest, framing="chunked", length=None,
                  ctype="text/event-stream"):
+        self.gw, self.left = gw, gw.log_count(LEFT)
         self.first, self.rest = first, rest
         self.framing, self.length, self.ctype = framing, length, ctype
         self.held = threading.Event()       # the first steps are sent
@@ -144,14 +154,21 @@ class Script:
     def verdict(self, drained):
         """Waits for what must become of the upstream's connection."""
         if drained:
-            assert not self.over.wait(SETTLE), "the upstream was " \
-                + str(self.outcome)
+            self.stays()
             self.gate.set()
             assert self.over.wait(10), "not read to its end"
             assert self.outcome == "whole"
         else:
             assert self.over.wait(5), "the upstream stayed open"
             assert self.outcome == "gone"
+
+
+    def stays(self):
+        """The gateway knows that the client has left, and still reads; before
+        it knows, a whole answer is that of a call nobody left."""
+        wait_left(self.gw, self.left)
+        assert not self.over.wait(SETTLE), "the upstream was " \
+            + str(self.outcome)
 
 
 class Call:
@@ -194,7 +211,7 @@ class Call:
             first, rest = None, first + rest
         if not self.stream:
             kw.setdefault("ctype", "application/json")
-        self.upstream = Script(first, rest, **kw)
+        self.upstream = Script(self.gw, first, rest, **kw)
         self.up.script(self.upstream)
         return self.upstream
 
@@ -290,13 +307,16 @@ def test_half_closed_client_gets_no_more(mode, call):
     c.close()
 
 
+# A connection that a long stream has been through has a window of up to 32 MB,
+# and an upstream need not wait on it: such streams end theirs.
+
 @pytest.mark.parametrize("how", ["reset", "close", "half"])
 @pytest.mark.parametrize("kind", ["chat", "messages", "translated"])
 def test_client_that_stopped_to_read(mode, g, kind, how):
     """The upstream is not read any more by the time the client leaves."""
     call = Call(g, kind)
     words = ["%05d" % n + "w" * 16000 for n in range(1000)]
-    up = call.script(words=words)
+    up = call.script(words=words, framing="close")
     up.gate.set()
     c = g.connect(rcvbuf=4096)
     c.request("POST", call.target, call.headers(), body=call.body)
@@ -353,8 +373,6 @@ def test_h2_with_a_full_window(mode, g, kind, how, size):
     bufs."""
     call = Call(g, kind)
     words = ["%05d" % n + "w" * size for n in range(16000000 // size)]
-    # a connection that such a stream has been through has a window of up to
-    # 32 MB: it is not to be used again
     up = call.script(words=words, framing="close")
     up.gate.set()
     with client.H2(g.port2) as c:
@@ -458,8 +476,10 @@ def test_half_an_event_has_come(drain):
     call.logged(True, 200)
 
 
-def test_upstream_connection_is_kept(drain):
-    """A drained answer leaves the upstream's connection as any other."""
+def test_upstream_connection_is_kept(gateway):
+    """A drained answer leaves the upstream's connection as any other, for the
+    next call of the same worker."""
+    drain = begin(gateway, "drain", workers=1)
     call = Call(drain, "chat")
     up = call.script()
     c = call.start()
@@ -480,7 +500,7 @@ def test_drained_upstream_breaks(drain, kind, before):
     up.send = breaking(up)
     c = call.start(before=before)
     c.reset()
-    assert not up.over.wait(SETTLE)
+    up.stays()
     up.gate.set()
     assert up.over.wait(5)
     got = call.line()
@@ -508,11 +528,12 @@ def test_drained_error(drain, status):
     call = Call(drain, "json")
     call.up.script(raw(lambda x: got.set(), gate,
                        reply_json({"error": {"message": "no"}}, status)))
+    left = drain.log_count(LEFT)
     c = drain.connect()
     c.request("POST", call.target, call.headers(), body=call.body)
     assert got.wait(5)
     c.reset()
-    time.sleep(0.1)
+    wait_left(drain, left)
     gate.set()
     line = call.logged(False, 499)
     assert line["code"], line
@@ -569,7 +590,7 @@ def test_bytes_of_a_drain(drain, when):
                               (part for _ in range(4000)))
     c = call.start(before=when == "before")
     c.reset()
-    assert not up.over.wait(SETTLE)
+    up.stays()
     start = up.sent
     up.gate.set()
     assert up.over.wait(20), "it is drained for ever"
@@ -585,7 +606,7 @@ def test_bytes_of_a_drain_without_an_event(drain):
     up.rest = (b": " + b"c" * 65534 + b"\n\n" for _ in range(4000))
     c = call.start(before=True)
     c.reset()
-    assert not up.over.wait(SETTLE)
+    up.stays()
     up.gate.set()
     assert up.over.wait(20) and up.outcome == "gone"
     assert up.sent < 50 * 2 ** 20
@@ -596,7 +617,7 @@ def test_bytes_of_a_drain_without_an_event(drain):
 def test_long_drain_is_whole(drain):
     """Below the bound all is read, and memory does not grow with it."""
     call = Call(drain, "chat")
-    up = call.script(words=["w" * 16384] * 1500)
+    up = call.script(words=["w" * 16384] * 1500, framing="close")
     c = call.start()
     before = drain.memory()
     c.reset()
@@ -621,7 +642,7 @@ def test_pipelined_call_is_no_abort(mode, g):
                 time.sleep(0.1)
                 c.send(text[100:])
             assert not up.over.wait(SETTLE), "the first call was given up"
-            second = Script(up.first, up.rest)
+            second = Script(g, up.first, up.rest)
             second.gate.set()
             g.b.script(second)
             up.gate.set()
@@ -707,7 +728,7 @@ def test_drain_outlives_a_reload(gateway):
     up = call.script()
     c = call.start()
     c.reset()
-    assert not up.over.wait(SETTLE)
+    up.stays()
     g.reload()
     up.verdict(True)
     call.logged(True, 200)
