@@ -81,9 +81,6 @@ typedef struct {
     ngx_uint_t                          protocol;    /* the upstream's, of this
                                                         call */
     ngx_uint_t                          choices;     /* "n" of a chat call */
-    ngx_uint_t                          finished;    /* of them, in a stream;
-                                                        one that ends twice
-                                                        counts twice */
     ngx_str_t                           ignored;     /* fields that translation
                                                         has dropped */
 
@@ -194,6 +191,16 @@ ngx_int_t ngx_http_modelgw_translate_request(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in, size_t size,
     ngx_chain_t **out, off_t *length);
+
+/*
+ * Puts a document, which has been scanned, on the worker's tape: until control
+ * goes back to the event loop, or to another caller of this.
+ *     NGX_OK
+ *     NGX_DECLINED  it has too many values
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
+    ngx_str_t *doc, ngx_modelgw_tape_t **tape);
 
 /* What the codecs of answers must know of the call. */
 void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,

@@ -416,9 +416,8 @@ ngx_http_modelgw_access_headers(ngx_http_request_t *r,
 
         for (t = ngx_http_modelgw_access_table; t->name.len; t++) {
 
-            if (h->key.len == t->name.len
-                && ngx_http_modelgw_headers_equal(h->key.data, t->name.data,
-                                                  t->name.len))
+            if (ngx_http_modelgw_headers_text_is(&h->key, t->name.data,
+                                                 t->name.len))
             {
                 t->handler(a, &h->value);
                 break;

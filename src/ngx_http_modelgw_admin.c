@@ -320,8 +320,8 @@ ngx_http_modelgw_admin_foreign(ngx_http_request_t *r,
             return NGX_OK;
         }
 
-        if (ngx_http_modelgw_headers_is(h, "origin")
-            || ngx_http_modelgw_headers_is(h, "sec-fetch-site"))
+        if (ngx_http_modelgw_headers_is(&h->key, "origin")
+            || ngx_http_modelgw_headers_is(&h->key, "sec-fetch-site"))
         {
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
                                           "FORBIDDEN",

@@ -111,9 +111,8 @@ typedef struct {
                                                       messages */
     ngx_modelgw_scan_t               *scans[2];    /* of this worker, for
                                                       events; NULL: none yet */
-    ngx_modelgw_tape_t               *tape;        /* of this worker, for
-                                                      translation; NULL: none
-                                                      yet */
+    ngx_modelgw_tape_t               *tape;        /* of this worker; NULL:
+                                                      none yet */
 
     ngx_modelgw_ledger_t             *ledger;      /* in the zone */
     ngx_shm_zone_t                   *zone;

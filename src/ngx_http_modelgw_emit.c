@@ -78,36 +78,40 @@ ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
 
 ngx_int_t
 ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
-    off_t from, off_t to, ngx_str_t *text, ngx_uint_t borrowed)
+    ngx_modelgw_cut_t *cut, ngx_uint_t borrowed)
 {
-    size_t      len;
-    u_char     *p;
+    size_t      len, rest;
+    u_char     *p, *to;
     ngx_buf_t  *b;
 
     b = em->tail;
-    len = raw->len + text->len;
+    len = raw->len + cut->text.len;
+
+    to = raw->data + cut->to;
+    rest = raw->len - cut->to;
 
     /* most are short, and all of one fits where the ones before are */
 
     if (b && b->temporary && (size_t) (b->end - b->last) >= len
         && raw->len <= NGX_HTTP_MODELGW_EMIT_SMALL)
     {
-        p = ngx_cpymem(b->last, raw->data, from);
-        p = ngx_cpymem(p, text->data, text->len);
-        b->last = ngx_cpymem(p, raw->data + to, raw->len - to);
+        p = ngx_cpymem(b->last, raw->data, cut->from);
+        p = ngx_cpymem(p, cut->text.data, cut->text.len);
+        b->last = ngx_cpymem(p, to, rest);
 
         return NGX_OK;
     }
 
     em->hint += len;
 
-    if (ngx_http_modelgw_emit(em, raw->data, from, borrowed) != NGX_OK
-        || ngx_http_modelgw_emit(em, text->data, text->len, 0) != NGX_OK)
+    if (ngx_http_modelgw_emit(em, raw->data, cut->from, borrowed) != NGX_OK
+        || ngx_http_modelgw_emit(em, cut->text.data, cut->text.len, 0)
+           != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_emit(em, raw->data + to, raw->len - to, borrowed);
+    return ngx_http_modelgw_emit(em, to, rest, borrowed);
 }
 
 

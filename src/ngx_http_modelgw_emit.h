@@ -12,6 +12,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_splice.h"
+
 
 typedef struct {
     ngx_pool_t                         *pool;
@@ -36,10 +38,9 @@ void ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em);
 ngx_int_t ngx_http_modelgw_emit(ngx_http_modelgw_emit_t *em, u_char *p,
     size_t len, ngx_uint_t borrowed);
 
-/* The same for raw with [from, to) replaced by text, which is copied. */
+/* The same for raw with the cut applied, whose text is copied. */
 ngx_int_t ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em,
-    ngx_str_t *raw, off_t from, off_t to, ngx_str_t *text,
-    ngx_uint_t borrowed);
+    ngx_str_t *raw, ngx_modelgw_cut_t *cut, ngx_uint_t borrowed);
 
 /*
  * All of the upstream's buf was dealt with: it counts as read when what was

@@ -22,18 +22,20 @@
 
 
 static ngx_int_t ngx_http_modelgw_event_pass(ngx_http_modelgw_ctx_t *ctx,
-    ngx_str_t *raw, off_t from, off_t to, ngx_uint_t borrowed);
+    ngx_str_t *raw, ngx_modelgw_cut_t *cut, ngx_uint_t borrowed);
+static ngx_int_t ngx_http_modelgw_event_ended(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *data);
 static ngx_int_t ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to);
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model);
 
 
 ngx_int_t
 ngx_http_modelgw_event(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
 {
-    off_t                       from, to;
     ngx_int_t                   rc;
     ngx_uint_t                  kind;
+    ngx_modelgw_cut_t           model;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
@@ -45,7 +47,7 @@ ngx_http_modelgw_event(ngx_http_request_t *r,
         return ngx_http_modelgw_translate_event(r, ctx, ev);
     }
 
-    rc = ngx_http_modelgw_event_read(ctx, ev, &from, &to, &kind);
+    rc = ngx_http_modelgw_event_read(ctx, ev, &model, &kind);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -63,13 +65,16 @@ ngx_http_modelgw_event(ngx_http_request_t *r,
     }
 
     if (kind == NGX_MODELGW_DOC_OTHER
-        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, from, to)
+        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, model.from,
+                                   model.to)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_event_pass(ctx, &ev->raw, from, to, ev->borrowed);
+    model.text = ctx->service_json;
+
+    return ngx_http_modelgw_event_pass(ctx, &ev->raw, &model, ev->borrowed);
 }
 
 
@@ -78,8 +83,8 @@ ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     u_char *last)
 {
     size_t                       n;
-    u_char                      *max;
     ngx_int_t                    rc;
+    ngx_modelgw_cut_t            model;
     ngx_http_modelgw_stream_t   *st;
     ngx_modelgw_repeat_event_t   ev;
 
@@ -91,23 +96,26 @@ ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
 
     n = 0;
     rc = NGX_OK;
+    model.text = ctx->service_json;
 
-    while (rc == NGX_OK) {
-        max = *pos + ngx_min((size_t) (last - *pos), st->sse.max_event);
-
-        if (ngx_modelgw_repeat_next(&st->repeat, pos, max, &ev) != NGX_OK) {
-            break;
-        }
-
+    while (rc == NGX_OK
+           && ngx_modelgw_repeat_next(&st->repeat, pos, last, &ev) == NGX_OK)
+    {
         st->emit.hint = last - *pos;
 
         if (ctx->call) {
-            n += st->repeat.beside + ngx_modelgw_text_len(&ev.text);
+            n += ngx_modelgw_repeat_len(&st->repeat, &ev);
         }
 
-        rc = st->translate
-             ? ngx_http_modelgw_translate_repeat(ctx, &ev.text)
-             : ngx_http_modelgw_event_pass(ctx, &ev.raw, ev.from, ev.to, 1);
+        if (st->translate) {
+            rc = ngx_http_modelgw_translate_repeat(ctx, &ev.text);
+            continue;
+        }
+
+        model.from = ev.from;
+        model.to = ev.to;
+
+        rc = ngx_http_modelgw_event_pass(ctx, &ev.raw, &model, 1);
     }
 
     if (n) {
@@ -118,29 +126,29 @@ ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
 }
 
 
-/* as it came, with the model id mapped back */
+/* as it came, with the model id mapped back, if there is one */
 
 static ngx_int_t
 ngx_http_modelgw_event_pass(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *raw,
-    off_t from, off_t to, ngx_uint_t borrowed)
+    ngx_modelgw_cut_t *model, ngx_uint_t borrowed)
 {
     ngx_http_modelgw_emit_t  *em;
 
     em = &ctx->stream->emit;
 
-    return to ? ngx_http_modelgw_emit_replaced(em, raw, from, to,
-                                               &ctx->service_json, borrowed)
-              : ngx_http_modelgw_emit(em, raw->data, raw->len, borrowed);
+    return model->to
+           ? ngx_http_modelgw_emit_replaced(em, raw, model, borrowed)
+           : ngx_http_modelgw_emit(em, raw->data, raw->len, borrowed);
 }
 
 
 ngx_int_t
 ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to, ngx_uint_t *kind)
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model, ngx_uint_t *kind)
 {
     ngx_str_t  data;
 
-    switch (ngx_http_modelgw_event_scan(ctx, ev, from, to)) {
+    switch (ngx_http_modelgw_event_scan(ctx, ev, model)) {
 
     case NGX_OK:
         *kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol,
@@ -152,7 +160,7 @@ ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
 
         ngx_http_modelgw_event_seen(ctx, &data);
 
-        return NGX_OK;
+        return ngx_http_modelgw_event_ended(ctx, &data);
 
     case NGX_DONE:
         *kind = NGX_MODELGW_DOC_STOP;
@@ -228,12 +236,42 @@ ngx_http_modelgw_event_seen(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
 
     ngx_modelgw_text(text, data->data, data->len);
 
-    if (ctx->protocol == NGX_MODELGW_CHAT) {
-        ctx->finished += text->finished;
-        ctx->finishing = (ctx->finished >= ctx->choices);
+    ngx_http_modelgw_settle_seen(ctx, text->n);
+}
+
+
+/*
+ * Whether the last choice of a chat call has ended, with this event.  Of calls
+ * for several it is asked which ones it names.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_event_ended(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
+{
+    ngx_int_t               rc;
+    ngx_modelgw_tape_t     *tape;
+    ngx_modelgw_choices_t  *choices;
+
+    if (ctx->protocol != NGX_MODELGW_CHAT || !ctx->stream->text.finished) {
+        return NGX_OK;
     }
 
-    ngx_http_modelgw_settle_seen(ctx, text->n);
+    if (ctx->choices == 1) {
+        ctx->finishing = 1;
+        return NGX_OK;
+    }
+
+    rc = ngx_http_modelgw_translate_index(ctx->request, data, &tape);
+
+    if (rc == NGX_OK) {
+        choices = &ctx->stream->choices;
+
+        ngx_modelgw_choices_end(choices, tape);
+
+        ctx->finishing = (choices->n >= ctx->choices);
+    }
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -258,8 +296,7 @@ ngx_http_modelgw_event_frame(ngx_http_request_t *r,
 
 
 /*
- * Scans an event's data; *from and *to are the model id's span in its raw
- * bytes, 0 if it has none.
+ * Scans an event's data; sets model as ngx_http_modelgw_event_read() does.
  *     NGX_OK        it is JSON
  *     NGX_DONE      it is "[DONE]", the last event of a chat stream
  *     NGX_AGAIN     there is none: a comment, or an event of its name only
@@ -268,9 +305,9 @@ ngx_http_modelgw_event_frame(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model)
 {
-    off_t                fed, f, t;
+    off_t                fed, from, to;
     size_t               len;
     u_char              *state;
     ngx_str_t            line;
@@ -282,8 +319,8 @@ ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
 
     ngx_modelgw_scan_reset(scan);
 
-    *from = 0;
-    *to = 0;
+    model->from = 0;
+    model->to = 0;
     len = 0;
     state = NULL;
 
@@ -309,11 +346,11 @@ ngx_http_modelgw_event_scan(ngx_http_modelgw_ctx_t *ctx,
 
         /* a token has no line end inside: its place in this line is certain */
 
-        if (*to == 0 && ngx_modelgw_usage_model(scan, protocol, &f, &t)
-                        == NGX_OK)
+        if (model->to == 0
+            && ngx_modelgw_usage_model(scan, protocol, &from, &to) == NGX_OK)
         {
-            *from = f - fed + (line.data - ev->raw.data);
-            *to = t - fed + (line.data - ev->raw.data);
+            model->from = from - fed + (line.data - ev->raw.data);
+            model->to = to - fed + (line.data - ev->raw.data);
         }
     }
 

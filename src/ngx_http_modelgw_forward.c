@@ -419,7 +419,7 @@ ngx_http_modelgw_forward_options(ngx_http_request_t *r,
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (!ngx_http_modelgw_headers_is(h, "connection")) {
+        if (!ngx_http_modelgw_headers_is(&h->key, "connection")) {
             continue;
         }
 
@@ -435,11 +435,7 @@ ngx_http_modelgw_forward_options(ngx_http_request_t *r,
 
         /* what most clients say names a header that is dropped anyway */
 
-        if (h->value.len != sizeof("keep-alive") - 1
-            || !ngx_http_modelgw_headers_equal(h->value.data,
-                                               (u_char *) "keep-alive",
-                                               sizeof("keep-alive") - 1))
-        {
+        if (!ngx_http_modelgw_headers_is(&h->value, "keep-alive")) {
             hops->options[hops->n++] = &h->value;
         }
     }

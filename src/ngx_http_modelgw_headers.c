@@ -68,9 +68,8 @@ ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (h->hash && h->key.len == len
-            && ngx_http_modelgw_headers_equal(h->key.data, (u_char *) name,
-                                              len))
+        if (h->hash
+            && ngx_http_modelgw_headers_text_is(&h->key, (u_char *) name, len))
         {
             *value = h->value;
             h->hash = 0;

@@ -69,15 +69,25 @@ ngx_http_modelgw_headers_next(ngx_http_modelgw_headers_t *hs)
 }
 
 
-/* Whether the header has the name: a literal, in lower case. */
-#define ngx_http_modelgw_headers_is(h, name)                                  \
-    ((h)->key.len == sizeof("" name) - 1                                      \
-     && ngx_http_modelgw_headers_equal((h)->key.data, (u_char *) name,        \
-                                       sizeof(name) - 1))
-
 /* Whether a text is the one in lower case, which is as long, in any case. */
 ngx_uint_t ngx_http_modelgw_headers_equal(u_char *text, u_char *lowcase,
     size_t len);
+
+
+/* The same for a name or a value that may have another length. */
+
+static ngx_inline ngx_uint_t
+ngx_http_modelgw_headers_text_is(ngx_str_t *text, u_char *lowcase, size_t len)
+{
+    return text->len == len
+           && ngx_http_modelgw_headers_equal(text->data, lowcase, len);
+}
+
+
+/* The same for a literal. */
+#define ngx_http_modelgw_headers_is(text, lowcase)                            \
+    ngx_http_modelgw_headers_text_is(text, (u_char *) lowcase,                \
+                                     sizeof("" lowcase) - 1)
 
 /*
  * Adds a header to the response; the name is static.

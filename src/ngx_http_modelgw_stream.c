@@ -68,7 +68,8 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     }
 
     ngx_modelgw_sse_init(&st->sse, r->pool, mlcf->max_event_size);
-    ngx_modelgw_repeat_init(&st->repeat, r->pool, mmcf->skip);
+    ngx_modelgw_repeat_init(&st->repeat, r->pool, mmcf->skip,
+                            mlcf->max_event_size);
 
     st->emit.pool = r->pool;
 
@@ -290,9 +291,9 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 static ngx_int_t
 ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 {
-    off_t                       from, to;
     ngx_int_t                   rc;
     ngx_uint_t                  kind;
+    ngx_modelgw_cut_t           model;
     ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
@@ -302,7 +303,7 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_modelgw_event_read(ctx, &ev, &from, &to, &kind);
+    rc = ngx_http_modelgw_event_read(ctx, &ev, &model, &kind);
 
     if (rc == NGX_ERROR) {
         return NGX_ERROR;

@@ -14,6 +14,7 @@
 
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_emit.h"
+#include "ngx_modelgw_choices.h"
 #include "ngx_modelgw_repeat.h"
 #include "ngx_modelgw_text.h"
 
@@ -45,6 +46,8 @@ struct ngx_http_modelgw_stream_s {
                                                   last, and did not repeat */
     ngx_modelgw_repeat_t              repeat;  /* the event before, if the next
                                                   may differ in its text only */
+    ngx_modelgw_choices_t             choices; /* of several, those that have
+                                                  ended */
 
     ngx_http_modelgw_emit_t           emit;
     ngx_http_modelgw_translate_t     *translate;  /* NULL: passed on */
@@ -68,14 +71,14 @@ ngx_int_t ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx,
     u_char **pos, u_char *last);
 
 /*
- * Reads an event: merges its usage, *kind is one of NGX_MODELGW_DOC_*, *from
- * and *to are the model id's span in its raw bytes, 0 if it has none.
+ * Reads an event: merges its usage, *kind is one of NGX_MODELGW_DOC_*, from and
+ * to of model are the model id's place in its raw bytes, 0 if it has none.
  *     NGX_OK
  *     NGX_DECLINED  it is no event of the protocol
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_event_read(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to, ngx_uint_t *kind);
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model, ngx_uint_t *kind);
 
 /*
  * An event's data, without copying it if that is one line; valid until the next

@@ -28,10 +28,6 @@
 #define NGX_HTTP_MODELGW_TRANSLATE_COPY  65536
 
 
-static ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(
-    ngx_http_request_t *r);
-static ngx_int_t ngx_http_modelgw_translate_index(ngx_modelgw_tape_t *tape,
-    ngx_str_t *doc);
 static ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
     ngx_chain_t *in, size_t size, ngx_str_t *doc);
 static ngx_int_t ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p,
@@ -61,12 +57,7 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    tape = ngx_http_modelgw_translate_tape(r);
-    if (tape == NULL) {
-        return NGX_ERROR;
-    }
-
-    rc = ngx_http_modelgw_translate_index(tape, &doc);
+    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -135,12 +126,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    tape = ngx_http_modelgw_translate_tape(r);
-    if (tape == NULL) {
-        return NGX_ERROR;
-    }
-
-    rc = ngx_http_modelgw_translate_index(tape, &doc);
+    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -178,39 +164,38 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
 /*
  * One tape serves all calls of a worker, since none holds it for longer than a
  * function: an allocation of that size for each call has malloc() give memory
- * back to the kernel and take it again.  NULL: no memory.
+ * back to the kernel and take it again.
  */
 
-static ngx_modelgw_tape_t *
-ngx_http_modelgw_translate_tape(ngx_http_request_t *r)
+ngx_int_t
+ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
+    ngx_modelgw_tape_t **tape)
 {
+    ngx_int_t                      rc;
+    ngx_modelgw_tape_t            *t;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    if (mmcf->tape == NULL) {
-        mmcf->tape = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
-        if (mmcf->tape == NULL) {
-            return NULL;
+    t = mmcf->tape;
+
+    if (t == NULL) {
+        t = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
+        if (t == NULL) {
+            return NGX_ERROR;
         }
 
-        ngx_modelgw_tape_init(mmcf->tape, ngx_cycle->pool, mmcf->skip);
+        ngx_modelgw_tape_init(t, ngx_cycle->pool, mmcf->skip);
+        mmcf->tape = t;
     }
 
-    ngx_modelgw_tape_reset(mmcf->tape);
+    ngx_modelgw_tape_reset(t);
 
-    return mmcf->tape;
-}
+    *tape = t;
 
+    rc = ngx_modelgw_tape_feed(t, doc->data, doc->len);
 
-static ngx_int_t
-ngx_http_modelgw_translate_index(ngx_modelgw_tape_t *tape, ngx_str_t *doc)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_modelgw_tape_feed(tape, doc->data, doc->len);
-
-    return (rc == NGX_OK) ? ngx_modelgw_tape_done(tape, doc->data) : rc;
+    return (rc == NGX_OK) ? ngx_modelgw_tape_done(t, doc->data) : rc;
 }
 
 

@@ -99,13 +99,13 @@ ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h)
 {
     time_t  n;
 
-    if (ngx_http_modelgw_headers_is(h, "retry-after-ms")) {
+    if (ngx_http_modelgw_headers_is(&h->key, "retry-after-ms")) {
         n = ngx_atotm(h->value.data, h->value.len);
 
         return (n >= 0 && n <= 60000) ? NGX_OK : NGX_DECLINED;
     }
 
-    if (!ngx_http_modelgw_headers_is(h, "retry-after")) {
+    if (!ngx_http_modelgw_headers_is(&h->key, "retry-after")) {
         return NGX_OK;
     }
 

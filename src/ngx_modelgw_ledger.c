@@ -194,8 +194,7 @@ ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring, u_char *p,
 static ngx_int_t
 ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l)
 {
-    ngx_uint_t                    i;
-    ngx_modelgw_ledger_worker_t  *w;
+    ngx_uint_t  i;
 
     if (ngx_modelgw_redo_init(&l->redo) != NGX_OK
         || ngx_modelgw_redo_mutex_init(&l->writer) != NGX_OK)
@@ -204,10 +203,7 @@ ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l)
     }
 
     for (i = 0; i < l->nworkers; i++) {
-        w = &l->workers[i];
-        w->last = NGX_MODELGW_LEDGER_NONE;
-
-        if (ngx_modelgw_redo_mutex_init(&w->life) != NGX_OK) {
+        if (ngx_modelgw_redo_mutex_init(&l->workers[i].life) != NGX_OK) {
             return NGX_ERROR;
         }
     }

@@ -280,9 +280,8 @@ void ngx_modelgw_ledger_sent(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call);
 
 /*
  * Ends a call.  OPEN or HELD: all is given back.  SENT: charged by call->seen;
- * call->charge and call->end are set, the hold is given back, it is DONE (FREE
- * without credit, with call->charge still readable by the caller until it
- * opens another call).  Corrects the key's tokens a minute from call->taken to
+ * call->charge and call->end are set, the hold is given back, it is DONE, or
+ * FREE without credit.  Corrects the key's tokens a minute from call->taken to
  * what the charge says (none, if it was not sent).
  * time: milliseconds since the Epoch; clock: that of the limits.
  */

@@ -19,15 +19,12 @@
 #include "ngx_modelgw_ledger_private.h"
 
 
-static uint64_t ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_ledger_worker_t *w);
+static uint64_t ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call);
 static void ngx_modelgw_ledger_charge(ngx_modelgw_call_t *call,
     ngx_modelgw_charge_t *charge);
 static void ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint64_t clock);
-static void ngx_modelgw_ledger_keep_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call);
 
 
 ngx_int_t
@@ -61,7 +58,7 @@ ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l, uint32_t worker,
         return NGX_DECLINED;
     }
 
-    slot = ngx_modelgw_ledger_slot_locked(l, &l->workers[worker]);
+    slot = ngx_modelgw_ledger_slot_locked(l);
 
     if (slot == NGX_MODELGW_LEDGER_NONE) {
         return NGX_ERROR;
@@ -93,19 +90,14 @@ ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l, uint32_t worker,
 }
 
 
-/* The slot that this worker used last, a free one, or one never used. */
+/* A free slot, or one never used. */
 
 static uint64_t
-ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_ledger_worker_t *w)
+ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l)
 {
     uint64_t  slot;
 
-    if (w->last != NGX_MODELGW_LEDGER_NONE) {
-        slot = w->last;
-        ngx_modelgw_redo_add(&l->redo, &w->last, NGX_MODELGW_LEDGER_NONE);
-
-    } else if (l->free != NGX_MODELGW_LEDGER_NONE) {
+    if (l->free != NGX_MODELGW_LEDGER_NONE) {
         slot = l->free;
         ngx_modelgw_redo_add(&l->redo, &l->free, l->calls[slot].next);
 
@@ -247,8 +239,7 @@ ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, ngx_modelgw_end_e end, uint64_t time,
     uint64_t clock)
 {
-    uint64_t    slot;
-    ngx_uint_t  done, sent;
+    ngx_uint_t  done;
 
     if (call->state == NGX_MODELGW_CALL_FREE
         || call->state == NGX_MODELGW_CALL_DONE)
@@ -256,9 +247,8 @@ ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
         return 0;
     }
 
-    slot = call - l->calls;
-    sent = (call->state == NGX_MODELGW_CALL_SENT);
-    done = (sent && call->account != NGX_MODELGW_LEDGER_NONE);
+    done = (call->state == NGX_MODELGW_CALL_SENT
+            && call->account != NGX_MODELGW_LEDGER_NONE);
 
     /* who was killed in here may have set these already: they come out anew */
 
@@ -275,13 +265,7 @@ ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
 
     } else {
         ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_FREE);
-
-        if (sent) {
-            ngx_modelgw_ledger_keep_locked(l, call);
-
-        } else {
-            ngx_modelgw_ledger_free_locked(l, slot);
-        }
+        ngx_modelgw_ledger_free_locked(l, call - l->calls);
     }
 
     ngx_modelgw_redo_commit(&l->redo);
@@ -350,26 +334,4 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
                          ngx_modelgw_ledger_sum(a->balance,
                                                 -call->charge.cost));
-}
-
-
-/*
- * The slot of a call that was charged to no account is free at once, but its
- * charge is to be read by who settled it: it stays with its worker until that
- * one opens a call or settles another.
- */
-
-static void
-ngx_modelgw_ledger_keep_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call)
-{
-    ngx_modelgw_ledger_worker_t  *w;
-
-    w = &l->workers[call->worker];
-
-    if (w->last != NGX_MODELGW_LEDGER_NONE) {
-        ngx_modelgw_ledger_free_locked(l, w->last);
-    }
-
-    ngx_modelgw_redo_add(&l->redo, &w->last, call - l->calls);
 }

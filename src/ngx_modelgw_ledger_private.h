@@ -36,10 +36,6 @@
 typedef struct {
     pthread_mutex_t                life;
     uint64_t                       used;
-    uint64_t                       last; /* call that was settled without
-                                            credit: its charge may be read, so
-                                            the slot waits here, not in the
-                                            list of free ones; or NONE */
 } ngx_modelgw_ledger_worker_t;
 
 

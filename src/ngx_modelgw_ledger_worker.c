@@ -78,11 +78,6 @@ ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker)
 
     ngx_modelgw_ledger_topups_forget_locked(l, worker);
 
-    if (w->last != NGX_MODELGW_LEDGER_NONE) {
-        ngx_modelgw_ledger_free_locked(l, w->last);
-        ngx_modelgw_redo_add(&l->redo, &w->last, NGX_MODELGW_LEDGER_NONE);
-    }
-
     ngx_modelgw_redo_add(&l->redo, &w->used, 0);
     ngx_modelgw_redo_commit(&l->redo);
 

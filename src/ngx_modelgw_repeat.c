@@ -38,12 +38,13 @@ static u_char *ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p,
 
 void
 ngx_modelgw_repeat_init(ngx_modelgw_repeat_t *rp, ngx_pool_t *pool,
-    ngx_modelgw_skip_pt skip)
+    ngx_modelgw_skip_pt skip, size_t max)
 {
     ngx_memzero(rp, sizeof(ngx_modelgw_repeat_t));
 
     rp->pool = pool;
     rp->skip = skip;
+    rp->max = max;
 }
 
 
@@ -155,6 +156,7 @@ ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
     }
 
     p = *pos;
+    last = p + ngx_min((size_t) (last - p), rp->max);
     piece = rp->bytes;
 
     for (i = 0; /* void */ ; i++) {

@@ -23,6 +23,7 @@
 typedef struct {
     ngx_pool_t           *pool;
     ngx_modelgw_skip_pt   skip;
+    size_t                max;           /* bytes of an event */
 
     /* the event: what stands before, between and behind its strings */
     u_char               *bytes;
@@ -45,9 +46,12 @@ typedef struct {
 } ngx_modelgw_repeat_event_t;
 
 
-/* No event is known; bytes are taken from the pool when there is one. */
+/*
+ * No event is known; bytes are taken from the pool when there is one.  max: as
+ * in ngx_modelgw_sse_init().
+ */
 void ngx_modelgw_repeat_init(ngx_modelgw_repeat_t *rp, ngx_pool_t *pool,
-    ngx_modelgw_skip_pt skip);
+    ngx_modelgw_skip_pt skip, size_t max);
 
 /*
  * Keeps an event whose data is JSON and that may be left out when it comes once
@@ -67,10 +71,21 @@ void ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp);
  * Takes an event at *pos, where one begins, if it is the one kept but for the
  * inside of its strings, and that is a JSON string's, too.
  *     NGX_OK        *ev is set, *pos is behind it
- *     NGX_DECLINED  it is another one, or does not end before last
+ *     NGX_DECLINED  it is another one, does not end before last, or is longer
+ *                   than an event may be
  */
 ngx_int_t ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos,
     u_char *last, ngx_modelgw_repeat_event_t *ev);
+
+
+/* The n of ngx_modelgw_text_t of an event that was taken last. */
+
+static ngx_inline size_t
+ngx_modelgw_repeat_len(ngx_modelgw_repeat_t *rp,
+    ngx_modelgw_repeat_event_t *ev)
+{
+    return rp->beside + ngx_modelgw_text_len(&ev->text);
+}
 
 
 #endif /* _NGX_MODELGW_REPEAT_H_INCLUDED_ */

@@ -24,7 +24,7 @@
 
 static u_char *ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s,
     u_char *from, u_char *last);
-static u_char *ngx_modelgw_scan_member_long(ngx_modelgw_scan_t *s,
+static u_char *ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s,
     u_char *from, u_char *last);
 static void ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s,
     u_char *from, ssize_t len, u_char *last);
@@ -59,7 +59,7 @@ ngx_modelgw_scan_member_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         return ngx_modelgw_scan_member_loop(s, p, last);
 
     } else {
-        p = ngx_modelgw_scan_member_long(s, p + 1, last);
+        p = ngx_modelgw_scan_member_any(s, p + 1, last);
     }
 
     if (p == NULL || p == last || s->state != sw_colon || *p != ':') {
@@ -84,7 +84,7 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
     size_t  len;
 
     if (!s->frame->entered) {
-        return ngx_modelgw_scan_member_long(s, from, last);
+        return ngx_modelgw_scan_member_any(s, from, last);
     }
 
     len = ngx_modelgw_skip_string(from, last);
@@ -104,12 +104,13 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
 
 
 /*
- * A key that nobody watches, but that may be counted, is passed over and then
- * looked at, if it has no escape.
+ * Any key, long or short, and whole or not: a short one, too, comes here where
+ * too little is behind it to look ahead.  Nobody watches it, but it may be
+ * counted: so it is passed over and then looked at, if it has no escape.
  */
 
 static u_char *
-ngx_modelgw_scan_member_long(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
+ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
 {
     u_char  *p;
 
@@ -166,7 +167,7 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         len = ngx_modelgw_skip_short(p + 1);
 
         if (p[len + 1] != '"') {
-            return ngx_modelgw_scan_member_long(s, p + 1, last);
+            return ngx_modelgw_scan_member_any(s, p + 1, last);
         }
 
         if (s->slots) {

@@ -11,35 +11,51 @@
 #include "ngx_modelgw_store_private.h"
 
 
-static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
-    const char **steps, int64_t first, int64_t second);
+typedef struct {
+    const char  *sql;
+    const char  *rows;                   /* how many it is to change */
+    const char  *failed;                 /* it has not changed them all */
+} ngx_modelgw_store_recovery_t;
+
+
 static ngx_int_t ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s,
     uint64_t time, ngx_uint_t *n, int64_t *charged);
+static ngx_int_t ngx_modelgw_store_recover_step(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_recovery_t *step, uint64_t time);
 static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
+static ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s,
+    const char *sql, int64_t first, int64_t second);
 
 
 /*
  * ?1: the time that they end.  A hold of a call that is there was charged
  * already.  A hold of an account that is not there charges nobody: "audit"
- * shows it.
+ * shows it.  A trigger that somebody has put into the file may leave out rows
+ * in silence: so they are counted.
  */
 
-static const char  *ngx_modelgw_store_recovery[] = {
+static ngx_modelgw_store_recovery_t  ngx_modelgw_store_recovery[] = {
 
-    "INSERT INTO calls"
-    " SELECT id, time, max(time, ?1), key, account, model, input, 0, 0, 0, 0,"
-        " 0, cost, 'unanswered', 'lost', 0"
-    " FROM holds",
+    { "INSERT INTO calls"
+      " SELECT id, time, max(time, ?1), key, account, model, input, 0, 0, 0,"
+          " 0, 0, cost, 'unanswered', 'lost', 0"
+      " FROM holds",
+      "SELECT count(*) FROM holds",
+      "failed: it leaves out calls" },
 
-    "UPDATE accounts SET balance = balance - h.cost"
-    " FROM (SELECT account, sum(cost) AS cost FROM holds GROUP BY account)"
-        " AS h"
-    " WHERE name = h.account",
+    { "UPDATE accounts SET balance = balance - h.cost"
+      " FROM (SELECT account, sum(cost) AS cost FROM holds GROUP BY account)"
+          " AS h"
+      " WHERE name = h.account",
+      "SELECT count(*) FROM accounts WHERE name IN (SELECT account FROM holds)",
+      "failed: it leaves out charges" },
 
-    "DELETE FROM holds",
+    { "DELETE FROM holds",
+      "SELECT count(*) FROM holds",
+      "failed: it keeps holds" },
 
-    NULL
+    { NULL, NULL, NULL }
 };
 
 
@@ -92,7 +108,8 @@ static ngx_int_t
 ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t *n, int64_t *charged)
 {
-    int64_t  count;
+    int64_t                        count;
+    ngx_modelgw_store_recovery_t  *step;
 
     if (ngx_modelgw_store_exec(s, "DELETE FROM holds"
                                   " WHERE id IN (SELECT id FROM calls"
@@ -114,7 +131,30 @@ ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s, uint64_t time,
 
     *n = count;
 
-    return ngx_modelgw_store_steps(s, ngx_modelgw_store_recovery, time, 0);
+    for (step = ngx_modelgw_store_recovery; step->sql; step++) {
+        if (ngx_modelgw_store_recover_step(s, step, time) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_recover_step(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_recovery_t *step, uint64_t time)
+{
+    int64_t  rows;
+
+    if (ngx_modelgw_store_number(s, step->rows, &rows) != NGX_OK
+        || ngx_modelgw_store_step(s, step->sql, time, 0) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return (sqlite3_changes(s->db) == rows)
+           ? NGX_OK : ngx_modelgw_store_fail_text(s, step->failed);
 }
 
 
@@ -122,7 +162,8 @@ ngx_int_t
 ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t max, ngx_uint_t *n)
 {
-    int64_t  before, last;
+    int64_t       before, last;
+    const char  **sql;
 
     last = 0;
     before = (int64_t) (time - time % NGX_MODELGW_STORE_DAY) * 1000;
@@ -131,11 +172,14 @@ ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_roll_up_to(s, before, max, &last, n) != NGX_OK
-        || ngx_modelgw_store_steps(s, ngx_modelgw_store_rolling, before, last)
-           != NGX_OK)
-    {
+    if (ngx_modelgw_store_roll_up_to(s, before, max, &last, n) != NGX_OK) {
         return ngx_modelgw_store_abandon(s);
+    }
+
+    for (sql = ngx_modelgw_store_rolling; *sql; sql++) {
+        if (ngx_modelgw_store_step(s, *sql, before, last) != NGX_OK) {
+            return ngx_modelgw_store_abandon(s);
+        }
     }
 
     return ngx_modelgw_store_commit(s);
@@ -187,36 +231,34 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
 }
 
 
+/* executes a statement once, with the parameters that it has */
+
 static ngx_int_t
-ngx_modelgw_store_steps(ngx_modelgw_store_t *s, const char **steps,
-    int64_t first, int64_t second)
+ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
+    int64_t second)
 {
     int            n;
     ngx_int_t      rc;
     sqlite3_stmt  *stmt;
 
-    for (rc = NGX_OK; *steps && rc == NGX_OK; steps++) {
-
-        if (ngx_modelgw_store_prepare(s, *steps, &stmt) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        n = sqlite3_bind_parameter_count(stmt);
-
-        if (n > 0) {
-            (void) sqlite3_bind_int64(stmt, 1, first);
-        }
-
-        if (n > 1) {
-            (void) sqlite3_bind_int64(stmt, 2, second);
-        }
-
-        if (sqlite3_step(stmt) != SQLITE_DONE) {
-            rc = ngx_modelgw_store_fail(s, NULL);
-        }
-
-        (void) sqlite3_finalize(stmt);
+    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
     }
+
+    n = sqlite3_bind_parameter_count(stmt);
+
+    if (n > 0) {
+        (void) sqlite3_bind_int64(stmt, 1, first);
+    }
+
+    if (n > 1) {
+        (void) sqlite3_bind_int64(stmt, 2, second);
+    }
+
+    rc = (sqlite3_step(stmt) == SQLITE_DONE) ? NGX_OK
+                                             : ngx_modelgw_store_fail(s, NULL);
+
+    (void) sqlite3_finalize(stmt);
 
     return rc;
 }

@@ -463,6 +463,28 @@ def test_choices_that_end_at_once(g, mode):
     call.logged(mode != "cut", 200)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_choice_that_ends_twice(gateways, others):
+    """It is one choice of two all the same, with the other or without."""
+    for gw in well(gateways["auto"]):
+        call = Call(gw, "chat")
+        call.body["n"] = 2
+        events = chat_stream("one-0613")
+        end = chat_chunk("one-0613", {}, "stop")
+        other = chat_chunk("one-0613", {}, "length")
+        other["choices"][0]["index"] = 1
+        up = call.script()
+        up.first = (events[:-3] + [data(other)] * others + [data(end)] * 2
+                    + [b": all\n\n"])
+        up.rest = events[-2:]
+        c = call.start()
+        while b": all" not in c.event():
+            pass
+        c.reset()
+        up.verdict(others == 1)
+        call.logged(others == 1, 200)
+
+
 def test_half_an_event_has_come(drain):
     """What was read before the client left belongs to what comes after."""
     call = Call(drain, "chat")

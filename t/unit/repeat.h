@@ -85,7 +85,7 @@ repeat_init(repeat_t *r, ngx_uint_t protocol, ngx_uint_t on)
     ngx_modelgw_usage_conf(&conf, protocol, skip);
     ngx_modelgw_usage_init(&r->usage);
     ngx_modelgw_sse_init(&r->sse, r->pool, REPEAT_MAX_EVENT);
-    ngx_modelgw_repeat_init(&r->repeat, r->pool, skip);
+    ngx_modelgw_repeat_init(&r->repeat, r->pool, skip, REPEAT_MAX_EVENT);
 
     ngx_str_set(&r->c.model, "\"m\"");
     r->c.created = 1;
@@ -216,20 +216,15 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
 static ngx_inline void
 repeat_short(repeat_t *r, u_char **pos, u_char *last)
 {
-    u_char                      *max;
-    ngx_modelgw_repeat_event_t   ev;
+    ngx_modelgw_repeat_event_t  ev;
 
-    while (r->rc == NGX_OK) {
-        max = *pos + ngx_min(last - *pos, REPEAT_MAX_EVENT);
-
-        if (ngx_modelgw_repeat_next(&r->repeat, pos, max, &ev) != NGX_OK) {
-            return;
-        }
-
+    while (r->rc == NGX_OK
+           && ngx_modelgw_repeat_next(&r->repeat, pos, last, &ev) == NGX_OK)
+    {
         r->taken++;
 
         repeat_log(r, &ev.raw, ev.from, ev.to,
-                   r->repeat.beside + ngx_modelgw_text_len(&ev.text), 0);
+                   ngx_modelgw_repeat_len(&r->repeat, &ev), 0);
 
         if (r->protocol == NGX_MODELGW_MESSAGES) {
             r->rc = ngx_modelgw_chunk_repeat(r->chunk, &ev.text, 0);

@@ -43,7 +43,7 @@ typedef enum {
     RELEASE,
     GIVE_UP,
     PASS,
-    PASS_AGAIN,
+    PASS_BESIDE,
     ASK,
     ANSWER,
     WRITE,
@@ -71,12 +71,12 @@ static struct {
     { "settle what was held", 1, 0, 0 },
     { "settle what was open", 1, 0, 0 },
     { "settle without credit", 0, 0, 0 },
-    { "settle without credit, again", 0, 0, 0 },
+    { "settle without credit, beside a free slot", 0, 0, 0 },
     { "top up", 1, 0, 0 },
     { "answer a top-up", 1, 0, 0 },
     { "written", 1, 5, 5 },
     { "join", 1, 0, 0 },
-    { "leave", 0, 0, 0 },
+    { "leave", 1, 0, 0 },
     { "add an account", 1, 0, 0 },
     { "use a key's record again", 1, 0, 0 },
     { "sweep", 1, 1, 1 },
@@ -286,9 +286,6 @@ world_check(world_t *w)
         if (l->workers[i].used && i != w->self) {
             return "a worker is left";
         }
-        if (l->workers[i].last != NONE) {
-            return "a slot is left with a worker";
-        }
     }
 
     for ( /* void */ ; w->first < l->id; w->first++) {
@@ -434,10 +431,11 @@ child_victim(world_t *w)
 static void
 child_prepare(world_t *w, operation_e op)
 {
-    u_char      text[32];
-    uint32_t    i;
-    ngx_str_t   id;
-    ngx_uint_t  k;
+    u_char               text[32];
+    uint32_t             i;
+    ngx_str_t            id;
+    ngx_uint_t           k;
+    ngx_modelgw_call_t  *first, *last;
 
     id = unit_str("t");
 
@@ -463,23 +461,24 @@ child_prepare(world_t *w, operation_e op)
         child_call(w, NGX_MODELGW_CALL_HELD, 0);
         break;
 
-    case PASS_AGAIN:
-    case LEAVE:
+    case PASS_BESIDE:
         child_call(w, NGX_MODELGW_CALL_SENT, 2);
+        first = w->call;
+        child_call(w, NGX_MODELGW_CALL_SENT, 6);
+        last = w->call;
+        w->call = first;
         child_settle(w);
-        w->worker++;
-        child_call(w, NGX_MODELGW_CALL_OPEN, 2);
-        w->worker--;
-        child_settle(w);
-        if (op == LEAVE) {
-            break;
-        }
-
-        /* fall through */
+        w->call = last;
+        break;
 
     case SETTLE:
     case PASS:
         child_call(w, NGX_MODELGW_CALL_SENT, 6);
+        break;
+
+    case LEAVE:
+        (void) ngx_modelgw_ledger_topup(w->ledger, w->worker, w->account, &id,
+                                        TOPUP, TIME);
         break;
 
     case ANSWER:
@@ -539,7 +538,7 @@ child_operation(world_t *w, operation_e op)
     case RELEASE:
     case GIVE_UP:
     case PASS:
-    case PASS_AGAIN:
+    case PASS_BESIDE:
         child_settle(w);
         break;
 
@@ -863,7 +862,7 @@ test_control(void **state)
     ngx_uint_t          i, n, total, failed;
 
     static operation_e  all[] = { OPEN, HOLD, SENT, SETTLE, RELEASE, GIVE_UP,
-                                  PASS_AGAIN, ANSWER, WRITE, SWEEP };
+                                  PASS_BESIDE, ANSWER, WRITE, SWEEP };
 
     for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         world_create(&w, operations[all[i]].credit);

@@ -1310,6 +1310,77 @@ test_recover(void **state)
 }
 
 
+/* a trigger that leaves out what recovery writes: it refuses, and all stays */
+
+static void
+test_recover_left_out(void **state)
+{
+    int64_t               charged;
+    ngx_uint_t            i, n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+    static const char    *accounts[] = { "alice", "robin", "robin", "nobody" };
+
+    static struct {
+        const char  *trigger;
+        const char  *words;
+    } c[] = {
+        { "CREATE TRIGGER t BEFORE INSERT ON calls"
+          " BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out calls" },
+        { "CREATE TRIGGER t BEFORE INSERT ON calls"
+          " WHEN new.id = 2 BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out calls" },
+        { "CREATE TRIGGER t BEFORE UPDATE ON accounts"
+          " WHEN new.name = 'robin' BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out charges" },
+        { "CREATE TRIGGER t BEFORE DELETE ON holds"
+          " BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it keeps holds" }
+    };
+
+    s = unit_open(u);
+    unit_begin(s);
+    unit_put_account(s, "alice", 100);
+    unit_put_account(s, "robin", 200);
+    unit_put_account(s, "other", 300);
+
+    for (i = 0; i < 4; i++) {
+        call = unit_call(i + 1, "key", 5);
+        unit_put_hold(s, &call, accounts[i]);
+    }
+
+    unit_commit(s);
+    ngx_modelgw_store_close(s);
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        unit_write_sql(u, c[i].trigger);
+
+        s = unit_open(u);
+        assert_int_equal(ngx_modelgw_store_recover(s, UNIT_TIME, &n, &charged),
+                         NGX_ERROR);
+        ngx_modelgw_store_error(s, &error);
+        unit_error_has(&error, c[i].words);
+        ngx_modelgw_store_close(s);
+
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"), 0);
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM holds"), 4);
+        assert_int_equal(unit_sql(u, "SELECT sum(balance) FROM accounts"), 600);
+
+        unit_write_sql(u, "DROP TRIGGER t");
+    }
+
+    s = unit_open(u);
+    unit_store_ok(s, ngx_modelgw_store_recover(s, UNIT_TIME, &n, &charged));
+    assert_int_equal(n, 4);
+    ngx_modelgw_store_close(s);
+
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"), 4);
+    assert_int_equal(unit_sql(u, "SELECT sum(balance) FROM accounts"), 570);
+}
+
+
 static ngx_int_t
 interrupt_account(void *data, ngx_str_t *name, int64_t balance,
     uint64_t opened)
@@ -1784,6 +1855,7 @@ main(void)
         unit_store_case(test_reader),
         unit_store_case(test_full),
         unit_store_case(test_recover),
+        unit_store_case(test_recover_left_out),
         unit_store_case(test_interrupt),
         unit_store_case(test_roll_up),
         unit_store_case(test_calls),

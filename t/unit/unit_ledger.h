@@ -113,7 +113,7 @@ ledger_sent(ngx_modelgw_ledger_t *l, uint32_t worker, uint32_t key,
 
 /*
  * What is wrong with it, NULL: nothing.  Each slot is in one place: it has a
- * call, or is in the list of free ones, is kept by a worker, or was never used.
+ * call, or is in the list of free ones, or was never used.
  * Holds and counts are those of the calls that there are; both rings are within
  * their size, and that of DONE has each of those calls once.  Nobody else is at
  * work.
@@ -131,17 +131,6 @@ ledger_check_slots(ngx_modelgw_ledger_t *l, u_char *seen)
             return "the list of free slots is broken";
         }
         seen[i] = 1;
-    }
-
-    for (i = 0; i < l->nworkers; i++) {
-        n = l->workers[i].last;
-
-        if (n != NONE && (n >= l->fresh || seen[n])) {
-            return "a slot is kept that is free";
-        }
-        if (n != NONE) {
-            seen[n] = 1;
-        }
     }
 
     for (i = l->done.head; i != l->done.tail; i++) {
