@@ -359,6 +359,11 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
         return NGX_DECLINED;
     }
 
+    if (ngx_modelgw_request_plain_text(&text)) {
+        *id = text;
+        return NGX_OK;
+    }
+
     dst = ngx_pnalloc(w->rq->pool, text.len);
     if (dst == NULL) {
         return NGX_ERROR;
@@ -371,9 +376,7 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
 
     for (p = text.data; p < last; p++) {
 
-        if ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z')
-            || (*p >= '0' && *p <= '9') || *p == '_' || *p == '-')
-        {
+        if (ngx_modelgw_request_plain(*p)) {
             *dst++ = *p;
 
         } else if ((*p & 0xc0) != 0x80) {

@@ -160,6 +160,17 @@ ngx_modelgw_node_t *ngx_modelgw_request_cache_control(
 void ngx_modelgw_request_cache_control_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *cache_control, ngx_modelgw_out_t *out);
 
+/*
+ * A byte of what ids and names of tools are made of upstream: [A-Za-z0-9_-];
+ * and whether the text has no others.
+ */
+#define ngx_modelgw_request_plain(ch)                                         \
+    (ngx_modelgw_request_plain_bytes[(ch) >> 5] & (1U << ((ch) & 0x1f)))
+
+extern const uint32_t  ngx_modelgw_request_plain_bytes[];
+
+ngx_uint_t ngx_modelgw_request_plain_text(ngx_str_t *text);
+
 /* Whether the text is a name that a messages upstream takes for a tool. */
 ngx_uint_t ngx_modelgw_request_tool_name(ngx_str_t *name);
 

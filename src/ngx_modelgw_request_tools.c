@@ -36,6 +36,20 @@ static void ngx_modelgw_request_tools_write_schema(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out);
 
 
+/* a bit for each byte, as in ngx_escape_uri() */
+
+const uint32_t  ngx_modelgw_request_plain_bytes[] = {
+    0x00000000,
+    0x03ff2000,                          /* 0 to 9, - */
+    0x87fffffe,                          /* A to Z, _ */
+    0x07fffffe,                          /* a to z */
+    0x00000000,
+    0x00000000,
+    0x00000000,
+    0x00000000
+};
+
+
 ngx_int_t
 ngx_modelgw_request_tools_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan)
@@ -210,20 +224,25 @@ ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
 ngx_uint_t
 ngx_modelgw_request_tool_name(ngx_str_t *name)
 {
+    return name->len > 0
+           && name->len <= NGX_MODELGW_REQUEST_TOOL_NAME
+           && ngx_modelgw_request_plain_text(name);
+}
+
+
+ngx_uint_t
+ngx_modelgw_request_plain_text(ngx_str_t *text)
+{
     size_t  i;
-    u_char  ch;
 
-    for (i = 0; i < name->len; i++) {
-        ch = name->data[i];
+    for (i = 0; i < text->len; i++) {
 
-        if ((ch < 'a' || ch > 'z') && (ch < 'A' || ch > 'Z')
-            && (ch < '0' || ch > '9') && ch != '_' && ch != '-')
-        {
+        if (!ngx_modelgw_request_plain(text->data[i])) {
             return 0;
         }
     }
 
-    return name->len > 0 && name->len <= NGX_MODELGW_REQUEST_TOOL_NAME;
+    return 1;
 }
 
 

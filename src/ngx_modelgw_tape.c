@@ -91,11 +91,13 @@ static const u_char  ngx_modelgw_tape_bytes[256] = {
 
 static u_char *ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p,
     u_char *last);
-static u_char *ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape, u_char *p,
+static ngx_inline u_char *ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape,
+    u_char *p, u_char *last);
+static u_char *ngx_modelgw_tape_long(ngx_modelgw_tape_t *tape, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p,
     u_char *last);
-static ngx_int_t ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape,
+static ngx_inline ngx_int_t ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape,
     ngx_uint_t type, u_char *p);
 static ngx_int_t ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape);
 static void ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p);
@@ -138,6 +140,7 @@ ngx_modelgw_tape_reset(ngx_modelgw_tape_t *tape)
     tape->pos = 0;
     tape->state = sw_outside;
     tape->depth = 0;
+    tape->counts[0] = 0;
 }
 
 
@@ -187,16 +190,17 @@ ngx_modelgw_tape_feed(ngx_modelgw_tape_t *tape, u_char *p, size_t len)
 }
 
 
-/* to the end of the piece, or into a string or a bare literal */
+/* to the end of the piece, unless a string or a bare literal goes on there */
 
 static u_char *
 ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 {
+    ngx_int_t   rc;
     ngx_uint_t  type;
 
-    for ( /* void */ ; p < last; p++) {
+    while (p < last) {
 
-        type = ngx_modelgw_tape_bytes[*p] & ~NGX_MODELGW_TAPE_ENDS;
+        type = ngx_modelgw_tape_bytes[*p++] & ~NGX_MODELGW_TAPE_ENDS;
 
         if (type == 0) {
             continue;
@@ -207,20 +211,20 @@ ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
             continue;
         }
 
-        tape->rc = ngx_modelgw_tape_begin(tape, type, p);
+        rc = ngx_modelgw_tape_begin(tape, type, p - 1);
 
-        if (tape->rc != NGX_OK) {
+        if (rc != NGX_OK) {
+            tape->rc = rc;
             return p;
         }
 
-        if (type == NGX_MODELGW_TAPE_STRING) {
-            tape->state = sw_string;
-            return p + 1;
-        }
+        /* these end before last, or leave the state in which the piece ends */
 
-        if (type < NGX_MODELGW_TAPE_STRING) {
-            tape->state = sw_bare;
-            return p + 1;
+        if (type == NGX_MODELGW_TAPE_STRING) {
+            p = ngx_modelgw_tape_string(tape, p, last);
+
+        } else if (type < NGX_MODELGW_TAPE_STRING) {
+            p = ngx_modelgw_tape_bare(tape, p, last);
         }
     }
 
@@ -228,9 +232,40 @@ ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 }
 
 
-static u_char *
+static ngx_inline u_char *
 ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 {
+    if (last - p > NGX_MODELGW_SKIP_SHORT) {
+        p += ngx_modelgw_skip_short(p);
+    }
+
+    if (p == last || *p != '"') {
+        p = ngx_modelgw_tape_long(tape, p, last);
+
+        if (p == last) {
+            return p;
+        }
+    }
+
+    p++;
+
+    if (tape->depth <= NGX_MODELGW_TAPE_MAX_DEPTH) {
+        tape->nodes[tape->n - 1].to = ngx_modelgw_tape_offset(tape, p);
+    }
+
+    tape->state = sw_outside;
+
+    return p;
+}
+
+
+/* to the closing quote, or last */
+
+static u_char *
+ngx_modelgw_tape_long(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
+{
+    tape->state = sw_string;
+
     while (p < last) {
 
         p += tape->skip(p, last - p);
@@ -239,18 +274,7 @@ ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
             p++;
         }
 
-        if (p == last) {
-            break;
-        }
-
-        if (*p == '"') {
-            p++;
-
-            if (tape->depth <= NGX_MODELGW_TAPE_MAX_DEPTH) {
-                tape->nodes[tape->n - 1].to = ngx_modelgw_tape_offset(tape, p);
-            }
-
-            tape->state = sw_outside;
+        if (p == last || *p == '"') {
             return p;
         }
 
@@ -272,6 +296,8 @@ ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 static u_char *
 ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 {
+    tape->state = sw_bare;
+
     while (p < last) {
 
         if (ngx_modelgw_tape_bytes[*p] & NGX_MODELGW_TAPE_ENDS) {
@@ -297,7 +323,7 @@ ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
  * is in the innermost one that has a node is not on the tape.
  */
 
-static ngx_int_t
+static ngx_inline ngx_int_t
 ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, u_char *p)
 {
     ngx_int_t            rc;
@@ -306,7 +332,7 @@ ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, u_char *p)
     if (tape->depth > NGX_MODELGW_TAPE_MAX_DEPTH) {
 
         if (tape->depth == NGX_MODELGW_TAPE_MAX_DEPTH + 1) {
-            tape->nodes[tape->open[tape->depth - 1]].count = 2;
+            tape->counts[tape->depth] = 2;
         }
 
         if (type > NGX_MODELGW_TAPE_STRING) {
@@ -324,9 +350,7 @@ ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, u_char *p)
         }
     }
 
-    if (tape->depth) {
-        tape->nodes[tape->open[tape->depth - 1]].count++;
-    }
+    tape->counts[tape->depth]++;
 
     node = &tape->nodes[tape->n];
     node->from = ngx_modelgw_tape_offset(tape, p);
@@ -337,6 +361,7 @@ ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, u_char *p)
 
     if (type > NGX_MODELGW_TAPE_STRING) {
         tape->open[tape->depth++] = tape->n;
+        tape->counts[tape->depth] = 0;
     }
 
     tape->n++;
@@ -392,8 +417,9 @@ ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p)
     }
 
     node = &tape->nodes[tape->open[tape->depth]];
-    node->to = ngx_modelgw_tape_offset(tape, p) + 1;
+    node->to = ngx_modelgw_tape_offset(tape, p);
     node->after = tape->n;
+    node->count = tape->counts[tape->depth + 1];
 
     if (node->type == NGX_MODELGW_TAPE_OBJECT) {
         node->count /= 2;

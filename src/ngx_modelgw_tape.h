@@ -70,6 +70,9 @@ typedef struct {
     ngx_uint_t            depth;         /* containers open */
     uint32_t              open[NGX_MODELGW_TAPE_MAX_DEPTH + 1];
                                          /* their nodes, the outermost first */
+    uint32_t              counts[NGX_MODELGW_TAPE_MAX_DEPTH + 2];
+                                         /* values in them so far; the first is
+                                            of the document */
 } ngx_modelgw_tape_t;
 
 
@@ -110,8 +113,8 @@ ngx_int_t ngx_modelgw_tape_done(ngx_modelgw_tape_t *tape, u_char *base);
  * equal names the last counts), NULL if it has none or obj is NULL or no
  * object.  name is ASCII without a backslash, and so is text below.
  */
-ngx_modelgw_node_t *ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape,
-    ngx_modelgw_node_t *obj, const char *name);
+static ngx_inline ngx_modelgw_node_t *ngx_modelgw_tape_member(
+    ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj, const char *name);
 
 /*
  * Walks over what is in a container: the first node in it, and the node after
@@ -127,7 +130,7 @@ ngx_modelgw_node_t *ngx_modelgw_tape_next(ngx_modelgw_tape_t *tape,
  * Whether node is a string equal to the text, after unescaping; node may be
  * NULL.
  */
-ngx_uint_t ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape,
+static ngx_inline ngx_uint_t ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node, const char *text);
 
 /* The bytes of the value as written, brackets and quotes included. */
@@ -159,6 +162,42 @@ ngx_uint_t ngx_modelgw_tape_blank(ngx_modelgw_tape_t *tape,
  */
 ngx_uint_t ngx_modelgw_tape_count(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node, ngx_uint_t *n);
+
+
+/*
+ * The same for a value that is an object, and for one that is a string.  The
+ * functions above are inline for the length of their text, which the compiler
+ * knows then.
+ */
+
+ngx_modelgw_node_t *ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *obj, const char *name, size_t len);
+ngx_uint_t ngx_modelgw_tape_equal(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *node, const char *text, size_t len);
+
+
+static ngx_inline ngx_modelgw_node_t *
+ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
+    const char *name)
+{
+    if (obj == NULL || obj->type != NGX_MODELGW_TAPE_OBJECT) {
+        return NULL;
+    }
+
+    return ngx_modelgw_tape_find(tape, obj, name, ngx_strlen(name));
+}
+
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    const char *text)
+{
+    if (node == NULL || node->type != NGX_MODELGW_TAPE_STRING) {
+        return 0;
+    }
+
+    return ngx_modelgw_tape_equal(tape, node, text, ngx_strlen(text));
+}
 
 
 #endif /* _NGX_MODELGW_TAPE_H_INCLUDED_ */

@@ -27,9 +27,12 @@ static ngx_inline ngx_uint_t ngx_modelgw_tape_read_equal(
     size_t len);
 static ngx_uint_t ngx_modelgw_tape_read_unescaped(u_char *p, u_char *last,
     const char *text);
-static u_char *ngx_modelgw_tape_read_escape(u_char *p, u_char *last,
+static ngx_inline u_char *ngx_modelgw_tape_read_escape(u_char *p,
+    u_char *last, uint32_t *code);
+static u_char *ngx_modelgw_tape_read_unit(u_char *p, u_char *last,
     uint32_t *code);
-static u_char *ngx_modelgw_tape_read_utf8(u_char *dst, uint32_t code);
+static ngx_inline u_char *ngx_modelgw_tape_read_utf8(u_char *dst,
+    uint32_t code);
 static ngx_inline size_t ngx_modelgw_tape_read_plain(u_char *dst, u_char *p,
     u_char *last);
 
@@ -65,18 +68,12 @@ ngx_modelgw_tape_next(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *container,
 
 
 ngx_modelgw_node_t *
-ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
-    const char *name)
+ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
+    const char *name, size_t len)
 {
-    size_t               len;
     ngx_modelgw_node_t  *node, *value, *found, *last;
 
-    if (obj == NULL || obj->type != NGX_MODELGW_TAPE_OBJECT) {
-        return NULL;
-    }
-
     found = NULL;
-    len = ngx_strlen(name);
     last = tape->nodes + obj->after;
 
     for (node = obj + 1; node < last; node = tape->nodes + value->after) {
@@ -88,8 +85,8 @@ ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
 
         /* it is anything in a document that the scanner has not seen */
 
-        if (node->type == NGX_MODELGW_TAPE_STRING
-            && ngx_modelgw_tape_read_equal(tape, node, name, len))
+        if (ngx_modelgw_tape_read_equal(tape, node, name, len)
+            && node->type == NGX_MODELGW_TAPE_STRING)
         {
             found = value;
         }
@@ -100,18 +97,17 @@ ngx_modelgw_tape_member(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
 
 
 ngx_uint_t
-ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
-    const char *text)
+ngx_modelgw_tape_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    const char *text, size_t len)
 {
-    if (node == NULL || node->type != NGX_MODELGW_TAPE_STRING) {
-        return 0;
-    }
-
-    return ngx_modelgw_tape_read_equal(tape, node, text, ngx_strlen(text));
+    return ngx_modelgw_tape_read_equal(tape, node, text, len);
 }
 
 
-/* most names differ in length; only escapes make one longer than its text */
+/*
+ * Most names differ in length or in the first byte; only escapes make one
+ * longer than its text.
+ */
 
 static ngx_inline ngx_uint_t
 ngx_modelgw_tape_read_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
@@ -120,18 +116,22 @@ ngx_modelgw_tape_read_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
     u_char  *p;
     size_t   n;
 
-    p = tape->base + node->from + 1;
-    n = node->to - node->from - 2;
+    n = node->to - node->from;
 
-    if (n == len) {
-        return ngx_memcmp(p, text, len) == 0;
-    }
-
-    if (n < len || memchr(p, '\\', n) == NULL) {
+    if (n < len + 2) {
         return 0;
     }
 
-    return ngx_modelgw_tape_read_unescaped(p, p + n, text);
+    n -= 2;
+    p = tape->base + node->from + 1;
+
+    if (n == len) {
+        return len == 0
+               || (*p == (u_char) *text && ngx_memcmp(p, text, len) == 0);
+    }
+
+    return (*p == (u_char) *text || *p == '\\')
+           && ngx_modelgw_tape_read_unescaped(p, p + n, text);
 }
 
 
@@ -230,11 +230,33 @@ ngx_modelgw_tape_text(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
 
 
 /*
- * Copies bytes that are no backslash, at least one, up to a word of them, and
+ * Copies bytes that are no backslash, at least one, up to a vector of them, and
  * returns how many.  Code has an escape every few words, which is too often for
  * memchr().  What is written behind them is written again: no more than what is
  * left to read, and there is room for that.
  */
+
+#if defined(__x86_64__)
+
+static ngx_inline size_t
+ngx_modelgw_tape_read_plain(u_char *dst, u_char *p, u_char *last)
+{
+    __m128i  v;
+
+    if (last - p < (ssize_t) sizeof(__m128i)) {
+        *dst = *p;
+        return 1;
+    }
+
+    v = _mm_loadu_si128((__m128i *) p);
+    _mm_storeu_si128((__m128i *) dst, v);
+
+    v = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+
+    return __builtin_ctz(_mm_movemask_epi8(v) | 1 << sizeof(__m128i));
+}
+
+#else
 
 static ngx_inline size_t
 ngx_modelgw_tape_read_plain(u_char *dst, u_char *p, u_char *last)
@@ -264,6 +286,8 @@ ngx_modelgw_tape_read_plain(u_char *dst, u_char *p, u_char *last)
     return 1;
 #endif
 }
+
+#endif
 
 
 ngx_uint_t
@@ -328,23 +352,34 @@ ngx_modelgw_tape_count(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
  * ends.
  */
 
-static u_char *
+static ngx_inline u_char *
 ngx_modelgw_tape_read_escape(u_char *p, u_char *last, uint32_t *code)
 {
-    u_char     ch;
-    uint32_t   low;
-    ngx_int_t  unit;
+    u_char  ch;
 
     if (p == last) {
         *code = '\\';
         return p;
     }
 
-    if (*p != 'u' || last - p < 5) {
-        ch = ngx_modelgw_tape_read_letters[*p];
-        *code = ch ? ch : *p;
-        return p + 1;
+    if (*p == 'u' && last - p >= 5) {
+        return ngx_modelgw_tape_read_unit(p, last, code);
     }
+
+    ch = ngx_modelgw_tape_read_letters[*p];
+    *code = ch ? ch : *p;
+
+    return p + 1;
+}
+
+
+/* "uhhhh", and the second half of a pair */
+
+static u_char *
+ngx_modelgw_tape_read_unit(u_char *p, u_char *last, uint32_t *code)
+{
+    uint32_t   low;
+    ngx_int_t  unit;
 
     *code = 0xfffd;
     unit = ngx_hextoi(p + 1, 4);
@@ -373,7 +408,7 @@ ngx_modelgw_tape_read_escape(u_char *p, u_char *last, uint32_t *code)
 }
 
 
-static u_char *
+static ngx_inline u_char *
 ngx_modelgw_tape_read_utf8(u_char *dst, uint32_t code)
 {
     if (code < 0x80) {
