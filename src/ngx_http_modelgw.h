@@ -193,8 +193,13 @@ ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_chain_t **out, off_t *length);
 
 /*
- * Puts a document, which has been scanned, on the worker's tape: until control
- * goes back to the event loop, or to another caller of this.
+ * The worker's tape, with nothing on it; NULL: no memory.  What is put on it
+ * is there until control goes back to the event loop, or to another caller.
+ */
+ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(ngx_http_request_t *r);
+
+/*
+ * The same, with a document on it, which has been scanned.
  *     NGX_OK
  *     NGX_DECLINED  it has too many values
  *     NGX_ERROR     no memory

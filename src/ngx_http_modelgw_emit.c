@@ -6,12 +6,18 @@
  * Bytes of the upstream's buffer are borrowed: our bufs point to them, and the
  * upstream's buf counts as read when the last of our bufs made from it is sent
  * (buf->shadow, as in ngx_http_sub_filter_module).  So a slow reader stops the
- * reading, and nothing is copied without need.  Pieces that are inserted, and
- * short ones between them, go into one buf with memory of its own: many events
- * of one read stay few bufs in one writev().
+ * reading, and nothing is copied without need.  Events that are changed, and
+ * short, go into one buf with memory of its own: many events of one read stay
+ * few bufs in one writev().
+ *
+ * A chunked answer has a buf for each chunk, and so for each event of most
+ * vendors.  That buf of ours takes them all: an upstream's buf that was only
+ * copied counts as read when the next one is, and the last one of a read when
+ * the copies are sent.
  *
  * A buf is on one of three lists: out (made in this call of the filter), busy
- * (passed on, not sent yet), free.
+ * (passed on, not sent yet), free.  A free one has no memory: most streams wait
+ * for their next event, and what they keep meanwhile is multiplied by them.
  */
 
 
@@ -24,25 +30,36 @@
 
 
 #define NGX_HTTP_MODELGW_EMIT_SMALL  2048   /* bytes better copied */
-#define NGX_HTTP_MODELGW_EMIT_MIN    512
-#define NGX_HTTP_MODELGW_EMIT_KEEP   65536  /* larger bufs are given back */
+#define NGX_HTTP_MODELGW_EMIT_MIN    4096   /* a page: more than a pool's block
+                                               gives, so that it can be freed */
 
 
 static ngx_int_t ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em,
     u_char *p, size_t len, ngx_uint_t borrowed);
 static ngx_buf_t *ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em,
     size_t size);
-static ngx_chain_t *ngx_http_modelgw_emit_reuse(ngx_http_modelgw_emit_t *em,
-    size_t size);
 static void ngx_http_modelgw_emit_release(ngx_http_modelgw_emit_t *em);
 
 
 void
-ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em)
+ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em, ngx_chain_t *in)
 {
     em->out = NULL;
     em->last_out = &em->out;
     em->tail = NULL;
+    em->borrowed = 0;
+    em->ahead = 0;
+
+    for ( /* void */ ; in; in = in->next) {
+        em->ahead += in->buf->last - in->buf->pos;
+    }
+}
+
+
+void
+ngx_http_modelgw_emit_at(ngx_http_modelgw_emit_t *em, ngx_buf_t *b)
+{
+    em->ahead -= b->last - b->pos;
 }
 
 
@@ -92,9 +109,17 @@ ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
 
     /* most are short, and all of one fits where the ones before are */
 
-    if (b && b->temporary && (size_t) (b->end - b->last) >= len
-        && raw->len <= NGX_HTTP_MODELGW_EMIT_SMALL)
-    {
+    if (raw->len <= NGX_HTTP_MODELGW_EMIT_SMALL) {
+
+        if (b == NULL || !b->temporary || (size_t) (b->end - b->last) < len) {
+            b = ngx_http_modelgw_emit_buf(em, len);
+            if (b == NULL) {
+                return NGX_ERROR;
+            }
+
+            em->tail = b;
+        }
+
         p = ngx_cpymem(b->last, raw->data, cut->from);
         p = ngx_cpymem(p, cut->text.data, cut->text.len);
         b->last = ngx_cpymem(p, to, rest);
@@ -118,12 +143,26 @@ ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
 void
 ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b)
 {
-    if (em->tail) {
-        em->tail->shadow = b;
-        em->tail = NULL;
+    ngx_buf_t  *tail;
 
-    } else {
+    tail = em->tail;
+
+    if (tail == NULL) {
         b->pos = b->last;
+        return;
+    }
+
+    /* the one before was copied */
+
+    if (tail->shadow) {
+        tail->shadow->pos = tail->shadow->last;
+    }
+
+    tail->shadow = b;
+
+    if (em->borrowed) {
+        em->borrowed = 0;
+        em->tail = NULL;
     }
 }
 
@@ -216,6 +255,8 @@ ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
         b->pos = p;
         b->last = p + len;
 
+        em->borrowed = 1;
+
     } else {
         b->last = ngx_cpymem(b->last, p, len);
     }
@@ -235,61 +276,32 @@ ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em, size_t size)
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
-    cl = ngx_http_modelgw_emit_reuse(em, size);
-
+    cl = ngx_chain_get_free_buf(em->pool, &em->free);
     if (cl == NULL) {
-        cl = ngx_alloc_chain_link(em->pool);
-        if (cl == NULL) {
-            return NULL;
-        }
-
-        /* powers of two: bufs that became too small add up to one that fits */
-
-        for (room = NGX_HTTP_MODELGW_EMIT_MIN; room < size + em->hint; ) {
-            room *= 2;
-        }
-
-        cl->buf = size ? ngx_create_temp_buf(em->pool, room)
-                       : ngx_calloc_buf(em->pool);
-        if (cl->buf == NULL) {
-            return NULL;
-        }
+        return NULL;
     }
 
     b = cl->buf;
-    b->pos = b->start;
-    b->last = b->start;
-    b->shadow = NULL;
-    b->flush = 0;
+    ngx_memzero(b, sizeof(ngx_buf_t));
 
-    cl->next = NULL;
+    if (size) {
+        room = ngx_max(size + em->hint, NGX_HTTP_MODELGW_EMIT_MIN);
+
+        b->start = ngx_palloc(em->pool, room);
+        if (b->start == NULL) {
+            return NULL;
+        }
+
+        b->pos = b->start;
+        b->last = b->start;
+        b->end = b->start + room;
+        b->temporary = 1;
+    }
+
     *em->last_out = cl;
     em->last_out = &cl->next;
 
     return b;
-}
-
-
-static ngx_chain_t *
-ngx_http_modelgw_emit_reuse(ngx_http_modelgw_emit_t *em, size_t size)
-{
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl, **ll;
-
-    for (ll = &em->free; *ll; ll = &(*ll)->next) {
-
-        cl = *ll;
-        b = cl->buf;
-
-        if ((size == 0) == (b->start == NULL)
-            && (size_t) (b->end - b->start) >= size)
-        {
-            *ll = cl->next;
-            return cl;
-        }
-    }
-
-    return NULL;
 }
 
 
@@ -314,9 +326,8 @@ ngx_http_modelgw_emit_release(ngx_http_modelgw_emit_t *em)
 
         em->busy = cl->next;
 
-        if (b->end - b->start > NGX_HTTP_MODELGW_EMIT_KEEP) {
+        if (b->start) {
             (void) ngx_pfree(em->pool, b->start);
-            ngx_memzero(b, sizeof(ngx_buf_t));
         }
 
         if (!b->last_buf) {

@@ -22,13 +22,18 @@ typedef struct {
     ngx_chain_t                        *busy;   /* passed on, not sent yet */
     ngx_chain_t                        *free;
     ngx_buf_t                          *tail;   /* of out, if it may grow */
-    size_t                              hint;   /* bytes that may still come of
-                                                   the upstream's buf */
+    ngx_uint_t                          borrowed; /* of the upstream's buf */
+    size_t                              ahead;  /* bytes in its next ones */
+    size_t                              hint;   /* bytes that may still come */
 } ngx_http_modelgw_emit_t;
 
 
 /* The filter was called: what is emitted now leaves with emit_send(). */
-void ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em);
+void ngx_http_modelgw_emit_begin(ngx_http_modelgw_emit_t *em,
+    ngx_chain_t *in);
+
+/* The next of the upstream's bufs is dealt with, from here to emit_read(). */
+void ngx_http_modelgw_emit_at(ngx_http_modelgw_emit_t *em, ngx_buf_t *b);
 
 /*
  * Appends len bytes.  Borrowed ones stay where they are until emit_read() of

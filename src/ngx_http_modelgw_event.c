@@ -101,7 +101,7 @@ ngx_http_modelgw_event_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     while (rc == NGX_OK
            && ngx_modelgw_repeat_next(&st->repeat, pos, last, &ev) == NGX_OK)
     {
-        st->emit.hint = last - *pos;
+        st->emit.hint = last - *pos + st->emit.ahead;
 
         if (ctx->call) {
             n += ngx_modelgw_repeat_len(&st->repeat, &ev);

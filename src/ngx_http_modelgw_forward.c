@@ -11,7 +11,8 @@
  *
  * Headers are passed on by a new list, since the proxy module writes all that
  * is in headers_in.headers, whatever its hash.  Elements of the old list stay
- * where they are: headers_in points to them.
+ * where they are: headers_in points to them.  So the parts of the new one are
+ * runs of those, between what is dropped, and one part for what is added.
  */
 
 
@@ -45,8 +46,8 @@ static void ngx_http_modelgw_forward_hash(
     ngx_http_modelgw_forward_header_t *add);
 static ngx_int_t ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_forward_push(ngx_list_t *headers,
-    ngx_table_elt_t *h);
+static ngx_list_part_t *ngx_http_modelgw_forward_part(ngx_list_t *headers,
+    ngx_table_elt_t *elts);
 static ngx_int_t ngx_http_modelgw_forward_add(ngx_list_t *headers,
     ngx_http_modelgw_forward_header_t *add);
 static ngx_uint_t ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
@@ -267,53 +268,52 @@ ngx_int_t
 ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t                           rc;
-    ngx_uint_t                          n;
-    ngx_list_t                          headers;
-    ngx_table_elt_t                    *h;
-    ngx_list_part_t                    *part;
-    ngx_http_modelgw_headers_t          hs;
-    ngx_http_modelgw_forward_hops_t     hops;
-    ngx_http_modelgw_forward_header_t  *add;
+    ngx_int_t                         rc;
+    ngx_list_t                        headers;
+    ngx_table_elt_t                  *h;
+    ngx_list_part_t                  *run;
+    ngx_http_modelgw_headers_t        hs;
+    ngx_http_modelgw_forward_hops_t   hops;
 
     rc = ngx_http_modelgw_forward_options(r, ctx, &hops);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    /* for most requests one part, with room for the credential */
+    ngx_memzero(&headers, sizeof(ngx_list_t));
 
-    n = 2;
+    headers.size = sizeof(ngx_table_elt_t);
+    headers.pool = r->pool;
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        n += part->nelts;
-    }
-
-    n = ngx_min(n, 20);
-
-    if (ngx_list_init(&headers, r->pool, n, sizeof(ngx_table_elt_t)) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    run = NULL;
 
     ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (!ngx_http_modelgw_forward_dropped(ctx, &hops, h)
-            && ngx_http_modelgw_forward_push(&headers, h) != NGX_OK)
-        {
+        if (ngx_http_modelgw_forward_dropped(ctx, &hops, h)) {
+            continue;
+        }
+
+        if (run && (ngx_table_elt_t *) run->elts + run->nelts == h) {
+            run->nelts++;
+            continue;
+        }
+
+        run = ngx_http_modelgw_forward_part(&headers, h);
+        if (run == NULL) {
             return NGX_ERROR;
         }
+
+        run->nelts = 1;
     }
 
-    add = ctx->translate ? ngx_http_modelgw_translated
-                         : ngx_http_modelgw_forwarded;
-
-    for ( /* void */ ; add->key.len; add++) {
-        if (ngx_http_modelgw_forward_add(&headers, add) != NGX_OK) {
-            return NGX_ERROR;
-        }
+    if (ngx_http_modelgw_forward_add(&headers, ctx->translate
+                                               ? ngx_http_modelgw_translated
+                                               : ngx_http_modelgw_forwarded)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     r->headers_in.headers = headers;
@@ -328,36 +328,68 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_forward_push(ngx_list_t *headers, ngx_table_elt_t *h)
-{
-    ngx_table_elt_t  *new;
+/* a part of the list, that has no elements yet */
 
-    new = ngx_list_push(headers);
-    if (new == NULL) {
-        return NGX_ERROR;
+static ngx_list_part_t *
+ngx_http_modelgw_forward_part(ngx_list_t *headers, ngx_table_elt_t *elts)
+{
+    ngx_list_part_t  *part;
+
+    if (headers->last == NULL) {
+        part = &headers->part;
+
+    } else {
+        part = ngx_palloc(headers->pool, sizeof(ngx_list_part_t));
+        if (part == NULL) {
+            return NULL;
+        }
+
+        headers->last->next = part;
     }
 
-    *new = *h;
+    part->elts = elts;
+    part->nelts = 0;
+    part->next = NULL;
 
-    return NGX_OK;
+    headers->last = part;
+
+    return part;
 }
 
+
+/* the last part, with room for the credential */
 
 static ngx_int_t
 ngx_http_modelgw_forward_add(ngx_list_t *headers,
     ngx_http_modelgw_forward_header_t *add)
 {
-    ngx_table_elt_t  h;
+    ngx_uint_t        n;
+    ngx_table_elt_t  *h;
+    ngx_list_part_t  *part;
 
-    ngx_memzero(&h, sizeof(ngx_table_elt_t));
+    for (n = 0; add[n].key.len; n++) { /* void */ }
 
-    h.key = add->key;
-    h.value = add->value;
-    h.lowcase_key = add->lowcase;
-    h.hash = add->hash;
+    h = ngx_pcalloc(headers->pool, (n + 1) * sizeof(ngx_table_elt_t));
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
 
-    return ngx_http_modelgw_forward_push(headers, &h);
+    part = ngx_http_modelgw_forward_part(headers, h);
+    if (part == NULL) {
+        return NGX_ERROR;
+    }
+
+    part->nelts = n;
+    headers->nalloc = n + 1;
+
+    for ( /* void */ ; add->key.len; add++, h++) {
+        h->key = add->key;
+        h->value = add->value;
+        h->lowcase_key = add->lowcase;
+        h->hash = add->hash;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -112,7 +112,7 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
 
     st = ctx->stream;
 
-    ngx_http_modelgw_emit_begin(&st->emit);
+    ngx_http_modelgw_emit_begin(&st->emit, in);
 
     last = (in && ctx->upstream_rc != NGX_AGAIN);
 
@@ -161,6 +161,8 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     st = ctx->stream;
     p = b->pos;
 
+    ngx_http_modelgw_emit_at(&st->emit, b);
+
     if (st->ended && p != b->last) {
 
         /* it was to end by now: it may go on like this for ever */
@@ -187,7 +189,7 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
         }
 
         if (rc == NGX_OK) {
-            st->emit.hint = b->last - p;
+            st->emit.hint = b->last - p + st->emit.ahead;
 
             rc = ngx_http_modelgw_event(r, ctx, &ev);
         }

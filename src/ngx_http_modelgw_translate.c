@@ -167,35 +167,42 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
  * back to the kernel and take it again.
  */
 
-ngx_int_t
-ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
-    ngx_modelgw_tape_t **tape)
+ngx_modelgw_tape_t *
+ngx_http_modelgw_translate_tape(ngx_http_request_t *r)
 {
-    ngx_int_t                      rc;
-    ngx_modelgw_tape_t            *t;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    t = mmcf->tape;
-
-    if (t == NULL) {
-        t = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
-        if (t == NULL) {
-            return NGX_ERROR;
+    if (mmcf->tape == NULL) {
+        mmcf->tape = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
+        if (mmcf->tape == NULL) {
+            return NULL;
         }
 
-        ngx_modelgw_tape_init(t, ngx_cycle->pool, mmcf->skip);
-        mmcf->tape = t;
+        ngx_modelgw_tape_init(mmcf->tape, ngx_cycle->pool, mmcf->skip);
     }
 
-    ngx_modelgw_tape_reset(t);
+    ngx_modelgw_tape_reset(mmcf->tape);
 
-    *tape = t;
+    return mmcf->tape;
+}
 
-    rc = ngx_modelgw_tape_feed(t, doc->data, doc->len);
 
-    return (rc == NGX_OK) ? ngx_modelgw_tape_done(t, doc->data) : rc;
+ngx_int_t
+ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
+    ngx_modelgw_tape_t **tape)
+{
+    ngx_int_t  rc;
+
+    *tape = ngx_http_modelgw_translate_tape(r);
+    if (*tape == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_tape_feed(*tape, doc->data, doc->len);
+
+    return (rc == NGX_OK) ? ngx_modelgw_tape_done(*tape, doc->data) : rc;
 }
 
 

@@ -45,16 +45,20 @@ ngx_int_t
 ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_modelgw_tape_t            *tape;
     ngx_http_modelgw_loc_conf_t   *mlcf;
-    ngx_http_modelgw_main_conf_t  *mmcf;
     ngx_http_modelgw_translate_t  *t;
+
+    tape = ngx_http_modelgw_translate_tape(r);
+    if (tape == NULL) {
+        return NGX_ERROR;
+    }
 
     t = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_translate_t));
     if (t == NULL) {
         return NGX_ERROR;
     }
 
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
     ngx_http_modelgw_translate_completion(ctx, &t->completion);
@@ -62,7 +66,7 @@ ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
     t->out.write = ngx_http_modelgw_translate_write;
     t->out.data = &ctx->stream->emit;
 
-    t->chunk = ngx_modelgw_chunk_create(r->pool, &t->completion, mmcf->skip,
+    t->chunk = ngx_modelgw_chunk_create(r->pool, &t->completion, tape,
                                         mlcf->max_event_size, &t->out);
     if (t->chunk == NULL) {
         return NGX_ERROR;

@@ -85,7 +85,7 @@ static ngx_str_t  ngx_modelgw_chunk_refusal =
 
 ngx_modelgw_chunk_t *
 ngx_modelgw_chunk_create(ngx_pool_t *pool, ngx_modelgw_completion_t *c,
-    ngx_modelgw_skip_pt skip, size_t max, ngx_modelgw_out_t *out)
+    ngx_modelgw_tape_t *tape, size_t max, ngx_modelgw_out_t *out)
 {
     ngx_modelgw_chunk_t  *ch;
 
@@ -101,10 +101,9 @@ ngx_modelgw_chunk_create(ngx_pool_t *pool, ngx_modelgw_completion_t *c,
         return NULL;
     }
 
-    ngx_modelgw_tape_init(&ch->tape, pool, skip);
-
     ch->pool = pool;
     ch->c = c;
+    ch->tape = tape;
     ch->out = out;
     ch->max = max;
 
@@ -122,18 +121,18 @@ ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
 
     ch->text = NULL;
 
-    ngx_modelgw_tape_reset(&ch->tape);
+    ngx_modelgw_tape_reset(ch->tape);
 
-    rc = ngx_modelgw_tape_feed(&ch->tape, data->data, data->len);
+    rc = ngx_modelgw_tape_feed(ch->tape, data->data, data->len);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    if (ngx_modelgw_tape_done(&ch->tape, data->data) != NGX_OK) {
+    if (ngx_modelgw_tape_done(ch->tape, data->data) != NGX_OK) {
         return NGX_DECLINED;
     }
 
-    event = ngx_modelgw_tape_root(&ch->tape);
+    event = ngx_modelgw_tape_root(ch->tape);
 
     known = ngx_modelgw_chunk_find(ch, event, name);
     if (known == NULL) {
@@ -193,16 +192,16 @@ ngx_modelgw_chunk_find(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event,
     ngx_modelgw_chunk_event_t  *known;
 
     known = ngx_modelgw_chunk_events;
-    type = ngx_modelgw_tape_member(&ch->tape, event, "type");
+    type = ngx_modelgw_tape_member(ch->tape, event, "type");
 
     for (i = 0; i < NGX_MODELGW_CHUNK_EVENTS; i++) {
-        if (ngx_modelgw_tape_is(&ch->tape, type, (char *) known[i].type.data))
+        if (ngx_modelgw_tape_is(ch->tape, type, (char *) known[i].type.data))
         {
             return &known[i];
         }
     }
 
-    error = ngx_modelgw_tape_member(&ch->tape, event, "error");
+    error = ngx_modelgw_tape_member(ch->tape, event, "error");
 
     if (error && error->type == NGX_MODELGW_TAPE_OBJECT) {
         return &known[NGX_MODELGW_CHUNK_EVENTS - 1];
@@ -237,7 +236,7 @@ ngx_modelgw_chunk_message_start(ngx_modelgw_chunk_t *ch,
         return NGX_OK;
     }
 
-    message = ngx_modelgw_tape_member(&ch->tape, event, "message");
+    message = ngx_modelgw_tape_member(ch->tape, event, "message");
 
     if (ngx_modelgw_chunk_write_init(ch, message) != NGX_OK) {
         return NGX_ERROR;
@@ -263,19 +262,19 @@ ngx_modelgw_chunk_message_delta(ngx_modelgw_chunk_t *ch,
     ngx_str_t            text;
     ngx_modelgw_node_t  *delta, *details;
 
-    delta = ngx_modelgw_tape_member(&ch->tape, event, "delta");
+    delta = ngx_modelgw_tape_member(ch->tape, event, "delta");
 
-    (void) ngx_modelgw_completion_string(&ch->tape, delta, "stop_reason",
+    (void) ngx_modelgw_completion_string(ch->tape, delta, "stop_reason",
                                          &text);
     if (text.len) {
-        ch->stop = ngx_modelgw_completion_stop(&ch->tape,
-                        ngx_modelgw_tape_member(&ch->tape, delta,
+        ch->stop = ngx_modelgw_completion_stop(ch->tape,
+                        ngx_modelgw_tape_member(ch->tape, delta,
                                                 "stop_reason"));
     }
 
-    details = ngx_modelgw_tape_member(&ch->tape, delta, "stop_details");
+    details = ngx_modelgw_tape_member(ch->tape, delta, "stop_details");
 
-    (void) ngx_modelgw_completion_string(&ch->tape, details, "explanation",
+    (void) ngx_modelgw_completion_string(ch->tape, details, "explanation",
                                          &text);
     if (text.len == 0) {
         return NGX_OK;
@@ -298,7 +297,7 @@ ngx_modelgw_chunk_message_stop(ngx_modelgw_chunk_t *ch,
 
     ch->borrowed = 0;
 
-    stop = ch->stop ? ch->stop : ngx_modelgw_completion_stop(&ch->tape, NULL);
+    stop = ch->stop ? ch->stop : ngx_modelgw_completion_stop(ch->tape, NULL);
     finish = ngx_modelgw_completion_finish(stop, ch->ntools);
 
     ngx_modelgw_chunk_block_end(ch, stop->calls);
@@ -307,7 +306,7 @@ ngx_modelgw_chunk_message_stop(ngx_modelgw_chunk_t *ch,
         refusal = ch->refusal.text;
 
         if (refusal.len == 0) {
-            ngx_modelgw_completion_refusal(&ch->tape, NULL, &refusal);
+            ngx_modelgw_completion_refusal(ch->tape, NULL, &refusal);
         }
 
         ngx_modelgw_chunk_write_string(ch, &ngx_modelgw_chunk_refusal,

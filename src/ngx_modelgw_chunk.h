@@ -25,13 +25,14 @@ typedef struct ngx_modelgw_chunk_s  ngx_modelgw_chunk_t;
 
 
 /*
- * The state of a stream, NULL if there is no memory; c and out must live as
- * long.  max is the most bytes that are kept from one event to the next, of all
- * that must be: thinking (NGX_MODELGW_REASONING_FULL), tools' inputs, the text
- * of a refusal.
+ * The state of a stream, NULL if there is no memory; c, tape and out must live
+ * as long, but between two calls the tape may be used for something else.  max
+ * is the most bytes that are kept from one event to the next, of all that must
+ * be: thinking (NGX_MODELGW_REASONING_FULL), tools' inputs, the text of a
+ * refusal.
  */
 ngx_modelgw_chunk_t *ngx_modelgw_chunk_create(ngx_pool_t *pool,
-    ngx_modelgw_completion_t *c, ngx_modelgw_skip_pt skip, size_t max,
+    ngx_modelgw_completion_t *c, ngx_modelgw_tape_t *tape, size_t max,
     ngx_modelgw_out_t *out);
 
 /*

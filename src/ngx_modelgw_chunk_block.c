@@ -106,12 +106,12 @@ ngx_modelgw_chunk_block_start(ngx_modelgw_chunk_t *ch,
         return NGX_DECLINED;
     }
 
-    content = ngx_modelgw_tape_member(&ch->tape, event, "content_block");
-    block.kind = ngx_modelgw_completion_kind(&ch->tape, content);
+    content = ngx_modelgw_tape_member(ch->tape, event, "content_block");
+    block.kind = ngx_modelgw_completion_kind(ch->tape, content);
 
     if (block.kind == NGX_MODELGW_COMPLETION_TOOL
-        && (!ngx_modelgw_completion_string(&ch->tape, content, "id", &text)
-            || !ngx_modelgw_completion_string(&ch->tape, content, "name",
+        && (!ngx_modelgw_completion_string(ch->tape, content, "id", &text)
+            || !ngx_modelgw_completion_string(ch->tape, content, "name",
                                               &text)))
     {
         return NGX_DECLINED;
@@ -156,11 +156,11 @@ ngx_modelgw_chunk_block_delta(ngx_modelgw_chunk_t *ch,
         return NGX_DECLINED;
     }
 
-    delta = ngx_modelgw_tape_member(&ch->tape, event, "delta");
-    type = ngx_modelgw_tape_member(&ch->tape, delta, "type");
+    delta = ngx_modelgw_tape_member(ch->tape, event, "delta");
+    type = ngx_modelgw_tape_member(ch->tape, delta, "type");
 
     for (d = ngx_modelgw_chunk_block_deltas; d->type; d++) {
-        if (ngx_modelgw_tape_is(&ch->tape, type, d->type)) {
+        if (ngx_modelgw_tape_is(ch->tape, type, d->type)) {
             break;
         }
     }
@@ -173,7 +173,7 @@ ngx_modelgw_chunk_block_delta(ngx_modelgw_chunk_t *ch,
         return NGX_OK;
     }
 
-    (void) ngx_modelgw_completion_string(&ch->tape, delta, d->member, &text);
+    (void) ngx_modelgw_completion_string(ch->tape, delta, d->member, &text);
 
     ch->handler = d->handler;
     ch->block = block;
@@ -230,7 +230,7 @@ ngx_modelgw_chunk_block_keep(ngx_modelgw_chunk_t *ch,
     switch (block->kind) {
 
     case NGX_MODELGW_COMPLETION_TOOL:
-        if (!ngx_modelgw_completion_input(&ch->tape, content, &text)) {
+        if (!ngx_modelgw_completion_input(ch->tape, content, &text)) {
             return NGX_OK;
         }
 
@@ -241,13 +241,13 @@ ngx_modelgw_chunk_block_keep(ngx_modelgw_chunk_t *ch,
             return NGX_OK;
         }
 
-        (void) ngx_modelgw_completion_string(&ch->tape, content, "thinking",
+        (void) ngx_modelgw_completion_string(ch->tape, content, "thinking",
                                              &text);
 
         rc = ngx_modelgw_chunk_block_keep_text(ch, block, &text);
 
         if (rc != NGX_OK
-            || !ngx_modelgw_completion_string(&ch->tape, content, "signature",
+            || !ngx_modelgw_completion_string(ch->tape, content, "signature",
                                               &text))
         {
             return rc;
@@ -283,7 +283,7 @@ ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
     switch (block->kind) {
 
     case NGX_MODELGW_COMPLETION_TEXT:
-        if (ngx_modelgw_completion_string(&ch->tape, content, "text", &text)
+        if (ngx_modelgw_completion_string(ch->tape, content, "text", &text)
             && text.len)
         {
             ngx_modelgw_chunk_write_string(ch,
@@ -294,7 +294,7 @@ ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
 
     case NGX_MODELGW_COMPLETION_THINKING:
         if (ch->c->reasoning != NGX_MODELGW_REASONING_OFF
-            && ngx_modelgw_completion_string(&ch->tape, content, "thinking",
+            && ngx_modelgw_completion_string(ch->tape, content, "thinking",
                                              &text)
             && text.len)
         {
@@ -305,8 +305,8 @@ ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
         break;
 
     case NGX_MODELGW_COMPLETION_TOOL:
-        (void) ngx_modelgw_completion_string(&ch->tape, content, "id", &id);
-        (void) ngx_modelgw_completion_string(&ch->tape, content, "name",
+        (void) ngx_modelgw_completion_string(ch->tape, content, "id", &id);
+        (void) ngx_modelgw_completion_string(ch->tape, content, "name",
                                              &text);
 
         block->tool = ch->ntools++;
@@ -315,7 +315,7 @@ ngx_modelgw_chunk_block_open(ngx_modelgw_chunk_t *ch,
 
     case NGX_MODELGW_COMPLETION_REDACTED:
         if (ch->c->reasoning == NGX_MODELGW_REASONING_FULL) {
-            (void) ngx_modelgw_completion_string(&ch->tape, content, "data",
+            (void) ngx_modelgw_completion_string(ch->tape, content, "data",
                                                  &text);
             ngx_str_null(&none);
             ngx_modelgw_chunk_write_thinking(ch, block, &text, &none);
@@ -445,7 +445,7 @@ static ngx_uint_t
 ngx_modelgw_chunk_block_index(ngx_modelgw_chunk_t *ch,
     ngx_modelgw_node_t *event, ngx_uint_t *index)
 {
-    return ngx_modelgw_tape_count(&ch->tape,
-                      ngx_modelgw_tape_member(&ch->tape, event, "index"),
+    return ngx_modelgw_tape_count(ch->tape,
+                      ngx_modelgw_tape_member(ch->tape, event, "index"),
                       index);
 }

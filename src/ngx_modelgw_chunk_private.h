@@ -63,7 +63,7 @@ struct ngx_modelgw_chunk_s {
     ngx_modelgw_completion_t       *c;
     ngx_modelgw_out_t              *out;
 
-    ngx_modelgw_tape_t              tape;     /* of the event at hand */
+    ngx_modelgw_tape_t             *tape;     /* of the event at hand */
     ngx_uint_t                      borrowed; /* its texts */
 
     /* of the delta at hand: its text, NULL if it is none, and what takes it */

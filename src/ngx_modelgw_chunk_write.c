@@ -52,7 +52,7 @@ ngx_modelgw_chunk_write_init(ngx_modelgw_chunk_t *ch,
     u_char     *p, buf[NGX_MODELGW_COMPLETION_ID];
     ngx_str_t   id;
 
-    ngx_modelgw_completion_id(ch->c, &ch->tape, message, buf, &id);
+    ngx_modelgw_completion_id(ch->c, ch->tape, message, buf, &id);
 
     len = sizeof("data: {\"id\":\"" NGX_MODELGW_CHUNK_OBJECT
                  ",\"model\":,\"choices\":[" NGX_MODELGW_CHUNK_DELTA)

@@ -118,8 +118,13 @@ ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
         return NGX_OK;
     }
 
-    if (rp->bytes == NULL) {
-        rp->bytes = ngx_pnalloc(rp->pool, NGX_MODELGW_REPEAT_MAX);
+    if (len > rp->room) {
+
+        /* what is beside the text is as long each time, or else any length */
+
+        rp->room = rp->room ? NGX_MODELGW_REPEAT_MAX : ngx_align(len, 64);
+
+        rp->bytes = ngx_pnalloc(rp->pool, rp->room);
         if (rp->bytes == NULL) {
             return NGX_ERROR;
         }

@@ -27,6 +27,7 @@ typedef struct {
 
     /* the event: what stands before, between and behind its strings */
     u_char               *bytes;
+    size_t                room;          /* for them */
     size_t                len[NGX_MODELGW_REPEAT_STRINGS + 1];
     ngx_uint_t            strings;       /* that may differ; 0: none is known */
 

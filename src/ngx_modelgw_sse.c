@@ -29,7 +29,6 @@
 
 #define NGX_MODELGW_SSE_SMALL   4096     /* a page: more than a pool's block
                                             gives, so that it can be freed */
-#define NGX_MODELGW_SSE_KEEP    65536    /* larger memory is given back */
 
 
 /*
@@ -195,7 +194,10 @@ ngx_modelgw_sse_data(ngx_modelgw_sse_event_t *ev, u_char **state,
 }
 
 
-/* Forgets the event that was handed out from our own memory. */
+/*
+ * Forgets the event that was handed out from our own memory, and gives that
+ * back: a stream may wait long for its next event, and that is cut seldom.
+ */
 
 static void
 ngx_modelgw_sse_drop(ngx_modelgw_sse_t *sse)
@@ -207,12 +209,10 @@ ngx_modelgw_sse_drop(ngx_modelgw_sse_t *sse)
     sse->given = 0;
     sse->len = 0;
 
-    if (sse->size > NGX_MODELGW_SSE_KEEP) {
-        (void) ngx_pfree(sse->pool, sse->start);
+    (void) ngx_pfree(sse->pool, sse->start);
 
-        sse->start = NULL;
-        sse->size = 0;
-    }
+    sse->start = NULL;
+    sse->size = 0;
 }
 
 

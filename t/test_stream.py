@@ -1,6 +1,7 @@
 """Event streams: each event leaves when it came, byte for byte but for the
 model's id; usage is asked for and hidden again."""
 
+import contextlib
 import gzip
 import json
 import random
@@ -444,6 +445,34 @@ def test_memory_of_a_long_stream(gateway):
     r = p.send(p.body)
     assert r.complete and len(r.body) > 40 << 20
     assert g.memory() - before < 4 << 20
+
+
+@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+def test_memory_of_streams_that_wait(gateway):
+    """A burst of events, each in a chunk of its own, leaves nothing behind."""
+    g = gateway(workers=1)
+    p = Proto(g, "chat")
+    events = p.events[:1] + p.events[1:2] * 100
+    gate = threading.Event()
+
+    def burst(x):
+        x.head(200, [("Content-Type", "text/event-stream")], framing="chunked")
+        x.send(*[b"%x\r\n%s\r\n" % (len(e), e) for e in events])
+        gate.wait(30)
+        x.end("close")
+
+    assert p.send(p.body).complete
+    p.up.script(burst)
+    before = g.memory("VmRSS")
+    with contextlib.ExitStack() as waiting:
+        for _ in range(40):
+            c = waiting.enter_context(start(g, p))
+            got = b""
+            assert c.head().status == 200
+            while got.count(b"\n\n") < len(events):
+                got += c.read()
+        assert g.memory("VmRSS") - before < 40 * (72 << 10)
+        gate.set()
 
 
 @pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")

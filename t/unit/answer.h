@@ -32,6 +32,7 @@ typedef struct {
     ngx_modelgw_scan_t       *scan;
 
     ngx_modelgw_sse_t         sse;
+    ngx_modelgw_tape_t        tape;
     ngx_modelgw_chunk_t      *chunk;
     u_char                   *joined;    /* data of several lines */
     ngx_int_t                 rc;        /* NGX_OK: the stream goes on */
@@ -107,9 +108,10 @@ answer_init(answer_t *a, ngx_pool_t *pool, ngx_uint_t reasoning,
 
     ngx_modelgw_usage_conf(&a->conf, NGX_MODELGW_MESSAGES, a->skip);
     ngx_modelgw_sse_init(&a->sse, pool, NGX_MODELGW_SSE_MAX_EVENT);
+    ngx_modelgw_tape_init(&a->tape, pool, a->skip);
 
     a->scan = ngx_modelgw_scan_create(pool, &a->conf);
-    a->chunk = ngx_modelgw_chunk_create(pool, &a->c, a->skip, max, &a->out);
+    a->chunk = ngx_modelgw_chunk_create(pool, &a->c, &a->tape, max, &a->out);
 
     if (a->scan == NULL || a->chunk == NULL) {
         abort();

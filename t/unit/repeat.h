@@ -35,6 +35,7 @@ typedef struct {
     /* of messages, what becomes of them for clients of chat */
     ngx_modelgw_completion_t  c;
     ngx_modelgw_out_t         out;
+    ngx_modelgw_tape_t        tape;
     ngx_modelgw_chunk_t      *chunk;
 
     u_char                   *log;
@@ -95,8 +96,10 @@ repeat_init(repeat_t *r, ngx_uint_t protocol, ngx_uint_t on)
     r->out.write = repeat_put;
     r->out.data = r;
 
+    ngx_modelgw_tape_init(&r->tape, r->pool, skip);
+
     r->scan = ngx_modelgw_scan_create(r->pool, &conf);
-    r->chunk = ngx_modelgw_chunk_create(r->pool, &r->c, skip,
+    r->chunk = ngx_modelgw_chunk_create(r->pool, &r->c, &r->tape,
                                         REPEAT_MAX_EVENT, &r->out);
 
     if (r->scan == NULL || r->chunk == NULL) {

@@ -612,6 +612,35 @@ test_long_event(void **state)
 }
 
 
+/* what a stream holds that waits for its next event */
+
+static void
+test_waiting(void **state)
+{
+    u_char                    text[] = "data: a\n\ndata: b\n\n", *pos;
+    ngx_modelgw_sse_t         sse;
+    ngx_modelgw_sse_event_t   ev;
+
+    ngx_modelgw_sse_init(&sse, *state, NGX_MODELGW_SSE_MAX_EVENT);
+
+    pos = text;
+
+    assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, text + 4, &ev),
+                     NGX_AGAIN);
+    assert_int_equal(sse.size, 4096);
+
+    assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, text + 18, &ev), NGX_OK);
+    assert_int_equal(ev.borrowed, 0);
+
+    assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, text + 18, &ev), NGX_OK);
+    assert_int_equal(ev.borrowed, 1);
+
+    assert_int_equal(ngx_modelgw_sse_next(&sse, &pos, text + 18, &ev),
+                     NGX_AGAIN);
+    assert_int_equal(sse.size, 0);
+}
+
+
 int
 main(void)
 {
@@ -624,6 +653,7 @@ main(void)
         unit_case(test_borders),
         unit_case(test_max_event),
         unit_case(test_long_event),
+        unit_case(test_waiting),
     };
 
     return cmocka_run_group_tests_name("sse", tests, NULL, NULL);
