@@ -15,27 +15,26 @@ typedef struct {
     const char  *sql;
     const char  *rows;                   /* how many it is to change */
     const char  *failed;                 /* it has not changed them all */
-} ngx_modelgw_store_recovery_t;
+} ngx_modelgw_store_step_t;
 
 
 static ngx_int_t ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s,
     uint64_t time, ngx_uint_t *n, int64_t *charged);
-static ngx_int_t ngx_modelgw_store_recover_step(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_recovery_t *step, uint64_t time);
 static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
+static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 static ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s,
-    const char *sql, int64_t first, int64_t second);
+    const char *sql, int64_t first, int64_t second, int64_t *n);
 
 
 /*
  * ?1: the time that they end.  A hold of a call that is there was charged
  * already.  A hold of an account that is not there charges nobody: "audit"
- * shows it.  A trigger that somebody has put into the file may leave out rows
- * in silence: so they are counted.
+ * shows it.
  */
 
-static ngx_modelgw_store_recovery_t  ngx_modelgw_store_recovery[] = {
+static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
 
     { "INSERT INTO calls"
       " SELECT id, time, max(time, ?1), key, account, model, input, 0, 0, 0,"
@@ -64,27 +63,33 @@ static ngx_modelgw_store_recovery_t  ngx_modelgw_store_recovery[] = {
  * ended, because it is then that it was charged.
  */
 
-static const char  *ngx_modelgw_store_rolling[] = {
+static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
 
-    "INSERT INTO days"
-    " SELECT date(ended / 1000, 'unixepoch'), account, key, model, count(*),"
-        " sum(input), sum(cache_read), sum(cache_write), sum(cache_write_1h),"
-        " sum(output), sum(reasoning), sum(cost)"
-    " FROM calls WHERE id <= ?2 AND ended < ?1"
-    " GROUP BY 1, 2, 3, 4"
-    " ON CONFLICT (day, account, key, model) DO UPDATE SET"
-        " calls = calls + excluded.calls,"
-        " input = input + excluded.input,"
-        " cache_read = cache_read + excluded.cache_read,"
-        " cache_write = cache_write + excluded.cache_write,"
-        " cache_write_1h = cache_write_1h + excluded.cache_write_1h,"
-        " output = output + excluded.output,"
-        " reasoning = reasoning + excluded.reasoning,"
-        " cost = cost + excluded.cost",
+    { "INSERT INTO days"
+      " SELECT date(ended / 1000, 'unixepoch'), account, key, model, count(*),"
+          " sum(input), sum(cache_read), sum(cache_write),"
+          " sum(cache_write_1h), sum(output), sum(reasoning), sum(cost)"
+      " FROM calls WHERE id <= ?2 AND ended < ?1"
+      " GROUP BY 1, 2, 3, 4"
+      " ON CONFLICT (day, account, key, model) DO UPDATE SET"
+          " calls = calls + excluded.calls,"
+          " input = input + excluded.input,"
+          " cache_read = cache_read + excluded.cache_read,"
+          " cache_write = cache_write + excluded.cache_write,"
+          " cache_write_1h = cache_write_1h + excluded.cache_write_1h,"
+          " output = output + excluded.output,"
+          " reasoning = reasoning + excluded.reasoning,"
+          " cost = cost + excluded.cost",
+      "SELECT count(*) FROM (SELECT date(ended / 1000, 'unixepoch'), account,"
+          " key, model FROM calls WHERE id <= ?2 AND ended < ?1"
+          " GROUP BY 1, 2, 3, 4)",
+      "failed: it leaves out days" },
 
-    "DELETE FROM calls WHERE id <= ?2 AND ended < ?1",
+    { "DELETE FROM calls WHERE id <= ?2 AND ended < ?1",
+      "SELECT count(*) FROM calls WHERE id <= ?2 AND ended < ?1",
+      "failed: it keeps calls" },
 
-    NULL
+    { NULL, NULL, NULL }
 };
 
 
@@ -108,8 +113,7 @@ static ngx_int_t
 ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t *n, int64_t *charged)
 {
-    int64_t                        count;
-    ngx_modelgw_store_recovery_t  *step;
+    int64_t  count;
 
     if (ngx_modelgw_store_exec(s, "DELETE FROM holds"
                                   " WHERE id IN (SELECT id FROM calls"
@@ -131,30 +135,7 @@ ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s, uint64_t time,
 
     *n = count;
 
-    for (step = ngx_modelgw_store_recovery; step->sql; step++) {
-        if (ngx_modelgw_store_recover_step(s, step, time) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_modelgw_store_recover_step(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_recovery_t *step, uint64_t time)
-{
-    int64_t  rows;
-
-    if (ngx_modelgw_store_number(s, step->rows, &rows) != NGX_OK
-        || ngx_modelgw_store_step(s, step->sql, time, 0) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return (sqlite3_changes(s->db) == rows)
-           ? NGX_OK : ngx_modelgw_store_fail_text(s, step->failed);
+    return ngx_modelgw_store_steps(s, ngx_modelgw_store_recovery, time, 0);
 }
 
 
@@ -162,8 +143,7 @@ ngx_int_t
 ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t max, ngx_uint_t *n)
 {
-    int64_t       before, last;
-    const char  **sql;
+    int64_t  before, last;
 
     last = 0;
     before = (int64_t) (time - time % NGX_MODELGW_STORE_DAY) * 1000;
@@ -172,14 +152,11 @@ ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_roll_up_to(s, before, max, &last, n) != NGX_OK) {
+    if (ngx_modelgw_store_roll_up_to(s, before, max, &last, n) != NGX_OK
+        || ngx_modelgw_store_steps(s, ngx_modelgw_store_rolling, before, last)
+           != NGX_OK)
+    {
         return ngx_modelgw_store_abandon(s);
-    }
-
-    for (sql = ngx_modelgw_store_rolling; *sql; sql++) {
-        if (ngx_modelgw_store_step(s, *sql, before, last) != NGX_OK) {
-            return ngx_modelgw_store_abandon(s);
-        }
     }
 
     return ngx_modelgw_store_commit(s);
@@ -231,32 +208,71 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
 }
 
 
-/* executes a statement once, with the parameters that it has */
+/*
+ * A trigger that somebody has put into the file may leave out rows in silence:
+ * so they are counted.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_steps(ngx_modelgw_store_t *s, ngx_modelgw_store_step_t *step,
+    int64_t first, int64_t second)
+{
+    int64_t  rows;
+
+    for ( /* void */ ; step->sql; step++) {
+
+        if (ngx_modelgw_store_step(s, step->rows, first, second, &rows)
+            != NGX_OK
+            || ngx_modelgw_store_step(s, step->sql, first, second, NULL)
+               != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (sqlite3_changes(s->db) != rows) {
+            return ngx_modelgw_store_fail_text(s, step->failed);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Executes a statement once, with the parameters that it has; *n is the number
+ * that it returns, NULL: it returns none.
+ */
 
 static ngx_int_t
 ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
-    int64_t second)
+    int64_t second, int64_t *n)
 {
-    int            n;
     ngx_int_t      rc;
+    ngx_uint_t     nparams;
     sqlite3_stmt  *stmt;
 
     if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    n = sqlite3_bind_parameter_count(stmt);
+    nparams = sqlite3_bind_parameter_count(stmt);
 
-    if (n > 0) {
+    if (nparams > 0) {
         (void) sqlite3_bind_int64(stmt, 1, first);
     }
 
-    if (n > 1) {
+    if (nparams > 1) {
         (void) sqlite3_bind_int64(stmt, 2, second);
     }
 
-    rc = (sqlite3_step(stmt) == SQLITE_DONE) ? NGX_OK
-                                             : ngx_modelgw_store_fail(s, NULL);
+    rc = NGX_OK;
+
+    if (sqlite3_step(stmt) != (n ? SQLITE_ROW : SQLITE_DONE)) {
+        rc = ngx_modelgw_store_fail(s, NULL);
+
+    } else if (n) {
+        *n = sqlite3_column_int64(stmt, 0);
+    }
 
     (void) sqlite3_finalize(stmt);
 

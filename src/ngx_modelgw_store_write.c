@@ -40,8 +40,8 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
         "INSERT INTO main.calls SELECT * FROM temp.modelgw_batch",
 
     [NGX_MODELGW_STORE_HOLD] =
-        "INSERT INTO holds VALUES"
-        " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO holds VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+        " ON CONFLICT (id) DO UPDATE SET cost = cost",
 
     [NGX_MODELGW_STORE_UNHOLD] = "DELETE FROM holds WHERE id = ?1",
 
@@ -169,6 +169,7 @@ ngx_int_t
 ngx_modelgw_store_hold(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call,
     ngx_modelgw_ledger_name_t *account)
 {
+    ngx_uint_t             changes;
     sqlite3_stmt          *stmt;
     ngx_modelgw_seen_t     seen;
     ngx_modelgw_charge_t   charge;
@@ -188,7 +189,18 @@ ngx_modelgw_store_hold(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call,
     (void) sqlite3_bind_int64(stmt, 7, charge.tokens.input);
     (void) sqlite3_bind_int64(stmt, 8, charge.cost);
 
-    return ngx_modelgw_store_run(s, NGX_MODELGW_STORE_HOLD, NULL);
+    if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_HOLD, &changes) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* one that is there counts as well, so something else has kept it out */
+
+    if (changes == 0) {
+        (void) ngx_modelgw_store_fail_text(s, "failed: it leaves out a hold");
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    return NGX_OK;
 }
 
 

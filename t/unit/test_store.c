@@ -982,7 +982,9 @@ test_left_out(void **state)
     unit_write_sql(u, "CREATE TRIGGER c BEFORE INSERT ON calls"
                       " WHEN new.id = 8 BEGIN SELECT RAISE(IGNORE); END;"
                       "CREATE TRIGGER t BEFORE INSERT ON topups"
-                      " WHEN new.id = 't8' BEGIN SELECT RAISE(IGNORE); END");
+                      " WHEN new.id = 't8' BEGIN SELECT RAISE(IGNORE); END;"
+                      "CREATE TRIGGER h BEFORE INSERT ON holds"
+                      " WHEN new.id = 8 BEGIN SELECT RAISE(IGNORE); END");
 
     /* alone, among others, and one by one as one of them is known */
 
@@ -1012,6 +1014,16 @@ test_left_out(void **state)
                      NGX_ERROR);
     ngx_modelgw_store_error(s, &error);
     unit_error_has(&error, "failed: it leaves out a top-up");
+    assert_int_equal(ngx_modelgw_store_commit(s), NGX_ERROR);
+    ngx_modelgw_store_close(s);
+
+    call = unit_call(8, "key", 100);
+
+    s = unit_open(u);
+    unit_begin(s);
+    assert_int_equal(ngx_modelgw_store_hold(s, &call, &name), NGX_ERROR);
+    ngx_modelgw_store_error(s, &error);
+    unit_error_has(&error, "failed: it leaves out a hold");
     assert_int_equal(ngx_modelgw_store_commit(s), NGX_ERROR);
     ngx_modelgw_store_close(s);
 
@@ -1500,6 +1512,76 @@ test_roll_up(void **state)
 }
 
 
+/* a trigger that leaves out what a roll-up writes: it refuses, and all stays */
+
+static void
+test_roll_up_left_out(void **state)
+{
+    uint64_t              later;
+    ngx_uint_t            i, n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    static struct {
+        const char  *trigger;
+        const char  *words;
+    } c[] = {
+        { "CREATE TRIGGER t BEFORE INSERT ON days"
+          " BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out days" },
+        { "CREATE TRIGGER t BEFORE INSERT ON days"
+          " WHEN new.key = 'odd' BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out days" },
+        { "CREATE TRIGGER t BEFORE UPDATE ON days"
+          " BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it leaves out days" },
+        { "CREATE TRIGGER t BEFORE DELETE ON calls"
+          " WHEN old.id = 3 BEGIN SELECT RAISE(IGNORE); END",
+          "failed: it keeps calls" }
+    };
+
+    s = unit_open(u);
+    unit_begin(s);
+    unit_put_account(s, "alice", 1000);
+
+    for (i = 0; i < 5; i++) {
+        call = unit_call(i + 1, (i & 1) ? "odd" : "even", 10);
+        unit_put_call(s, &call, "alice");
+    }
+
+    unit_commit(s);
+
+    later = UNIT_TIME + 2 * UNIT_DAY;
+    roll_up(s, later, 1, 1);
+    ngx_modelgw_store_close(s);
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        unit_write_sql(u, c[i].trigger);
+
+        s = unit_open(u);
+        assert_int_equal(ngx_modelgw_store_roll_up(s, later / 1000, 100, &n),
+                         NGX_ERROR);
+        ngx_modelgw_store_error(s, &error);
+        unit_error_has(&error, c[i].words);
+        ngx_modelgw_store_close(s);
+
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"), 4);
+        assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM days"), 1);
+        unit_audit(u);
+
+        unit_write_sql(u, "DROP TRIGGER t");
+    }
+
+    s = unit_open(u);
+    roll_up(s, later, 100, 4);
+    ngx_modelgw_store_close(s);
+
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM days"), 5);
+    unit_audit(u);
+}
+
+
 static void
 ask_calls(unit_store_t *u, ngx_modelgw_store_filter_t *filter,
     const char *expected)
@@ -1858,6 +1940,7 @@ main(void)
         unit_store_case(test_recover_left_out),
         unit_store_case(test_interrupt),
         unit_store_case(test_roll_up),
+        unit_store_case(test_roll_up_left_out),
         unit_store_case(test_calls),
         unit_store_case(test_usage),
         unit_store_case(test_usage_many),
