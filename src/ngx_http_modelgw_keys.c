@@ -283,7 +283,7 @@ ngx_http_modelgw_keys_options(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
     char                           *rv;
     uint32_t                        bit, given;
     ngx_str_t                      *value, text;
-    ngx_uint_t                      i;
+    ngx_uint_t                      i, missed;
     ngx_http_modelgw_key_option_t  *option;
 
     given = 0;
@@ -302,9 +302,16 @@ ngx_http_modelgw_keys_options(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
         }
 
         if (option->name.len == 0) {
+
+            /* the next line's id */
+
+            missed = i + 1 < cf->args->nelts
+                     && ngx_strncmp(value[i + 1].data, "sha256:", 7) == 0;
+
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "unknown option \"%V\" of key \"%V\"",
-                               &value[i], &key->id);
+                               "unknown option \"%V\" of key \"%V\"%s",
+                               &value[i], &key->id,
+                               missed ? ": a \";\" is missing before it" : "");
             return NGX_CONF_ERROR;
         }
 

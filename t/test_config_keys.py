@@ -79,6 +79,23 @@ def test_option_unknown(conf, option):
         '"alice"')
 
 
+def test_semicolon_missing(conf):
+    """nginx takes the next key for options of this one."""
+    two = "alice %s a%%s\nbob %s a;" % (digest("1"), digest("2"))
+    bad(conf, two % "", 'unknown option "bob" of key "alice"',
+        'a ";" is missing before it')
+    conf.accepted(keys=two % ";")
+    bad(conf, key("alice", "a", "x rpm=1"), 'unknown option "x"')
+    assert "is missing" not in conf.text
+
+
+def test_example(conf):
+    """The shipped example is what nginx reads, but for the model's name."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(here + "/../conf/modelgw/keys.conf.example") as f:
+        conf.accepted(keys=f.read().replace("family_b-chat", "fam-b-one"))
+
+
 @pytest.mark.parametrize("option", ["rpm=1", "tpm=1", "concurrency=1",
                                     "account=x", "models=fam-a-large",
                                     "expires=2097-01-01"])

@@ -110,7 +110,10 @@ def test_where(gw):
 @pytest.mark.parametrize("args", [
     ["--socket", "/nowhere/x.sock"], ["--url", "http://127.0.0.1:1/"]])
 def test_nobody_there(args):
-    refused(run(*args, "accounts"), 1, "no answer from")
+    p = run(*args, "accounts")
+    refused(p, 1, "no answer from")
+    assert ("it is no socket" in p.stderr) == ("--socket" in args)
+    assert "port 80" not in p.stderr
 
 
 def test_no_admin_there(gw):
