@@ -127,7 +127,9 @@ ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
         return NGX_OK;
     }
 
-    em->hint += len;
+    /* of what is borrowed nothing follows the text into its memory */
+
+    em->hint = borrowed ? 0 : em->hint + len;
 
     if (ngx_http_modelgw_emit(em, raw->data, cut->from, borrowed) != NGX_OK
         || ngx_http_modelgw_emit(em, cut->text.data, cut->text.len, 0)

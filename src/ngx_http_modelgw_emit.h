@@ -48,8 +48,8 @@ ngx_int_t ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em,
     ngx_str_t *raw, ngx_modelgw_cut_t *cut, ngx_uint_t borrowed);
 
 /*
- * All of the upstream's buf was dealt with: it counts as read when what was
- * emitted since the call before is sent, at once if that is nothing.
+ * All of the upstream's buf was dealt with: it counts as read when all that was
+ * emitted until now is sent, or before.
  */
 void ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b);
 

@@ -229,19 +229,32 @@ ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
 }
 
 
+/* in the first part, the only one that a subrequest does not share */
+
 static ngx_int_t
 ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_list_t       *headers;
+    ngx_list_part_t  *part;
     ngx_table_elt_t  *h;
 
-    h = ngx_list_push(&r->headers_in.headers);
+    h = ngx_pcalloc(r->pool, sizeof(ngx_table_elt_t) + sizeof(ngx_list_part_t));
     if (h == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
+    headers = &r->headers_in.headers;
+    part = (ngx_list_part_t *) (h + 1);
+    *part = headers->part;
 
+    if (headers->last == &headers->part) {
+        headers->last = part;
+    }
+
+    headers->part.elts = h;
+    headers->part.nelts = 1;
+    headers->part.next = part;
     h->key = ctx->group->header;
     h->value = ctx->group->header_value;
     h->lowcase_key = ctx->group->header_lowcase.data;
@@ -357,8 +370,6 @@ ngx_http_modelgw_forward_part(ngx_list_t *headers, ngx_table_elt_t *elts)
 }
 
 
-/* the last part, with room for the credential */
-
 static ngx_int_t
 ngx_http_modelgw_forward_add(ngx_list_t *headers,
     ngx_http_modelgw_forward_header_t *add)
@@ -369,7 +380,7 @@ ngx_http_modelgw_forward_add(ngx_list_t *headers,
 
     for (n = 0; add[n].key.len; n++) { /* void */ }
 
-    h = ngx_pcalloc(headers->pool, (n + 1) * sizeof(ngx_table_elt_t));
+    h = ngx_pcalloc(headers->pool, n * sizeof(ngx_table_elt_t));
     if (h == NULL) {
         return NGX_ERROR;
     }
@@ -380,7 +391,7 @@ ngx_http_modelgw_forward_add(ngx_list_t *headers,
     }
 
     part->nelts = n;
-    headers->nalloc = n + 1;
+    headers->nalloc = n;
 
     for ( /* void */ ; add->key.len; add++, h++) {
         h->key = add->key;

@@ -14,7 +14,6 @@
 
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_out.h"
-#include "ngx_modelgw_skip.h"
 #include "ngx_modelgw_tape.h"
 
 

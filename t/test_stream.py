@@ -476,6 +476,24 @@ def test_memory_of_streams_that_wait(gateway):
 
 
 @pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+def test_memory_of_slow_readers(gateway):
+    """What waits for them is the upstream's buffer, and little beside it."""
+    g = gateway(workers=1, location="proxy_buffer_size 256k; proxy_buffers "
+                "4 256k; proxy_busy_buffers_size 256k;")
+    p = Proto(g, "chat")
+    first, event, *last = chat_stream("one-0613", ["x" * 2300], usage=False)
+    p.up.script(sse([first] + [event * 40] * 100 + last))
+    assert p.send(p.body).complete
+    before = g.memory("VmRSS")
+    with contextlib.ExitStack() as waiting:
+        for _ in range(20):
+            c = waiting.enter_context(start(g, p, rcvbuf=4096))
+            assert c.head().status == 200
+        time.sleep(1)
+        assert g.memory("VmRSS") - before < 20 * (1 << 20)
+
+
+@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
 def test_memory_of_a_big_answer(gateway):
     """What is held for a plain answer is freed with its request."""
     g = gateway(workers=1)
