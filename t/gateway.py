@@ -399,11 +399,13 @@ http {
             self.process = None
 
     def power_cut(self):
-        """Kills master and workers, and waits until they hold no file any
-        more, as the next nginx wants to lock the same ones."""
+        """Kills master and workers at once, so that nobody settles what the
+        others had open, and waits until they hold no file any more, as the
+        next nginx wants to lock the same ones."""
         pids = self.pids()
-        for pid in [self.process.pid] + pids:
-            os.kill(pid, signal.SIGKILL)
+        for sig in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in [self.process.pid] + pids:
+                os.kill(pid, sig)
         self.process.wait()
         self.process = None
         wait_dead(pids)

@@ -324,12 +324,14 @@ class Torment:
         await asyncio.to_thread(run.admin.topup, *run.topups[-1])
 
     async def cut(self):
-        """Everything is killed at once, and started again."""
+        """Everything is killed at once, and started again.  All are stopped
+        first: nobody is to live on and settle what the others had open."""
         run = self.run
         pids = [run.g.process.pid] + run.g.pids()
         begin = time.time()
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        for sig in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, sig)
         run.cuts.append((begin, time.time()))
         run.g.process.wait()
         run.keep_log()
