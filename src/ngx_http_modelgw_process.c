@@ -28,6 +28,8 @@ static uint64_t ngx_http_modelgw_process_time(void);
 
 static ngx_event_t       ngx_http_modelgw_sweep_event;
 static ngx_connection_t  ngx_http_modelgw_sweep_connection;
+static uint64_t          ngx_http_modelgw_process_start;  /* milliseconds of the
+                                                            ledger's clock */
 
 
 ngx_int_t
@@ -43,6 +45,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
     }
 
     mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+    ngx_http_modelgw_process_start = ngx_modelgw_ledger_clock();
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
     {
@@ -167,7 +170,10 @@ ngx_http_modelgw_process_sweep(ngx_event_t *ev)
 }
 
 
-/* One of the workers says it, once. */
+/*
+ * One of the workers says it, once.  Of a flush that is older than we are we
+ * cannot tell whether its writer is alive: that is up to workers that were.
+ */
 
 static void
 ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf)
@@ -175,6 +181,10 @@ ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf)
     uint64_t  hung;
 
     hung = ngx_modelgw_ledger_hung(mmcf->ledger);
+
+    if (hung > ngx_modelgw_ledger_clock() - ngx_http_modelgw_process_start) {
+        return;
+    }
 
     if (hung && ngx_atomic_cmp_set(&mmcf->shared->hung, 0, 1)) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,

@@ -30,7 +30,8 @@
 #define NGX_HTTP_MODELGW_WRITER_MAX    1000        /* milliseconds */
 #define NGX_HTTP_MODELGW_WRITER_SPACE  (512 * 1024)
 
-#define NGX_HTTP_MODELGW_WRITER_PATIENCE  500      /* milliseconds */
+#define NGX_HTTP_MODELGW_WRITER_PATIENCE  1500     /* milliseconds, fewer than
+                                                      after what it hangs */
 
 #define NGX_HTTP_MODELGW_ROLL_UP       3600        /* seconds */
 #define NGX_HTTP_MODELGW_ROLL_UP_STEP  1000        /* calls */
@@ -200,9 +201,12 @@ ngx_http_modelgw_writer_thread(void *data)
 
     uint64_t  start;
 
-    /* killed while a disk hung, the one before us could not say "failed" */
+    /*
+     * killed while a disk hung, the one before us could not say "failed"; if
+     * no worker saw it hang, there was just nobody to write since it died
+     */
 
-    if (ngx_modelgw_ledger_elect(w->ledger)) {
+    if (ngx_modelgw_ledger_elect(w->ledger) && w->shared->hung) {
         w->shared->doubt = 1;
     }
 
@@ -310,15 +314,19 @@ ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
  * its files a moment later: a new writer is patient.
  *
  * A file that was removed or moved stays open: what is in it is not lost as
- * long as we live.  Nothing was committed then, nor if it could not be opened,
- * so nothing new is in doubt.
+ * long as we live.  Nothing was committed then, nor if it could not be opened
+ * or is locked, so nothing new is in doubt.
  */
 
 static void
 ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 {
     if (w->store && !w->lost) {
-        w->shared->doubt = 1;
+
+        if (!ngx_modelgw_store_locked(w->store)) {
+            w->shared->doubt = 1;
+        }
+
         ngx_modelgw_store_close(w->store);
         w->store = NULL;
     }

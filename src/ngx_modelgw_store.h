@@ -93,6 +93,12 @@ void ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s);
 ngx_int_t ngx_modelgw_store_check(const char *path,
     ngx_modelgw_store_error_t *error);
 
+/*
+ * Whether the last failure of a function below was that somebody else has
+ * locked the file: then nothing was committed.
+ */
+ngx_uint_t ngx_modelgw_store_locked(ngx_modelgw_store_t *s);
+
 /* The words of the last failure of a function below that returned NGX_ERROR. */
 void ngx_modelgw_store_error(ngx_modelgw_store_t *s,
     ngx_modelgw_store_error_t *error);

@@ -785,6 +785,29 @@ def test_back_beside_a_reader(start):
     f.well()
 
 
+def test_locked_beside_a_reader(start):
+    """Nor does a lock leave anything in doubt: nothing was written."""
+    g = start(workers=2)
+    f = Faults(g)
+    f.until(200)
+    path = g.path("ledger.db")
+    reader = sqlite3.connect("file:%s?mode=ro" % path, uri=True,
+                             isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM calls").fetchone()
+    f.until(200)
+    stored(g, f.answered)
+    db = sqlite3.connect(path, isolation_level=None, timeout=5)
+    db.execute("BEGIN IMMEDIATE")
+    f.until(503)
+    g.wait_log(CANNOT)
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    reader.close()
+    f.well()
+
+
 def test_locked_reload_and_end(start):
     """A worker that ends meanwhile leaves its calls to the others; a new one
     that finds the store locked goes on trying."""
@@ -953,8 +976,9 @@ def test_replaced_while_closed(dying, start):
     g.expect("could not be written before this worker ended")
 
 
-def killed_in_a_commit(dying, start, hung):
-    """Beside a reader, who keeps the WAL from being moved to the file."""
+def killed_in_a_commit(dying, start, hung, pause=0):
+    """Beside a reader, who keeps the WAL from being moved to the file; then
+    there is no worker for so many seconds."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     g.expect("writing the ledger hangs")
@@ -969,18 +993,27 @@ def killed_in_a_commit(dying, start, hung):
     f.until(200)
     if hung:
         f.until(503)
+        g.wait_log("writing the ledger hangs")
     else:
         time.sleep(0.3)
-    for pid in g.pids():
+    pids = g.pids()
+    os.kill(g.process.pid, signal.SIGSTOP)
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
     dying.clear("hang")
+    lib.wait_dead(pids)
+    time.sleep(pause)
+    os.kill(g.process.pid, signal.SIGCONT)
     return f, db
 
 
-def test_killed_in_a_commit(dying, start):
-    """A disk that was at work has not failed: nobody waits for who reads."""
-    f, db = killed_in_a_commit(dying, start, False)
+@pytest.mark.parametrize("pause", [0, 2.5])
+def test_killed_in_a_commit(dying, start, pause):
+    """A disk that was at work has not failed: nobody waits for who reads, even
+    if there was no writer for longer than a disk may take."""
+    f, db = killed_in_a_commit(dying, start, False, pause)
     f.until(200)
+    stored(f.g, f.answered)
     f.stays(200)
     db.close()
     f.well(0)
@@ -993,6 +1026,7 @@ def test_killed_in_a_commit_that_hung(dying, start):
     f, db = killed_in_a_commit(dying, start, True)
     f.until(503)
     f.stays(503)
+    f.g.wait_log(CANNOT)
     db.close()
     f.until(200)
     f.well()
