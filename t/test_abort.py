@@ -40,7 +40,7 @@ def begin(make, mode=None, location="", **kw):
 
 
 def lines(gw):
-    return [json.loads(line) for line in gw.read("abort.log").splitlines()]
+    return [json.loads(line) for line in gw.whole_lines("abort.log")]
 
 
 def line(gw, tag, timeout=5):

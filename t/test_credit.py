@@ -1379,7 +1379,7 @@ def test_a_power_cut_with_a_running_stream(make_bank, api):
 def money_log(bank, tag):
     end = time.monotonic() + 5
     while True:
-        for line in bank.g.read("money.log").splitlines():
+        for line in bank.g.whole_lines("money.log"):
             if '"tag":"%s"' % tag in line:
                 return json.loads(line)
         assert time.monotonic() < end, "nothing logged"
