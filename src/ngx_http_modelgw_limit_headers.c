@@ -14,6 +14,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_headers.h"
 
 
 #define NGX_HTTP_MODELGW_LIMIT_DAY  86400    /* seconds */
@@ -22,9 +23,9 @@
 /* how one API names and writes them; left: milliseconds */
 
 typedef struct {
-    ngx_str_t                     limit;
-    ngx_str_t                     remaining;
-    ngx_str_t                     reset;
+    const char                   *limit;
+    const char                   *remaining;
+    const char                   *reset;
     u_char                     *(*time)(u_char *last, uint64_t left);
 } ngx_http_modelgw_limit_header_t;
 
@@ -34,7 +35,7 @@ static void ngx_http_modelgw_limit_look(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_limit_header(ngx_http_request_t *r,
     ngx_http_modelgw_limit_header_t *h, ngx_http_modelgw_limit_told_t *told);
 static ngx_int_t ngx_http_modelgw_limit_add(ngx_http_request_t *r,
-    ngx_str_t *name, u_char *value, u_char *last);
+    const char *name, u_char *value, u_char *last);
 static u_char *ngx_http_modelgw_limit_digits(u_char *last, uint32_t n);
 static u_char *ngx_http_modelgw_limit_duration(u_char *last, uint64_t left);
 static u_char *ngx_http_modelgw_limit_date(u_char *last, uint64_t left);
@@ -42,28 +43,28 @@ static u_char *ngx_http_modelgw_limit_date(u_char *last, uint64_t left);
 
 static ngx_http_modelgw_limit_header_t  ngx_http_modelgw_limit_chat[] = {
 
-    { ngx_string("x-ratelimit-limit-requests"),
-      ngx_string("x-ratelimit-remaining-requests"),
-      ngx_string("x-ratelimit-reset-requests"),
+    { "x-ratelimit-limit-requests",
+      "x-ratelimit-remaining-requests",
+      "x-ratelimit-reset-requests",
       ngx_http_modelgw_limit_duration },
 
-    { ngx_string("x-ratelimit-limit-tokens"),
-      ngx_string("x-ratelimit-remaining-tokens"),
-      ngx_string("x-ratelimit-reset-tokens"),
+    { "x-ratelimit-limit-tokens",
+      "x-ratelimit-remaining-tokens",
+      "x-ratelimit-reset-tokens",
       ngx_http_modelgw_limit_duration }
 };
 
 
 static ngx_http_modelgw_limit_header_t  ngx_http_modelgw_limit_messages[] = {
 
-    { ngx_string("anthropic-ratelimit-requests-limit"),
-      ngx_string("anthropic-ratelimit-requests-remaining"),
-      ngx_string("anthropic-ratelimit-requests-reset"),
+    { "anthropic-ratelimit-requests-limit",
+      "anthropic-ratelimit-requests-remaining",
+      "anthropic-ratelimit-requests-reset",
       ngx_http_modelgw_limit_date },
 
-    { ngx_string("anthropic-ratelimit-tokens-limit"),
-      ngx_string("anthropic-ratelimit-tokens-remaining"),
-      ngx_string("anthropic-ratelimit-tokens-reset"),
+    { "anthropic-ratelimit-tokens-limit",
+      "anthropic-ratelimit-tokens-remaining",
+      "anthropic-ratelimit-tokens-reset",
       ngx_http_modelgw_limit_date }
 };
 
@@ -147,40 +148,31 @@ ngx_http_modelgw_limit_header(ngx_http_request_t *r,
     remaining = told->remaining_text + sizeof(told->remaining_text);
     reset = told->reset_text + sizeof(told->reset_text);
 
-    if (ngx_http_modelgw_limit_add(r, &h->limit,
+    if (ngx_http_modelgw_limit_add(r, h->limit,
                    ngx_http_modelgw_limit_digits(limit, told->limit), limit)
         != NGX_OK
-        || ngx_http_modelgw_limit_add(r, &h->remaining,
+        || ngx_http_modelgw_limit_add(r, h->remaining,
                    ngx_http_modelgw_limit_digits(remaining, rest), remaining)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_limit_add(r, &h->reset, h->time(reset, left),
+    return ngx_http_modelgw_limit_add(r, h->reset, h->time(reset, left),
                                       reset);
 }
 
 
 static ngx_int_t
-ngx_http_modelgw_limit_add(ngx_http_request_t *r, ngx_str_t *name,
+ngx_http_modelgw_limit_add(ngx_http_request_t *r, const char *name,
     u_char *value, u_char *last)
 {
-    ngx_table_elt_t  *h;
+    ngx_str_t  text;
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
+    text.data = value;
+    text.len = last - value;
 
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key = *name;
-    h->value.data = value;
-    h->value.len = last - value;
-
-    return NGX_OK;
+    return ngx_http_modelgw_headers_add(r, name, &text);
 }
 
 

@@ -465,27 +465,3 @@ ngx_modelgw_store_prepare(ngx_modelgw_store_t *s, const char *sql,
 
     return NGX_OK;
 }
-
-
-ngx_int_t
-ngx_modelgw_store_number(ngx_modelgw_store_t *s, const char *sql, int64_t *n)
-{
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
-
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (sqlite3_step(stmt) == SQLITE_ROW) {
-        *n = sqlite3_column_int64(stmt, 0);
-        rc = NGX_OK;
-
-    } else {
-        rc = ngx_modelgw_store_fail(s, NULL);
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return rc;
-}

@@ -143,9 +143,15 @@ ngx_int_t ngx_modelgw_store_prepare(ngx_modelgw_store_t *s, const char *sql,
 /* Statements that answer nothing: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_exec(ngx_modelgw_store_t *s, const char *sql);
 
-/* The number that a query answers: NGX_OK, NGX_ERROR. */
-ngx_int_t ngx_modelgw_store_number(ngx_modelgw_store_t *s, const char *sql,
-    int64_t *n);
+/*
+ * Executes a statement once, with the parameters that it has; *n is the number
+ * that it answers, NULL: it answers none.  NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
+    int64_t first, int64_t second, int64_t *n);
+
+#define ngx_modelgw_store_number(s, sql, n)                                   \
+    ngx_modelgw_store_step(s, sql, 0, 0, n)
 
 /* Prepares what writing needs: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);

@@ -24,8 +24,6 @@ static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
 static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
-static ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s,
-    const char *sql, int64_t first, int64_t second, int64_t *n);
 
 
 /*
@@ -238,12 +236,7 @@ ngx_modelgw_store_steps(ngx_modelgw_store_t *s, ngx_modelgw_store_step_t *step,
 }
 
 
-/*
- * Executes a statement once, with the parameters that it has; *n is the number
- * that it returns, NULL: it returns none.
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     int64_t second, int64_t *n)
 {
