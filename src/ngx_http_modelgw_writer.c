@@ -42,10 +42,10 @@ static void *ngx_http_modelgw_writer_thread(void *data);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w);
-static void ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
+static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
-static void ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
-static void ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
     u_char *text, size_t len);
 static void ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w,
@@ -252,30 +252,28 @@ ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w, uint64_t now)
         rc = ngx_http_modelgw_writer_roll_up(w);
     }
 
-    ngx_http_modelgw_writer_settle(w, rc);
-
-    /* one that is tried again in a moment is not over */
-
-    if (w->retry != NGX_HTTP_MODELGW_WRITER_STEP) {
+    if (ngx_http_modelgw_writer_settle(w, rc) != NGX_AGAIN) {
         ngx_modelgw_ledger_flushing(w->ledger, 0);
     }
 }
 
 
-static void
+/* NGX_AGAIN: it is tried again in a moment, and not over before */
+
+static ngx_int_t
 ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
 {
     if (rc != NGX_OK) {
-        ngx_http_modelgw_writer_failed(w);
-        return;
+        return ngx_http_modelgw_writer_failed(w);
     }
 
     if (ngx_modelgw_ledger_failed(w->ledger)) {
-        ngx_http_modelgw_writer_well(w);
-        return;
+        return ngx_http_modelgw_writer_well(w);
     }
 
     w->retry = 0;
+
+    return NGX_OK;
 }
 
 
@@ -318,7 +316,7 @@ ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
  * or is locked, so nothing new is in doubt.
  */
 
-static void
+static ngx_int_t
 ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 {
     if (w->store && !w->lost) {
@@ -333,7 +331,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 
     if (ngx_http_modelgw_writer_clock() < w->patience) {
         w->retry = NGX_HTTP_MODELGW_WRITER_STEP;
-        return;
+        return NGX_AGAIN;
     }
 
     ngx_http_modelgw_batch_failed(w);
@@ -342,12 +340,14 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
                        NGX_HTTP_MODELGW_WRITER_MAX);
 
     if (ngx_modelgw_ledger_failed(w->ledger)) {
-        return;
+        return NGX_ERROR;
     }
 
     ngx_modelgw_ledger_set_writable(w->ledger, 0);
 
     ngx_http_modelgw_writer_say(w, w->error.data, w->error.len);
+
+    return NGX_ERROR;
 }
 
 
@@ -356,7 +356,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
  * that is as good as full is not well.
  */
 
-static void
+static ngx_int_t
 ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
 {
     struct statvfs  fs;
@@ -365,13 +365,12 @@ ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
         || (uint64_t) fs.f_bavail * fs.f_frsize < NGX_HTTP_MODELGW_WRITER_SPACE)
     {
         w->retry = NGX_HTTP_MODELGW_WRITER_MAX;
-        return;
+        return NGX_ERROR;
     }
 
     if (ngx_modelgw_store_probe(w->store) != NGX_OK) {
         ngx_modelgw_store_error(w->store, &w->error);
-        ngx_http_modelgw_writer_failed(w);
-        return;
+        return ngx_http_modelgw_writer_failed(w);
     }
 
     w->retry = 0;
@@ -379,6 +378,8 @@ ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
     ngx_modelgw_ledger_set_writable(w->ledger, 1);
 
     ngx_http_modelgw_writer_say(w, w->error.data, 0);
+
+    return NGX_OK;
 }
 
 

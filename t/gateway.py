@@ -398,14 +398,20 @@ http {
             self.process.wait()
             self.process = None
 
-    def power_cut(self):
-        """Kills master and workers at once, so that nobody settles what the
-        others had open, and waits until they hold no file any more, as the
-        next nginx wants to lock the same ones."""
+    def kill_all(self):
+        """Kills master and workers at once: all are stopped first, so that
+        nobody lives on and settles what the others had open.  Returns the
+        workers."""
         pids = self.pids()
         for sig in (signal.SIGSTOP, signal.SIGKILL):
             for pid in [self.process.pid] + pids:
                 os.kill(pid, sig)
+        return pids
+
+    def power_cut(self):
+        """The same, and waits until they hold no file any more, as the next
+        nginx wants to lock the same ones."""
+        pids = self.kill_all()
         self.process.wait()
         self.process = None
         wait_dead(pids)

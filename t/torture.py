@@ -324,14 +324,10 @@ class Torment:
         await asyncio.to_thread(run.admin.topup, *run.topups[-1])
 
     async def cut(self):
-        """Everything is killed at once, and started again.  All are stopped
-        first: nobody is to live on and settle what the others had open."""
+        """Everything is killed at once, and started again."""
         run = self.run
-        pids = [run.g.process.pid] + run.g.pids()
         begin = time.time()
-        for sig in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                os.kill(pid, sig)
+        run.g.kill_all()
         run.cuts.append((begin, time.time()))
         run.g.process.wait()
         run.keep_log()
