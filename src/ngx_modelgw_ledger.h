@@ -108,7 +108,7 @@ typedef struct {
     uint32_t              key;           /* NONE: of no limited key */
     uint32_t              account;       /* NONE: no credit */
 
-    /* the caller's, to be set before ngx_modelgw_ledger_hold() */
+    /* the caller's, to be set before it is HELD */
     int64_t               hold;          /* nano-euro */
     int64_t               estimate;      /* tokens of input, at least 1 */
     int64_t               taken;         /* tokens taken of the key's tpm */
@@ -243,7 +243,10 @@ ngx_uint_t ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
     ngx_modelgw_end_e end, uint64_t time, int64_t *charged);
 
 
-/* calls; all take a constant number of steps */
+/*
+ * Calls; all take a constant number of steps.  _locked() are for who has the
+ * lock, which costs more than they do.
+ */
 
 /*
  * A slot for a call.  key: of a key with limits, or NONE; concurrency: that of
@@ -252,8 +255,9 @@ ngx_uint_t ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
  *     NGX_DECLINED  the key has as many calls already
  *     NGX_ERROR     no slot is free
  */
-ngx_int_t ngx_modelgw_ledger_open(ngx_modelgw_ledger_t *l, uint32_t worker,
-    uint32_t key, uint32_t concurrency, ngx_modelgw_call_t **call);
+ngx_int_t ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l,
+    uint32_t worker, uint32_t key, uint32_t concurrency,
+    ngx_modelgw_call_t **call);
 
 /*
  * Sets call->hold aside from the account's credit: OPEN to HELD.  Without
@@ -262,13 +266,6 @@ ngx_int_t ngx_modelgw_ledger_open(ngx_modelgw_ledger_t *l, uint32_t worker,
  *     NGX_DECLINED  the account's credit does not cover it; *available is what
  *                   is left of it.  A hold of 0 is always covered.
  */
-ngx_int_t ngx_modelgw_ledger_hold(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
-
-/* The same for a caller that has the lock, which costs more than they do. */
-ngx_int_t ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l,
-    uint32_t worker, uint32_t key, uint32_t concurrency,
-    ngx_modelgw_call_t **call);
 ngx_int_t ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
 
@@ -284,15 +281,9 @@ void ngx_modelgw_ledger_sent(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call);
  * FREE without credit.  Corrects the key's tokens a minute from call->taken to
  * what the charge says (none, if it was not sent).
  * time: milliseconds since the Epoch; clock: that of the limits.
- */
-void ngx_modelgw_ledger_settle(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call, ngx_modelgw_end_e end, uint64_t time,
-    uint64_t clock);
-
-/*
- * The same for a caller that has the lock; it copies call->charge before it
- * gives that up, as behind it the slot may be another call's.  Returns whether
- * the call is DONE: then the writer is to be woken, without the lock.
+ * Returns whether the call is DONE: then the writer is to be woken, without the
+ * lock.  Who wants call->charge copies it before the lock is given up, as
+ * behind it the slot may be another call's.
  */
 ngx_uint_t ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, ngx_modelgw_end_e end, uint64_t time,

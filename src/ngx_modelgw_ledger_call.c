@@ -28,22 +28,6 @@ static void ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
 
 
 ngx_int_t
-ngx_modelgw_ledger_open(ngx_modelgw_ledger_t *l, uint32_t worker,
-    uint32_t key, uint32_t concurrency, ngx_modelgw_call_t **call)
-{
-    ngx_int_t  rc;
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    rc = ngx_modelgw_ledger_open_locked(l, worker, key, concurrency, call);
-
-    ngx_modelgw_redo_unlock(&l->redo);
-
-    return rc;
-}
-
-
-ngx_int_t
 ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l, uint32_t worker,
     uint32_t key, uint32_t concurrency, ngx_modelgw_call_t **call)
 {
@@ -133,22 +117,6 @@ ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call)
 
 
 ngx_int_t
-ngx_modelgw_ledger_hold(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
-    uint32_t account, int64_t *available)
-{
-    ngx_int_t  rc;
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    rc = ngx_modelgw_ledger_hold_locked(l, call, account, available);
-
-    ngx_modelgw_redo_unlock(&l->redo);
-
-    return rc;
-}
-
-
-ngx_int_t
 ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available)
 {
@@ -213,24 +181,6 @@ ngx_modelgw_ledger_sent(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call)
     ngx_modelgw_redo_unlock(&l->redo);
 
     ngx_modelgw_ledger_wake(l);
-}
-
-
-void
-ngx_modelgw_ledger_settle(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
-    ngx_modelgw_end_e end, uint64_t time, uint64_t clock)
-{
-    ngx_uint_t  done;
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    done = ngx_modelgw_ledger_settle_locked(l, call, end, time, clock);
-
-    ngx_modelgw_redo_unlock(&l->redo);
-
-    if (done) {
-        ngx_modelgw_ledger_wake(l);
-    }
 }
 
 

@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "ngx_modelgw_ledger.h"
+#include "../unit/ledger_calls.h"
 
 
 #define SIZE      (64 * 1024 * 1024)
@@ -68,7 +68,7 @@ one(uint32_t worker)
     int64_t              available;
     ngx_modelgw_call_t  *call;
 
-    while (ngx_modelgw_ledger_open(ledger, worker, key, 0, &call) != NGX_OK) {
+    while (call_open(ledger, worker, key, 0, &call) != NGX_OK) {
         sched_yield();
     }
 
@@ -76,7 +76,7 @@ one(uint32_t worker)
     call->price.input = 3;
     call->price.output = 15;
 
-    if (ngx_modelgw_ledger_hold(ledger, call, account, &available) != NGX_OK) {
+    if (call_hold(ledger, call, account, &available) != NGX_OK) {
         exit(1);
     }
 
@@ -87,7 +87,7 @@ one(uint32_t worker)
     call->seen.output = 1;
     call->seen.flags = NGX_MODELGW_SEEN_FINAL;
 
-    ngx_modelgw_ledger_settle(ledger, call, NGX_MODELGW_END_COMPLETE, 1, 1000);
+    call_settle(ledger, call, NGX_MODELGW_END_COMPLETE, 1, 1000);
 }
 
 

@@ -229,7 +229,7 @@ test_key(void **state)
     assert_int_equal(i, 1);
     assert_int_equal(ngx_modelgw_ledger_key_at(l, i)->calls, 1);
 
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
     ngx_modelgw_ledger_generation(l);
     name = unit_str("one more");
     assert_int_equal(ngx_modelgw_ledger_key(l, &name, &i), NGX_OK);
@@ -279,7 +279,7 @@ test_life(void **state)
     assert_int_equal(call->seen.output, -1);
     assert_int_equal(key->calls, 1);
 
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
     assert_int_equal(call->state, NGX_MODELGW_CALL_FREE);
     assert_int_equal(key->calls, 0);
     ledger_assert(l);
@@ -291,8 +291,7 @@ test_life(void **state)
     call->hold = 10 * EURO + 1;
     available = -1;
 
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &available),
-                     NGX_DECLINED);
+    assert_int_equal(call_hold(l, call, a, &available), NGX_DECLINED);
     assert_int_equal(available, 10 * EURO);
     assert_int_equal(call->state, NGX_MODELGW_CALL_OPEN);
     assert_int_equal(account->held, 0);
@@ -300,13 +299,13 @@ test_life(void **state)
     /* all of it; then nothing is left, but for what costs nothing */
 
     call->hold = 10 * EURO;
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &available), NGX_OK);
+    assert_int_equal(call_hold(l, call, a, &available), NGX_OK);
     assert_int_equal(call->state, NGX_MODELGW_CALL_HELD);
     assert_int_equal(account->held, 10 * EURO);
     assert_int_equal(account->balance, 10 * EURO);
     ledger_assert(l);
 
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_UPSTREAM, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_UPSTREAM, TIME, 0);
     assert_int_equal(account->held, 0);
     assert_int_equal(account->balance, 10 * EURO);
     assert_int_equal(ngx_modelgw_ledger_done_count(l), 0);
@@ -318,7 +317,7 @@ test_life(void **state)
     call = ledger_sent(l, 0, k, a, 3 * EURO, 11);
     assert_int_equal(call->state, NGX_MODELGW_CALL_SENT);
     assert_int_equal(ngx_modelgw_ledger_held_count(l), 1);
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
 
     assert_int_equal(call->state, NGX_MODELGW_CALL_DONE);
     assert_int_equal(call->charge.cost, 11 * EURO);
@@ -332,18 +331,17 @@ test_life(void **state)
 
     /* settled is settled */
 
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_CLIENT, TIME + 1, 0);
+    call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME + 1, 0);
     assert_int_equal(account->balance, -EURO);
     assert_int_equal(call->end, NGX_MODELGW_END_COMPLETE);
     assert_int_equal(ngx_modelgw_ledger_done_count(l), 1);
 
     call = ledger_open(l, 0, NONE);
     call->hold = 1;
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &available),
-                     NGX_DECLINED);
+    assert_int_equal(call_hold(l, call, a, &available), NGX_DECLINED);
     assert_int_equal(available, -EURO);
     call->hold = 0;
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &available), NGX_OK);
+    assert_int_equal(call_hold(l, call, a, &available), NGX_OK);
 
     ngx_modelgw_ledger_sent(l, call);
     ngx_modelgw_ledger_sent(l, call);
@@ -367,24 +365,22 @@ test_concurrency(void **state)
     calls = calloc(n, sizeof(ngx_modelgw_call_t *));
     assert_non_null(calls);
 
-    assert_int_equal(ngx_modelgw_ledger_open(l, 0, k, 2, &calls[0]), NGX_OK);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 1, k, 2, &calls[1]), NGX_OK);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 2, k, 2, &call), NGX_DECLINED);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 2, k, 3, &calls[2]), NGX_OK);
+    assert_int_equal(call_open(l, 0, k, 2, &calls[0]), NGX_OK);
+    assert_int_equal(call_open(l, 1, k, 2, &calls[1]), NGX_OK);
+    assert_int_equal(call_open(l, 2, k, 2, &call), NGX_DECLINED);
+    assert_int_equal(call_open(l, 2, k, 3, &calls[2]), NGX_OK);
 
     for (i = 3; i < n; i++) {
-        assert_int_equal(ngx_modelgw_ledger_open(l, 0, k, 0, &calls[i]),
-                         NGX_OK);
+        assert_int_equal(call_open(l, 0, k, 0, &calls[i]), NGX_OK);
     }
 
     assert_int_equal(ngx_modelgw_ledger_key_at(l, k)->calls, n);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 0, NONE, 0, &call), NGX_ERROR);
+    assert_int_equal(call_open(l, 0, NONE, 0, &call), NGX_ERROR);
     ledger_assert(l);
 
-    ngx_modelgw_ledger_settle(l, calls[n / 2], NGX_MODELGW_END_CLIENT, TIME,
-                              0);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 0, NONE, 0, &call), NGX_OK);
-    assert_int_equal(ngx_modelgw_ledger_open(l, 0, NONE, 0, &call), NGX_ERROR);
+    call_settle(l, calls[n / 2], NGX_MODELGW_END_CLIENT, TIME, 0);
+    assert_int_equal(call_open(l, 0, NONE, 0, &call), NGX_OK);
+    assert_int_equal(call_open(l, 0, NONE, 0, &call), NGX_ERROR);
     ledger_assert(l);
 
     free(calls);
@@ -416,7 +412,7 @@ test_tokens(void **state)
     call->taken = 300;
     expected = key->tpm;
     ngx_modelgw_limit_correct(&expected, 300, 0, clock);
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, clock);
+    call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, clock);
     assert_memory_equal(&key->tpm, &expected, sizeof(ngx_modelgw_limit_t));
     assert_int_equal(key->tpm.now, 700);
 
@@ -426,7 +422,7 @@ test_tokens(void **state)
     call->seen.cache_read = 2;
     call->seen.cache_write = 7;
     call->seen.cache_write_1h = 3;
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, clock);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, clock);
     ngx_modelgw_limit_correct(&expected, 10, 30, clock);
     assert_memory_equal(&key->tpm, &expected, sizeof(ngx_modelgw_limit_t));
     assert_int_equal(key->tpm.now, 720);
@@ -458,7 +454,7 @@ test_no_credit(void **state)
         assert_int_equal(call->id, 41 + 3 * i);
         assert_int_equal(call->account, NONE);
 
-        ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+        call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
         assert_int_equal(call->state, NGX_MODELGW_CALL_FREE);
 
         assert_int_equal(call->charge.cost, (int64_t) (i + 1) * EURO);
@@ -468,9 +464,9 @@ test_no_credit(void **state)
 
         before = ledger_open(l, other, k);
         assert_ptr_equal(before, call);
-        ngx_modelgw_ledger_settle(l, before, NGX_MODELGW_END_CLIENT, TIME, 0);
+        call_settle(l, before, NGX_MODELGW_END_CLIENT, TIME, 0);
         before = ledger_sent(l, other, k, NONE, 0, 5);
-        ngx_modelgw_ledger_settle(l, before, NGX_MODELGW_END_CLIENT, TIME, 0);
+        call_settle(l, before, NGX_MODELGW_END_CLIENT, TIME, 0);
         assert_ptr_equal(before, call);
     }
 
@@ -483,14 +479,13 @@ test_no_credit(void **state)
 
     call = ledger_sent(l, self, k, NONE, 0, 5);
     before = ledger_sent(l, self, k, NONE, 0, 7);
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
-    ngx_modelgw_ledger_settle(l, before, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, before, NGX_MODELGW_END_COMPLETE, TIME, 0);
     ledger_assert(l);
 
     call = ledger_open(l, self, k);
     call->hold = EURO;
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, NONE, &available),
-                     NGX_OK);
+    assert_int_equal(call_hold(l, call, NONE, &available), NGX_OK);
     charged = 0;
     assert_int_equal(ngx_modelgw_ledger_end_all(l, self,
                                                 NGX_MODELGW_END_STOPPED, TIME,

@@ -353,9 +353,7 @@ child_call(world_t *w, ngx_modelgw_call_e state, int64_t n)
 {
     int64_t  available;
 
-    if (ngx_modelgw_ledger_open(w->ledger, w->worker, w->key, 0, &w->call)
-        != NGX_OK)
-    {
+    if (call_open(w->ledger, w->worker, w->key, 0, &w->call) != NGX_OK) {
         _exit(1);
     }
 
@@ -369,9 +367,7 @@ child_call(world_t *w, ngx_modelgw_call_e state, int64_t n)
     w->call->price.input = 1000000000000;
     w->call->price.output = 1000000000000;
 
-    if (ngx_modelgw_ledger_hold(w->ledger, w->call, w->account, &available)
-        != NGX_OK)
-    {
+    if (call_hold(w->ledger, w->call, w->account, &available) != NGX_OK) {
         _exit(1);
     }
 
@@ -391,8 +387,8 @@ child_call(world_t *w, ngx_modelgw_call_e state, int64_t n)
 static void
 child_settle(world_t *w)
 {
-    ngx_modelgw_ledger_settle(w->ledger, w->call, NGX_MODELGW_END_COMPLETE,
-                              TIME, ngx_modelgw_ledger_clock());
+    call_settle(w->ledger, w->call, NGX_MODELGW_END_COMPLETE, TIME,
+                ngx_modelgw_ledger_clock());
 }
 
 
@@ -522,12 +518,11 @@ child_operation(world_t *w, operation_e op)
     switch (op) {
 
     case OPEN:
-        (void) ngx_modelgw_ledger_open(w->ledger, w->worker, w->key, 0,
-                                       &w->call);
+        (void) call_open(w->ledger, w->worker, w->key, 0, &w->call);
         break;
 
     case HOLD:
-        (void) ngx_modelgw_ledger_hold(w->ledger, w->call, w->account, &n);
+        (void) call_hold(w->ledger, w->call, w->account, &n);
         break;
 
     case SENT:
@@ -933,9 +928,7 @@ child_work(world_t *w, ngx_uint_t writer)
             }
         }
 
-        if (ngx_modelgw_ledger_open(w->ledger, w->worker, w->key, 0, &w->call)
-            != NGX_OK)
-        {
+        if (call_open(w->ledger, w->worker, w->key, 0, &w->call) != NGX_OK) {
             continue;
         }
 
@@ -944,8 +937,7 @@ child_work(world_t *w, ngx_uint_t writer)
         w->call->price.input = 1000;
 
         if (dice(8) == 0
-            || ngx_modelgw_ledger_hold(w->ledger, w->call, w->account,
-                                       &available)
+            || call_hold(w->ledger, w->call, w->account, &available)
                != NGX_OK)
         {
             child_settle(w);

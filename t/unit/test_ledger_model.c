@@ -107,7 +107,7 @@ model_open(model_t *m, ngx_modelgw_ledger_t *l, model_call_t *c)
         expected = NGX_OK;
     }
 
-    rc = ngx_modelgw_ledger_open(l, dice(3), c->key, concurrency, &c->call);
+    rc = call_open(l, dice(3), c->key, concurrency, &c->call);
     assert_int_equal(rc, expected);
 
     if (rc == NGX_OK) {
@@ -133,7 +133,7 @@ model_hold(model_t *m, ngx_modelgw_ledger_t *l, model_call_t *c)
     c->call->hold = c->hold;
     c->call->price.output = 1000000000000;
 
-    rc = ngx_modelgw_ledger_hold(l, c->call, account, &available);
+    rc = call_hold(l, c->call, account, &available);
 
     if (c->hold > left && c->hold > 0) {
         assert_int_equal(rc, NGX_DECLINED);
@@ -158,7 +158,7 @@ model_settle(model_t *m, ngx_modelgw_ledger_t *l, model_call_t *c)
         m->free++;
     }
 
-    ngx_modelgw_ledger_settle(l, c->call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, c->call, NGX_MODELGW_END_COMPLETE, TIME, 0);
 
     c->state = NGX_MODELGW_CALL_FREE;
 }

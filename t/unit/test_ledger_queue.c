@@ -41,8 +41,8 @@ test_rings(void **state)
 
     /* the order is that of the ends */
 
-    ngx_modelgw_ledger_settle(l, calls[2], NGX_MODELGW_END_COMPLETE, TIME, 0);
-    ngx_modelgw_ledger_settle(l, calls[0], NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, calls[2], NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, calls[0], NGX_MODELGW_END_COMPLETE, TIME, 0);
     assert_ptr_equal(ngx_modelgw_ledger_done(l, 0), calls[2]);
     assert_ptr_equal(ngx_modelgw_ledger_done(l, 1), calls[0]);
     assert_null(ngx_modelgw_ledger_done(l, 2));
@@ -76,8 +76,8 @@ test_rings(void **state)
 
     for (k = 0; k < 4; k++) {
         for (i = 0; i < n; i++) {
-            ngx_modelgw_ledger_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
-                                      NGX_MODELGW_END_COMPLETE, TIME, 0);
+            call_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
+                        NGX_MODELGW_END_COMPLETE, TIME, 0);
         }
 
         assert_int_equal(ngx_modelgw_ledger_done_count(l), n);
@@ -95,8 +95,8 @@ test_rings(void **state)
 
     for (k = 0; k < 4; k++) {
         for (i = 0; i < n; i++) {
-            ngx_modelgw_ledger_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
-                                      NGX_MODELGW_END_COMPLETE, TIME, 0);
+            call_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
+                        NGX_MODELGW_END_COMPLETE, TIME, 0);
         }
 
         ngx_modelgw_ledger_written(l, n);
@@ -118,8 +118,8 @@ give_up(ngx_modelgw_ledger_t *l, uint32_t a)
     ngx_modelgw_call_t  *call;
 
     call = ledger_open(l, 0, NONE);
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &n), NGX_OK);
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
+    assert_int_equal(call_hold(l, call, a, &n), NGX_OK);
+    call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME, 0);
 }
 
 
@@ -142,7 +142,7 @@ test_given_up(void **state)
     a = ledger_account(l, "alice", 0);
 
     first = ledger_open(l, 0, NONE);
-    assert_int_equal(ngx_modelgw_ledger_hold(l, first, a, &n), NGX_OK);
+    assert_int_equal(call_hold(l, first, a, &n), NGX_OK);
     assert_int_equal(ngx_modelgw_ledger_held_count(l), 0);
 
     for (i = 0; i < 3 * l->held.size; i++) {
@@ -168,7 +168,7 @@ test_given_up(void **state)
 
     /* one that is settled before the writer looks has nothing to store */
 
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
     assert_ptr_equal(ngx_modelgw_ledger_held(l, 0, &id), call);
     assert_int_equal(id, 0);
 
@@ -202,13 +202,13 @@ test_taken_over(void **state)
     a = ledger_account(l, "alice", 0);
 
     call = ledger_sent(l, 0, NONE, a, 0, 0);
-    ngx_modelgw_ledger_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
     ngx_modelgw_ledger_written(l, 1);
 
     /* by one that is HELD, then SENT: the second entry is that one's */
 
     assert_ptr_equal(ledger_open(l, 0, NONE), call);
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, a, &n), NGX_OK);
+    assert_int_equal(call_hold(l, call, a, &n), NGX_OK);
 
     assert_ptr_equal(ngx_modelgw_ledger_held(l, 0, &id), call);
     assert_int_equal(id, 0);
@@ -412,8 +412,8 @@ test_wait(void **state)
 
     for (i = 0; i < 2000; i++) {
         start = msec();
-        ngx_modelgw_ledger_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
-                                  NGX_MODELGW_END_COMPLETE, TIME, 0);
+        call_settle(l, ledger_sent(l, 0, NONE, a, 0, 0),
+                    NGX_MODELGW_END_COMPLETE, TIME, 0);
 
         while (ngx_modelgw_ledger_done_count(l)) {
             assert_true(msec() - start < 20000);

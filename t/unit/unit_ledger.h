@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "ledger_calls.h"
 #include "ngx_modelgw_ledger_private.h"
 
 
@@ -79,7 +80,7 @@ ledger_open(ngx_modelgw_ledger_t *l, uint32_t worker, uint32_t key)
 {
     ngx_modelgw_call_t  *call;
 
-    assert_int_equal(ngx_modelgw_ledger_open(l, worker, key, 0, &call), NGX_OK);
+    assert_int_equal(call_open(l, worker, key, 0, &call), NGX_OK);
 
     return call;
 }
@@ -98,8 +99,7 @@ ledger_sent(ngx_modelgw_ledger_t *l, uint32_t worker, uint32_t key,
     call->hold = hold;
     call->price.output = 1000000000000;
 
-    assert_int_equal(ngx_modelgw_ledger_hold(l, call, account, &available),
-                     NGX_OK);
+    assert_int_equal(call_hold(l, call, account, &available), NGX_OK);
     ngx_modelgw_ledger_sent(l, call);
 
     call->seen.status = 200;
