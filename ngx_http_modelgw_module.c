@@ -185,7 +185,7 @@ ngx_http_modelgw_init(ngx_conf_t *cf)
 
     ngx_http_modelgw_body_filter_init();
     ngx_http_modelgw_filter_init();
-    ngx_http_modelgw_forward_init();
+    ngx_http_modelgw_forward_headers_init();
     ngx_http_modelgw_upstream_init();
 
     return NGX_OK;

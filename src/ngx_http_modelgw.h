@@ -211,9 +211,9 @@ ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
 void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_completion_t *c);
 
-/* forward.c */
+/* forward_headers.c */
 
-void ngx_http_modelgw_forward_init(void);
+void ngx_http_modelgw_forward_headers_init(void);
 
 /*
  * Replaces the client's headers by those for the upstream, all but the
@@ -224,6 +224,8 @@ void ngx_http_modelgw_forward_init(void);
  */
 ngx_int_t ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* forward.c */
 
 /* The getter of $modelgw_upstream. */
 ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
