@@ -192,11 +192,17 @@ ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in, size_t size,
     ngx_chain_t **out, off_t *length);
 
+/* What the codecs of answers must know of the call. */
+void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_completion_t *c);
+
+/* tape.c */
+
 /*
  * The worker's tape, with nothing on it; NULL: no memory.  What is put on it
  * is there until control goes back to the event loop, or to another caller.
  */
-ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(ngx_http_request_t *r);
+ngx_modelgw_tape_t *ngx_http_modelgw_tape(ngx_http_request_t *r);
 
 /*
  * The same, with a document on it, which has been scanned.
@@ -204,12 +210,8 @@ ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(ngx_http_request_t *r);
  *     NGX_DECLINED  it has too many values
  *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
+ngx_int_t ngx_http_modelgw_tape_index(ngx_http_request_t *r,
     ngx_str_t *doc, ngx_modelgw_tape_t **tape);
-
-/* What the codecs of answers must know of the call. */
-void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_completion_t *c);
 
 /* forward_headers.c */
 

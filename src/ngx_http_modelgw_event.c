@@ -261,7 +261,7 @@ ngx_http_modelgw_event_ended(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
         return NGX_OK;
     }
 
-    rc = ngx_http_modelgw_translate_index(ctx->request, data, &tape);
+    rc = ngx_http_modelgw_tape_index(ctx->request, data, &tape);
 
     if (rc == NGX_OK) {
         choices = &ctx->stream->choices;

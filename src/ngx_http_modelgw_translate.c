@@ -57,7 +57,7 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
+    rc = ngx_http_modelgw_tape_index(r, &doc, &tape);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -126,7 +126,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
+    rc = ngx_http_modelgw_tape_index(r, &doc, &tape);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -158,51 +158,6 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     c->reasoning = ctx->model->caps.reasoning_output;
     c->include_usage = ctx->usage_asked;
     c->usage = &ctx->usage;
-}
-
-
-/*
- * One tape serves all calls of a worker, since none holds it for longer than a
- * function: an allocation of that size for each call has malloc() give memory
- * back to the kernel and take it again.
- */
-
-ngx_modelgw_tape_t *
-ngx_http_modelgw_translate_tape(ngx_http_request_t *r)
-{
-    ngx_http_modelgw_main_conf_t  *mmcf;
-
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
-
-    if (mmcf->tape == NULL) {
-        mmcf->tape = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
-        if (mmcf->tape == NULL) {
-            return NULL;
-        }
-
-        ngx_modelgw_tape_init(mmcf->tape, ngx_cycle->pool, mmcf->skip);
-    }
-
-    ngx_modelgw_tape_reset(mmcf->tape);
-
-    return mmcf->tape;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
-    ngx_modelgw_tape_t **tape)
-{
-    ngx_int_t  rc;
-
-    *tape = ngx_http_modelgw_translate_tape(r);
-    if (*tape == NULL) {
-        return NGX_ERROR;
-    }
-
-    rc = ngx_modelgw_tape_feed(*tape, doc->data, doc->len);
-
-    return (rc == NGX_OK) ? ngx_modelgw_tape_done(*tape, doc->data) : rc;
 }
 
 

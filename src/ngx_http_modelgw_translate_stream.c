@@ -49,7 +49,7 @@ ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_loc_conf_t   *mlcf;
     ngx_http_modelgw_translate_t  *t;
 
-    tape = ngx_http_modelgw_translate_tape(r);
+    tape = ngx_http_modelgw_tape(r);
     if (tape == NULL) {
         return NGX_ERROR;
     }

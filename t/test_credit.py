@@ -4,6 +4,7 @@ What a call costs is worked out by money.py from the request, the model line
 and what the scripted upstream has said, and compared with the call's row in
 the store.  Each call has a model id of its own, which finds its row."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -1277,10 +1278,10 @@ def test_a_restart_keeps_the_balance(make_bank):
     assert bank.row(body["model"])["id"] > row["id"]
 
 
-@pytest.mark.parametrize("api", APIS)
-def test_term_with_a_running_stream(make_bank, api):
-    """A fast stop settles what runs, by what was seen."""
-    bank = make_bank(location="proxy_read_timeout 60s;")
+@contextlib.contextmanager
+def running(bank, api):
+    """A stream whose events have come to the client, and that goes on; gives
+    its body, and what was seen of it."""
     events, seen = cut_events(api)
     bank.up(api).script(sse(events + [lambda x: x.wait_gone()]))
     body = body_of(api, stream=True)
@@ -1289,6 +1290,14 @@ def test_term_with_a_running_stream(make_bank, api):
         words = b"three" if api == CHAT else b"two"
         while words not in c.current.data:
             assert c.read()
+        yield body, seen
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_term_with_a_running_stream(make_bank, api):
+    """A fast stop settles what runs, by what was seen."""
+    bank = make_bank(location="proxy_read_timeout 60s;")
+    with running(bank, api) as (body, seen):
         bank.g.process.send_signal(signal.SIGTERM)
         assert bank.g.process.wait(10) == 0
     bank.g.process = None
@@ -1325,14 +1334,7 @@ def test_L10_kill_of_a_worker_with_a_running_stream(make_bank, api):
     """Settled within a second by what was seen; the hold is free."""
     bank = make_bank(location="proxy_read_timeout 60s;", workers=2)
     bank.g.expect("exited on signal 9")
-    events, seen = cut_events(api)
-    bank.up(api).script(sse(events + [lambda x: x.wait_gone()]))
-    body = body_of(api, stream=True)
-    with bank.open(api, body) as c:
-        assert c.head().status == 200
-        words = b"three" if api == CHAT else b"two"
-        while words not in c.current.data:
-            assert c.read()
+    with running(bank, api) as (body, seen):
         at = time.time()
         for pid in bank.g.pids():
             os.kill(pid, signal.SIGKILL)
