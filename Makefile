@@ -47,7 +47,7 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
         test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-growth \
         bench-instructions bench-scan bench-ledger bench-store \
         limits-minute setup-build help clean distclean \
-        torture torture-quick
+        torture torture-quick test-busy
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -466,6 +466,24 @@ test check: setup-test
 	fi; \
 	echo "make test: all passed ($$((SECONDS - begin)) s)"
 
+# RUNS times beside busy loops and a disk that syncs, where tests that race
+# fail; the outputs stay in $(BUILD)/busy, and what has failed is named last
+
+RUNS        = 1
+
+test-busy:
+	@mkdir -p $(BUILD)/busy; rm -f $(BUILD)/busy/*.log; set -o pipefail; \
+	for run in $$(seq $(RUNS)); do \
+	    log=$(BUILD)/busy/$$run.log; \
+	    echo "=== busy run $$run of $(RUNS), $$log"; \
+	    t/tools/busy.py --sync $(BUILD) -- $(MAKE) --no-print-directory test \
+	        2>&1 | tee $$log || { \
+	        echo "make test-busy: run $$run of $(RUNS) has failed:"; \
+	        grep -E '^(FAILED|ERROR) |FAILED' $$log; exit 1; \
+	    }; \
+	done; \
+	echo "make test-busy: $(RUNS) runs passed"
+
 
 # The demo: stub upstream, nginx, keys; see t/demo/run.sh.
 
@@ -480,6 +498,7 @@ help:
 	@echo 'make install         install it (DESTDIR, MODULES_DIR, CONF_DIR)'
 	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
 	@echo 'make test            everything below but fuzz, bench, limits'
+	@echo 'make test-busy       make test on a busy machine, RUNS times'
 	@echo 'make style           house rules, sizes, purity of floor 0'
 	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
