@@ -149,8 +149,8 @@ ngx_int_t
 ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_msec_t timeout)
 {
+    uint64_t                    end;
     ngx_int_t                   rc;
-    ngx_msec_t                  waited;
     ngx_http_modelgw_writer_t  *w;
 
     w = &ngx_http_modelgw_writer;
@@ -162,7 +162,9 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
     w->stop = NGX_HTTP_MODELGW_WRITER_STOP;
     ngx_modelgw_ledger_wake(w->ledger);
 
-    for (waited = 0; /* void */ ; waited++) {
+    end = ngx_http_modelgw_writer_clock() + timeout;
+
+    for ( ;; ) {
 
         rc = ngx_http_modelgw_batch_left(w) ? NGX_DECLINED : NGX_OK;
 
@@ -170,11 +172,11 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
             break;
         }
 
-        if (waited == timeout) {
+        if (ngx_http_modelgw_writer_clock() >= end) {
             break;
         }
 
-        ngx_msleep(1);
+        ngx_msleep(1);      /* on a busy machine it is longer */
     }
 
     /*

@@ -867,6 +867,23 @@ def test_ended_while_locked(start):
     assert g.chat().status == 200
 
 
+def test_terminated_while_locked_on_a_busy_machine(dying, start):
+    """A worker whose sleeps are longer than they should be is still gone
+    before its master kills it, 1.5 seconds after the signal."""
+    g = start()
+    dying.set("late")
+    assert g.chat().status == 200
+    stored(g, 1)
+    db = sqlite3.connect(g.path("ledger.db"), isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    assert g.chat().status == 200
+    g.expect(CANNOT)
+    finish(g, signal.SIGTERM)
+    db.execute("ROLLBACK")
+    db.close()
+    assert g.log_count("could not be written before this worker ended") == 1
+
+
 @pytest.fixture
 def disk(tmp_path):
     """A file system of its own, 4 MB."""
@@ -882,6 +899,7 @@ def disk(tmp_path):
 
 SHIM = r"""
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 #include <sys/syscall.h>
 
@@ -902,12 +920,28 @@ sync_(long call, int fd)
 
 int fsync(int fd) { return sync_(SYS_fsync, fd); }
 int fdatasync(int fd) { return sync_(SYS_fdatasync, fd); }
+
+int
+usleep(useconds_t us)
+{
+    struct timespec  ts;
+
+    if (access(DIR "/late", F_OK) == 0) {
+        us += 10000;
+    }
+
+    ts.tv_sec = us / 1000000;
+    ts.tv_nsec = us % 1000000 * 1000;
+
+    return nanosleep(&ts, NULL);
+}
 """
 
 
 class Disk:
     """fsync() that hangs, or fails, while a file of that name is there; what
-    is written stays in the page cache, as on a disk that dies."""
+    is written stays in the page cache, as on a disk that dies.  While "late"
+    is there a sleep is longer, as on a busy machine."""
 
     def __init__(self, path):
         self.path = str(path)
