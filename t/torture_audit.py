@@ -128,6 +128,7 @@ class Book:
         self.live = run.live
         self.invoices = run.invoices
         self.bills = {}         # what each reported call costs, by number
+        self.over = {}          # and what of it was not held
         self.kills = sorted(run.kills)
         self.cuts = sorted(run.cuts)
         self.stops = sorted(run.stops)
@@ -231,6 +232,7 @@ def verify_call(book, call, row):
         if same(row, charge):
             if charge.outcome == "reported":
                 book.bills[call.n] = line.cost(charge.tokens)
+            book.over[call.n] = max(0, row["cost"] - call.bound(line).hold)
             name = charge.outcome + "/" + row["end"]
             book.outcomes[name] = book.outcomes.get(name, 0) + 1
             if invoice is None:
@@ -429,9 +431,7 @@ def verify_accounts(book):
         if row["outcome"] == "reported":
             rows[account] = rows.get(account, 0) + row["cost"]
             billed[account] = billed.get(account, 0) + book.bills.get(n, 0)
-        hold = max(run.calls[n].bound(v.lines[run.calls[n].line]).hold
-                   for v in run.versions[:2])
-        over[account] = over.get(account, 0) + max(0, row["cost"] - hold)
+        over[account] = over.get(account, 0) + book.over.get(n, 0)
     for account in sorted(set(billed) | set(rows)):
         if billed.get(account, 0) != rows.get(account, 0):
             say.append("account %s: the upstream has billed %d, the calls "
@@ -502,7 +502,7 @@ def sample(whole, mutate=None):
     book.rows = [dict(r) for r in whole.rows if number(r) in run.calls]
     book.topups = [dict(t) for t in whole.topups]
     book.balances = dict(whole.balances)
-    book.bills, book.outcomes = {}, {}
+    book.bills, book.over, book.outcomes = {}, {}, {}
     if mutate:
         row = next(r for r in book.rows if r["outcome"] == "reported"
                    and r["cost"] and r["end"] == "complete")
