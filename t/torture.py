@@ -3,6 +3,7 @@ party has kept, through kills of workers, reloads and power cuts.
 
 usage: t/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
                     [--slots N] [--workers N] [--keep]
+       t/torture.py --again DIR
 
 A scripted upstream keeps its own invoice; clients make random calls of both
 protocols, leave at random points; workers are killed with SIGKILL, prices
@@ -15,12 +16,16 @@ back the same calls, not the same moment of a kill.  Prints the seed first, a
 summary last; exits with 1 on any difference.  The check itself is checked: it
 is run again on the same results with one thing wrong, which it must find.
 
+What has failed keeps its directory: nginx's logs, the store, and in run.pickle
+what the clients and the upstream saw; --again runs the check on that.
+
 Uses MODELGW_NGINX and MODELGW_MODULE as the other tests do.
 """
 
 import argparse
 import asyncio
 import os
+import pickle
 import random
 import secrets
 import shutil
@@ -31,6 +36,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import gateway as lib
 import money
@@ -43,7 +49,8 @@ RICH = ["rich-%d" % i for i in range(6)]
 POOR = ["poor-%d" % i for i in range(4)]
 FOUNDING = {"rich": "10000.00", "poor": "1.000000007"}
 READ_TIMEOUT = 1.2          # seconds; of the gateway, for the upstream
-PATIENCE = 20               # seconds a client waits for anything
+PATIENCE = 60               # seconds for anything, on a busy machine, too
+LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
 
 
@@ -56,6 +63,14 @@ class Invoice:
         self.sent = 0           # steps of the script
         self.ended = None       # when; None: not yet
         self.how = None         # "complete", "cut", "reset", "gone"
+        self.paused = time.monotonic()
+        self.late = False       # a pause was as long as the gateway waits
+
+    def sends(self):
+        now = time.monotonic()
+        self.late |= now - self.paused > READ_TIMEOUT - 0.1
+        self.paused = now
+        self.sent += 1
 
 
 class Visit:
@@ -150,7 +165,7 @@ class Upstream:
                 invoice.how = "gone"
                 return False
             # before it is sent: who is killed in between may have read it
-            invoice.sent += 1
+            invoice.sends()
             writer.write(data)
             await writer.drain()
             if call.pause:
@@ -304,7 +319,7 @@ class Torment:
         before = run.versions[-1]
         self.config()
         run.g.process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             await asyncio.sleep(0.02)
             pids = set(run.g.pids())
@@ -327,10 +342,12 @@ class Torment:
         """Everything is killed at once, and started again."""
         run = self.run
         begin = time.time()
-        run.g.kill_all()
+        pids = run.g.kill_all()
         run.cuts.append((begin, time.time()))
         run.g.process.wait()
         run.keep_log()
+        # one that is in an fsync() dies, and lets go of its locks, after it
+        await asyncio.to_thread(lib.wait_dead, pids)
         await asyncio.to_thread(run.restart)
 
     async def stop(self):
@@ -370,6 +387,21 @@ def leaving(pid):
 
 
 class Run:
+
+    # what the check needs
+
+    KEPT = ("seed", "versions", "calls", "visits", "invoices", "kills",
+            "cuts", "stops", "topups", "reloads", "faults", "keys", "live",
+            "store")
+
+    def __getstate__(self):
+        return {name: getattr(self, name, None) for name in self.KEPT}
+
+    def keep(self):
+        for call in self.calls.values():
+            call.forget()
+        with open(os.path.join(self.dir, "run.pickle"), "wb") as f:
+            pickle.dump(self, f)
 
     def __init__(self, seed, workers, directory):
         self.seed = seed
@@ -455,11 +487,11 @@ class Run:
                   self.g.path("error.log.%d" % self.logs))
 
     def restart(self):
-        self.g._start()
+        self.g.start()
 
     async def settle(self):
         """Waits until no call is open: drained answers have their time."""
-        end = time.monotonic() + 15
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             await asyncio.sleep(0.1)
             if not await asyncio.to_thread(self.busy):
@@ -541,38 +573,68 @@ def main():
     p.add_argument("--seed", default=None)
     p.add_argument("--keep", action="store_true",
                    help="keep the directory, on success too")
+    p.add_argument("--again", metavar="DIR",
+                   help="check what is kept of a run once more")
     args = p.parse_args()
+    if args.again:
+        return again(args.again)
     kills = args.kills if args.kills is not None else (
         20 if args.quick else 1000)
     cuts = args.cuts if args.cuts is not None else (3 if args.quick else 100)
     seed = args.seed or secrets.token_hex(4)
-    print("torture: seed %s, %d kills, %d power cuts" % (seed, kills, cuts),
-          flush=True)
-
     directory = tempfile.mkdtemp(prefix="torture-")
+    print("torture: seed %s, %d kills, %d power cuts; %s"
+          % (seed, kills, cuts, directory), flush=True)
+
     run = Run(seed, args.workers, directory)
     begin = time.monotonic()
     try:
         asyncio.run(run.go(kills, cuts, args.slots))
         faults = run.faults + audit.verify(run)
         faults += audit.mutants(run)
+    except Exception:
+        faults = ["it came to no end: " + traceback.format_exc()]
     finally:
         if getattr(run, "g", None) and run.g.process:
             for pid in run.g.pids() + [run.g.process.pid]:
                 os.kill(pid, signal.SIGKILL)
 
-    for fault in faults[:40]:
-        print("torture: " + fault)
-    if len(faults) > 40:
-        print("torture: and %d more" % (len(faults) - 40))
-    print(audit.summary(run, time.monotonic() - begin))
+    if faults or args.keep:
+        run.keep()
+    say(run, faults, time.monotonic() - begin)
     if faults:
-        print("torture: FAILED, %d differences; seed %s; %s"
+        show_logs(directory)
+        print("torture: FAILED, %d differences; seed %s; %s is kept"
               % (len(faults), seed, directory))
         return 1
     if not args.keep:
         shutil.rmtree(directory, ignore_errors=True)
     return 0
+
+
+def show_logs(directory):
+    for name in sorted(os.listdir(directory)):
+        if name.startswith("error.log"):
+            with open(os.path.join(directory, name), errors="replace") as f:
+                lines = f.readlines()[-LINES:]
+            print("torture: the end of %s:\n%s" % (name, "".join(lines)))
+
+
+def again(directory):
+    with open(os.path.join(directory, "run.pickle"), "rb") as f:
+        run = pickle.load(f)
+    run.store = audit.Store(os.path.join(directory, "ledger.db"))
+    faults = run.faults + audit.verify(run)
+    say(run, faults, 0)
+    return 1 if faults else 0
+
+
+def say(run, faults, seconds):
+    for fault in faults[:40]:
+        print("torture: " + fault)
+    if len(faults) > 40:
+        print("torture: and %d more" % (len(faults) - 40))
+    print(audit.summary(run, seconds))
 
 
 if __name__ == "__main__":

@@ -273,7 +273,7 @@ def verify_client(book, call, visit, invoice, ended):
             invoice is None or invoice.sent < whole(call.script(), call)):
         return "a whole answer, but the upstream sent none"
     if not visit.complete and not disturbed and call.behaviour == "ok" \
-       and not call.dead:
+       and not call.dead and not (invoice and invoice.late):
         return "the answer broke off"
     return None
 
