@@ -68,3 +68,15 @@ def test_an_account_may_fall_by_what_its_calls_did_not_hold(version):
     book.balances[account] = balance - 1, balance - 1
     (fault,) = audit.verify(run, book)
     assert "which more than true usage has overdrawn" in fault
+
+
+@pytest.mark.parametrize("received, faults", [(101, 0), (99.1, 0), (98.9, 1)])
+def test_a_power_cut_takes_what_is_young(received, faults):
+    """Of a second, before it began, or while it went on."""
+    run, book = book_of(OVERDRAWN[:1], 0)
+    for n, invoice in book.invoices.items():
+        invoice.received = run.visits[n].started = received
+        invoice.ended = run.visits[n].ended = received + 0.1
+    book.rows, book.cuts = [], [audit.Cut(100, 101.2, 1)]
+    said = [f for f in audit.verify(run, book) if f.startswith("call")]
+    assert len(said) == faults, said

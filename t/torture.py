@@ -35,6 +35,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -50,6 +51,7 @@ POOR = ["poor-%d" % i for i in range(4)]
 FOUNDING = {"rich": "10000.00", "poor": "1.000000007"}
 READ_TIMEOUT = 1.2          # seconds; of the gateway, for the upstream
 PATIENCE = 60               # seconds for anything, on a busy machine, too
+SETTLED = 3                 # seconds: what a disk did before is over
 LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
 
@@ -285,6 +287,34 @@ class Clients:
         return visit.left
 
 
+# The disk: how long a sync takes here and now.
+
+class Disk(threading.Thread):
+
+    def __init__(self, directory):
+        super().__init__(daemon=True)
+        self.path = os.path.join(directory, "sync")
+        self.going = True
+        self.syncs = []             # (end, seconds)
+
+    def run(self):
+        with open(self.path, "wb", 0) as f:
+            while self.going:
+                begin = time.time()
+                f.seek(0)
+                f.write(b"x" * 4096)
+                os.fdatasync(f.fileno())
+                end = time.time()
+                self.syncs.append((end, end - begin))
+                time.sleep(0.05)
+
+    def longest(self, since):
+        """Seconds of the longest sync that ended later, or goes on."""
+        last = self.syncs[-1][0] if self.syncs else time.time()
+        return max([took for end, took in self.syncs if end >= since]
+                   + [time.time() - last])
+
+
 # The gateway, and what happens to it.
 
 class Torment:
@@ -342,12 +372,15 @@ class Torment:
         """Everything is killed at once, and started again."""
         run = self.run
         begin = time.time()
+        sync = run.disk.longest(begin - SETTLED)
         pids = run.g.kill_all()
-        run.cuts.append((begin, time.time()))
-        run.g.process.wait()
-        run.keep_log()
         # one that is in an fsync() dies, and lets go of its locks, after it
+        await asyncio.to_thread(run.g.process.wait)
         await asyncio.to_thread(lib.wait_dead, pids)
+        await asyncio.sleep(0.1)        # what they had sent is read
+        run.cuts.append(audit.Cut(
+            begin, time.time(), audit.WINDOW + audit.SYNCS * sync))
+        run.keep_log()
         await asyncio.to_thread(run.restart)
 
     async def stop(self):
@@ -536,11 +569,13 @@ class Run:
         await up.start()
         await asyncio.to_thread(self.make, up.port)
         self.clients = clients = Clients(self)
+        self.disk = Disk(self.dir)
+        self.disk.start()
         tasks = [asyncio.create_task(clients.slot()) for _ in range(slots)]
         try:
             await Torment(self).all(kills, cuts)
         finally:
-            clients.going = False
+            self.disk.going = clients.going = False
             await asyncio.gather(*tasks)
         await self.settle()
         await self.concurrency()

@@ -8,6 +8,7 @@ and nothing else.
 """
 
 import bisect
+import collections
 import copy
 import json
 import os
@@ -24,8 +25,9 @@ ADMIN_LOCATION = ("location /admin/ { modelgw_admin; allow 127.0.0.1; "
 
 SOON = 1.0          # seconds: the calls of a killed worker are settled
 SLACK = 1.0         # more, on a machine that is busy
-WINDOW = 0.75       # seconds: what a power cut may take; flush is 5 ms, but a
-                    # busy machine's fsync is what it is
+WINDOW = 0.75       # seconds: what a power cut may take; flush is 5 ms
+SYNCS = 3           # and the disk's time: of a writer that was killed before,
+                    # of its successor's start, of a flush
 MOMENT = 0.25       # between clocks of processes
 
 BALANCES = """
@@ -36,6 +38,12 @@ BALANCES = """
            AS derived,
            balance
     FROM accounts"""
+
+
+# A power cut: when it began, when all were dead and what they had sent was
+# read, and how old what it takes may be.
+
+Cut = collections.namedtuple("Cut", "begin end window")
 
 
 class Version:
@@ -194,8 +202,7 @@ def verify_call(book, call, row):
     if row is None:
         if invoice is None:
             return None
-        if between(book.cuts, invoice.received - MOMENT, ended + WINDOW) \
-           and cut_within(book, invoice.received, WINDOW):
+        if cut_soon(book, invoice.received - MOMENT, invoice.received):
             book.missing += 1
             book.lost_age = max(book.lost_age,
                                 age(book, invoice.received))
@@ -218,11 +225,10 @@ def verify_call(book, call, row):
         if at - kills[-1][1] > SOON + SLACK:
             return "was settled %.1f s after the kill" % (at - kills[-1][1])
     elif row["end"] == "lost":
-        if not between(book.cuts, visit.started, ended + WINDOW):
+        cut = cut_soon(book, visit.started, ended)
+        if not cut:
             return "is lost without a power cut"
-        book.lost_age = max(book.lost_age, min(
-            begin - ended for begin, end in book.cuts
-            if end >= visit.started and begin <= ended + WINDOW))
+        book.lost_age = max(book.lost_age, cut.begin - ended)
     elif row["end"] == "stopped":
         if not between(book.stops, visit.started, ended + MOMENT):
             return "nginx was not stopped"
@@ -242,13 +248,17 @@ def verify_call(book, call, row):
         row_text(row), sorted({str(c) for c, _ in allowed})[:6])
 
 
-def cut_within(book, begin, seconds):
-    """A power cut came at most so long after that moment."""
-    return between(book.cuts, begin - MOMENT, begin + seconds)
+def cut_soon(book, begin, end):
+    """The power cut that came in between, or so soon after that what the end
+    said was not written yet."""
+    for cut in book.cuts:
+        if cut.end >= begin and cut.begin <= end + cut.window:
+            return cut
+    return None
 
 
 def age(book, moment):
-    later = [b for b, e in book.cuts if e >= moment - MOMENT]
+    later = [cut.begin for cut in book.cuts if cut.end >= moment - MOMENT]
     return max(0, later[0] - moment) if later else 0
 
 
