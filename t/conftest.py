@@ -1,6 +1,7 @@
 """Fixtures: gw, one gateway for the whole session; gateway, to make others."""
 
 import itertools
+import os
 
 import pytest
 
@@ -10,6 +11,41 @@ import gateway as gatewaylib
 import upstream
 
 COUNT = itertools.count()
+LINES = 60          # of each log, shown when a test has failed
+
+
+# What a failed test's nginx has logged belongs to its report: on CI it is all
+# that is left.
+
+LOGS = ("error.log", "stderr", "access.log")
+
+
+def sizes():
+    paths = [g.path(name) for g in gatewaylib.started for name in LOGS]
+    return {path: os.path.getsize(path) for path in paths
+            if os.path.exists(path)}
+
+
+def tail(path, begin):
+    with open(path, errors="replace") as f:
+        f.seek(begin)
+        return "".join(f.readlines()[-LINES:])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    item.logs_before = sizes()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    report = (yield).get_result()
+    if not report.failed:
+        return
+    for path, size in sizes().items():
+        begin = item.logs_before.get(path, 0)
+        if size > begin:
+            report.sections.append((path, tail(path, begin)))
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,14 @@ import hashlib
 import json
 import os
 import re
+import resource
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import weakref
 
 import client
 
@@ -31,6 +33,11 @@ MODULE = os.environ.get("MODELGW_MODULE", os.path.join(
 WORKERS = int(os.environ.get("MODELGW_WORKERS") or 1)
 ASAN = bool(os.environ.get("MODELGW_ASAN"))
 LOG_LEVEL = os.environ.get("MODELGW_LOG_LEVEL", "info")
+
+STARTED = "start worker process "
+STALL = 3           # seconds, proxy_read_timeout where an upstream stalls;
+                    # a busy machine must not take as long for what it says
+SHUTDOWN = 10       # seconds until workers that end close what is open
 
 LOUD = re.compile(r"\[(alert|emerg|crit)\]|Sanitizer"
                   r"|exited with (fatal )?code [1-9]|exited on signal")
@@ -48,6 +55,9 @@ LOG_FORMAT = """log_format test escape=json '{"tag":"$http_x_test_tag",'
         '"cached":"$modelgw_cached_tokens",'
         '"first_byte":"$modelgw_first_byte_time",'
         '"completion":"$request_completion"}';"""
+
+
+started = weakref.WeakSet()     # every Gateway that was, for reports
 
 
 class Failed(Exception):
@@ -156,7 +166,7 @@ def dead(pid):
         return True
 
 
-def wait_dead(pids, timeout=5):
+def wait_dead(pids, timeout=client.LIMIT):
     """Waits until killed processes hold no lock any more."""
     end = time.monotonic() + timeout
     while not all(dead(pid) for pid in pids):
@@ -164,16 +174,23 @@ def wait_dead(pids, timeout=5):
         time.sleep(0.01)
 
 
+def ended_cpu():
+    """Seconds of processor time of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def soon(run, seconds, tries=5):
     """What run() does takes less than so many seconds, at least once: a busy
-    machine stalls now and then, who waits for a timer does so each time."""
+    machine stalls now and then, who waits for a timer does so each time.
+    Returns what it returns."""
     took = []
     for _ in range(tries):
         begin = time.monotonic()
-        run()
+        result = run()
         took.append(time.monotonic() - begin)
         if took[-1] < seconds:
-            return
+            return result
     raise AssertionError("too slow: %s" % took)
 
 
@@ -195,7 +212,7 @@ class Gateway:
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=(), patience=20):
+                 files=(), patience=60):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -260,7 +277,7 @@ class Gateway:
 %(user)s
 daemon off;
 worker_processes %(workers)d;
-worker_shutdown_timeout 10s;
+worker_shutdown_timeout %(shutdown)ds;
 error_log %(dir)s/error.log %(level)s;
 pid %(dir)s/nginx.pid;
 %(main)s
@@ -294,6 +311,7 @@ http {
 """ % {"load": "load_module %s;" % MODULE if MODULE else "",
             "user": "user root;" if os.geteuid() == 0 else "",
             "workers": self.workers, "dir": self.dir,
+            "shutdown": SHUTDOWN,
             "level": self.log_level, "main": self.main,
             "log_format": LOG_FORMAT, "http": self.http,
             "upstreams": upstreams, "groups": groups,
@@ -348,7 +366,7 @@ http {
         ends so."""
         asan = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         return subprocess.run(self.command("-t"), capture_output=True,
-                              text=True, timeout=30,
+                              text=True, timeout=120,
                               env=dict(os.environ, ASAN_OPTIONS=asan))
 
     def start(self):
@@ -365,7 +383,9 @@ http {
         return self
 
     def _start(self):
+        started.add(self)
         self.stderr = open(self.path("stderr"), "ab")
+        before = self.log_count(STARTED)
         self.process = subprocess.Popen(self.command(), stderr=self.stderr,
                                         stdout=self.stderr,
                                         stdin=subprocess.DEVNULL)
@@ -379,7 +399,7 @@ http {
                    and "ERROR: AddressSanitizer" not in text:
                     os.truncate(self.path("stderr"), 0)
                 raise Failed(text + self.read("error.log"))
-            if self.log_count("start worker process ") >= self.workers:
+            if self.log_count(STARTED) >= before + self.workers:
                 try:
                     socket.create_connection(("127.0.0.1", self.port),
                                              1).close()
@@ -416,7 +436,7 @@ http {
         self.process = None
         wait_dead(pids)
 
-    def kill_workers(self, timeout=5):
+    def kill_workers(self, timeout=client.LIMIT):
         """Kills the workers, and waits for their successors."""
         old = self.pids()
         for pid in old:
@@ -426,11 +446,11 @@ http {
             assert time.monotonic() < end, "no new workers"
             time.sleep(0.01)
 
-    def reload(self, ok=True, timeout=15):
+    def reload(self, ok=True, timeout=2 * client.LIMIT):
         """SIGHUP; returns when the old workers have stopped to listen, or,
         with ok=False, when the new configuration was refused."""
         marks = {text: self.log_count(text) for text in
-                 ("start worker process ", "gracefully shutting down",
+                 (STARTED, "gracefully shutting down",
                   "[emerg]", "reconfiguring")}
         self.process.send_signal(signal.SIGHUP)
         end = time.monotonic() + timeout
@@ -439,7 +459,7 @@ http {
                      for text, n in marks.items()}
             if ok:
                 assert not grown["[emerg]"], self.read("error.log")[-2000:]
-                if grown["start worker process "] >= self.workers \
+                if grown[STARTED] >= self.workers \
                    and grown["gracefully shutting down"] >= self.workers:
                     return
             elif grown["[emerg]"]:
@@ -459,7 +479,7 @@ http {
         process, self.process = self.process, None
         process.send_signal(signal.SIGQUIT)
         try:
-            process.wait(12)
+            process.wait(SHUTDOWN + client.LIMIT)
             slow = False
         except subprocess.TimeoutExpired:
             process.kill()
@@ -477,6 +497,30 @@ http {
         pid = self.process.pid
         with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
             return [int(p) for p in f.read().split()]
+
+    def rest(self, seconds=0.2, timeout=client.LIMIT):
+        """Waits until the workers have nothing to do: no thread of theirs has
+        run for so long, none waits for a disk or for a core."""
+        end, before, since = time.monotonic() + timeout, None, 0
+        while before is None or time.monotonic() - since < seconds:
+            assert time.monotonic() < end, "the workers do not rest"
+            time.sleep(0.02)
+            now = self.switches()
+            if now is None or now != before:
+                before, since = now, time.monotonic()
+
+    def switches(self):
+        """How often each thread of the workers has gone to sleep; None if one
+        does not sleep."""
+        out = {}
+        for pid in self.pids():
+            for tid in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/status" % (pid, tid)) as f:
+                    fields = dict(line.split(":", 1) for line in f)
+                if fields["State"].split()[0] != "S":
+                    return None
+                out[tid] = int(fields["voluntary_ctxt_switches"])
+        return out
 
     def cpu(self):
         """Seconds of processor time that the workers have used."""
@@ -500,6 +544,9 @@ http {
         except FileNotFoundError:
             return ""
 
+    def lines(self, name):
+        return self.read(name).splitlines()
+
     def whole_lines(self, name):
         """Lines that are there to their end: one may be half written."""
         return self.read(name).rpartition("\n")[0].splitlines()
@@ -508,8 +555,9 @@ http {
         return self.read("error.log").count(text)
 
     def faults(self):
+        lines = self.whole_lines if self.process else self.lines
         return [line for name in ("error.log", "stderr")
-                for line in self.read(name).splitlines()
+                for line in lines(name)
                 if LOUD.search(line)
                 and not any(re.search(e, line) for e in self.expected)]
 
@@ -536,7 +584,7 @@ http {
                         if s.encode() in text]
         return out
 
-    def logged(self, tag, timeout=5):
+    def logged(self, tag, timeout=client.LIMIT):
         """The line of the access log of the request with the header
         X-Test-Tag."""
         end = time.monotonic() + timeout
@@ -547,7 +595,7 @@ http {
             assert time.monotonic() < end, "nothing logged for " + tag
             time.sleep(0.02)
 
-    def wait_log(self, pattern, timeout=5):
+    def wait_log(self, pattern, timeout=client.LIMIT):
         end = time.monotonic() + timeout
         while not re.search(pattern, self.read("error.log")):
             assert time.monotonic() < end, self.read("error.log")[-2000:]

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 
-LIMIT = 20          # seconds; no wait in a script is longer
+LIMIT = 60          # seconds; no wait in a script is longer
 
 REASONS = {200: "OK", 204: "No Content", 302: "Found", 400: "Bad Request",
            401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests",
@@ -232,7 +232,7 @@ class Upstream:
         assert self.requests, "the upstream got no request"
         return self.requests[-1]
 
-    def wait(self, n=1, timeout=5):
+    def wait(self, n=1, timeout=LIMIT):
         """Waits until n requests have come."""
         end = time.monotonic() + timeout
         while len(self.requests) < n:
@@ -278,11 +278,15 @@ class Upstream:
             data = b""
             number = 0
             while not self.stopped.is_set():
+                # who closes an idle connection is the gateway: closed here
+                # it might be about to be used
+                wrapped.settimeout(None)
                 while b"\r\n\r\n" not in data:
                     part = wrapped.recv(262144)
                     if not part:
                         return
                     data += part
+                wrapped.settimeout(LIMIT)
                 head, data = data.split(b"\r\n\r\n", 1)
                 request = Request(head, conn, number)
                 data = self._answer(wrapped, data, request)
@@ -555,7 +559,7 @@ class Deaf:
             s.setblocking(False)
             s.connect_ex(("127.0.0.1", self.port))
             self.fill.append(s)
-        time.sleep(0.05)
+        select.select([], self.fill, [], LIMIT)     # the first is connected
 
     def reset(self):
         pass
