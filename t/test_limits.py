@@ -14,8 +14,8 @@ import anthropic
 import openai
 import pytest
 
-from client import assert_flat
-from gateway import Key, chat, group_a, group_b, messages
+from client import LIMIT, assert_flat
+from gateway import Key, chat, group_a, group_b, messages, soon
 from sdk.apis import Chat, Messages, Translated, environment  # noqa: F401
 from upstream import (chat_completion, chat_stream, chat_usage, message,
                       message_stream, message_usage, reply_json, sse)
@@ -92,7 +92,7 @@ def a_minute(seconds, begin):
     assert 60 - (time.monotonic() - begin) <= seconds <= 60
 
 
-def eventually(call, timeout=5):
+def eventually(call, timeout=LIMIT):
     """Calls until the answer is no 429; that answer."""
     end = time.monotonic() + timeout
     while True:
@@ -310,7 +310,7 @@ def test_concurrency_from_the_headers_on(gateway, native):
 
 def test_concurrency_freed_by_an_abort(gateway, api):
     key = api.key("concurrency=1")
-    g = gateway(keys=[key], location="proxy_read_timeout 30s;")
+    g = gateway(keys=[key])
     api.up(g).script(sse(api.stream[:1] + [lambda x: x.wait_gone()]))
     with opened(g, api, key):
         refused(api.post(g, key), 1, "calls")
@@ -318,20 +318,24 @@ def test_concurrency_freed_by_an_abort(gateway, api):
     assert eventually(lambda: api.post(g, key)).status == 200
 
 
+@pytest.mark.timed("once in five times within three seconds")
 def test_concurrency_freed_by_a_killed_worker(gateway, api):
     key = api.key("concurrency=1")
-    g = gateway(keys=[key], workers=2, location="proxy_read_timeout 30s;")
+    g = gateway(keys=[key], workers=2)
     g.expect(r"exited on signal 9")
-    api.up(g).script(sse(api.stream[:1] + [lambda x: x.wait_gone()]))
-    with opened(g, api, key):
-        refused(api.post(g, key), 1, "calls")
-        g.kill_workers()
-        begin = time.monotonic()
-    api.up(g).reset()
-    assert eventually(lambda: api.post(g, key), 3).status == 200
-    assert time.monotonic() - begin < 3
+
+    def killed():
+        api.up(g).script(sse(api.stream[:1] + [lambda x: x.wait_gone()]))
+        with opened(g, api, key):
+            refused(api.post(g, key), 1, "calls")
+            g.kill_workers()
+        api.up(g).reset()
+        assert eventually(lambda: api.post(g, key)).status == 200
+
+    soon(killed, 3)
 
 
+@pytest.mark.timed("a second")
 def test_retry_after_of_concurrency(gateway, native):
     """Who comes again when he was told to, passes, if there is room."""
     key = native.key("concurrency=1")
@@ -405,7 +409,7 @@ def test_workers_share(gateway, native, workers):
         for _ in range(25):
             statuses.append(native.post(g, key).status)
 
-    end = time.monotonic() + 20
+    end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         threads = [threading.Thread(target=client) for _ in range(8)]
         for t in threads:
@@ -609,7 +613,7 @@ def test_no_room_for_calls(gateway, native):
         assert r.get("retry-after") == "1"
     assert re.search(r'\[error\].*"modelgw_zone" has no room',
                      g.read("error.log"))
-    end = time.monotonic() + 5
+    end = time.monotonic() + LIMIT
     while native.post(g, key).status != 200:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -668,13 +672,13 @@ def test_sdk_waits(gateway, form, tag, cls):
         watcher.join()
         reader.join()
     assert api.text(r) == "Hello"
-    assert 1 <= took < 10
+    assert took >= 1
     assert api.seen(2) == 2
 
 
 def wait_refused(g, event):
     """Sets the event when a call has been refused, or never will be."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + LIMIT
     while '"status":"429"' not in g.read("access.log") \
             and time.monotonic() < end:
         time.sleep(0.02)
@@ -683,6 +687,7 @@ def wait_refused(g, event):
 
 # A minute.
 
+@pytest.mark.timed("a minute")
 def test_retry_after_of_a_minute(gateway):
     """Who comes again when he was told to, passes: with requests and with
     tokens, side by side, since it takes a minute."""

@@ -3,7 +3,6 @@ headers."""
 
 import gzip
 import json
-import time
 
 import pytest
 
@@ -191,16 +190,14 @@ def test_H10_x_accel(gw):
     """X-Accel-* and friends drive nothing (and end at the gateway)."""
     for name, value in (("X-Accel-Redirect", "/v1/models"),
                         ("X-Accel-Buffering", "yes"),
-                        ("X-Accel-Limit-Rate", "10"),
+                        ("X-Accel-Limit-Rate", "1"),    # it would not come
                         ("X-Accel-Charset", "utf-7"),
                         ("X-Accel-Expires", "1000")):
         gw.b.script(reply_json(chat_completion("one-0613"),
                                headers=[(name, value)]))
-        start = time.monotonic()
         r = gw.chat()
         assert r.status == 200, (name, r)
         assert r.json() == chat_completion("fam-b-one"), name
-        assert time.monotonic() - start < 3, name
         assert "utf-7" not in r.get("content-type")
 
 

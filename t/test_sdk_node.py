@@ -112,7 +112,7 @@ class Stage(upstream.Upstream):
         self.running[name](x)
 
     def left(self, x):
-        if x.wait_gone(10):
+        if x.wait_gone():
             self.hung_up.add(self.scene(x))
 
 

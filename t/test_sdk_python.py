@@ -13,6 +13,7 @@ import openai
 import pytest
 
 import upstream
+from client import LIMIT
 from gateway import Gateway, Key
 from sdk import answers
 from sdk.apis import (HI, Chat, Messages, Translated, each, environment,
@@ -176,29 +177,28 @@ def test_stream_usage_only_when_asked(chat):
 
 def test_stream_is_not_held_back(api):
     """The rest is sent when the client has read the beginning."""
-    go = threading.Event()
+    go, waited = threading.Event(), []
     first = api.events(["Hel"], whole=False)
     rest = api.events(["Hel", "lo"])[len(first):]
-    api.up.script(sse(first + [go] + rest))
+    api.up.script(sse(first + [lambda x: waited.append(go.wait(LIMIT))]
+                      + rest))
 
     async def body(c):
         text = ""
-        begin = time.monotonic()
         async for item in each(await api.ask(c, stream=True)):
             text += api.piece(item)
             if text == "Hel":
                 go.set()
-        return text, time.monotonic() - begin
+        return text
 
-    text, took = api.run(body)
-    assert text == "Hello" and took < 5
+    assert api.run(body) == "Hello" and waited == [True]
 
 
 def test_break_closes_the_upstream(api):
     gone = threading.Event()
 
     def wait(x):
-        if x.wait_gone(10):
+        if x.wait_gone():
             gone.set()
 
     api.up.script(sse(api.events(["Hel"], whole=False) + [wait]))
@@ -209,9 +209,9 @@ def test_break_closes_the_upstream(api):
             if api.piece(item):
                 break
         await then(stream.close())
-        return await asyncio.to_thread(gone.wait, 5)
+        return await asyncio.to_thread(gone.wait, LIMIT)
 
-    assert api.run(body), "the upstream was still connected after 5 s"
+    assert api.run(body), "the upstream was still connected"
 
 
 BREAKS = {
@@ -590,7 +590,7 @@ def test_429_is_repeated_after_the_time(slow_api):
         return r, time.monotonic() - begin
 
     r, took = api.run(body)
-    assert api.text(r) == "Hello" and 1.9 < took < 6
+    assert api.text(r) == "Hello" and took > 1.9
     assert api.seen(2) == 2
 
 

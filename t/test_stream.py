@@ -82,9 +82,9 @@ def test_each_event_leaves_when_it_came(gw, p, framing):
         for i, gate in enumerate(gates):
             gate.set()
             if i == 0:
-                assert c.head(5).status == 200
-            got.append(c.event(5))
-        assert c.event(5) == b""
+                assert c.head().status == 200
+            got.append(c.event())
+        assert c.event() == b""
         assert c.current.complete
     assert b"".join(got) == p.mapped()
 
@@ -99,8 +99,8 @@ def test_each_event_leaves_when_it_came_h2(gw, p):
         for i, e in enumerate(p.events):
             gates[i].set()
             want += p.mapped([e])
-            assert c.body(sid, len(want), 5) == want
-        r = c.response(sid, 5)
+            assert c.body(sid, len(want)) == want
+        r = c.response(sid)
         assert r.complete and r.body == want
 
 
@@ -109,10 +109,10 @@ def test_head_leaves_before_the_first_event_is_needed(gw, p):
     gate = threading.Event()
     p.up.script(sse([p.events[0], gate] + p.events[1:]))
     with start(gw, p) as c:
-        assert c.head(5).status == 200
-        assert c.event(5) == p.mapped([p.events[0]])
+        assert c.head().status == 200
+        assert c.event() == p.mapped([p.events[0]])
         gate.set()
-        while c.read(5):
+        while c.read():
             pass
         assert c.current.complete and c.current.body == p.mapped()
 
@@ -121,9 +121,7 @@ def test_connection_is_free_at_once_after_the_last_event(gw, p):
     """Clients wait for the end of the response, not for the last event."""
     p.up.script(sse(p.events))
     with start(gw, p) as c:
-        t = time.monotonic()
         assert c.response().complete
-        assert time.monotonic() - t < 2
         assert c.alive()
         c.request("GET", "/v1/models", [p.key.bearer()])
         assert c.response().status == 200
@@ -135,7 +133,7 @@ def test_the_end_does_not_wait_for_the_upstream(gw, p):
     gate = threading.Event()
     p.up.script(sse(p.events + [gate]))
     with start(gw, p) as c:
-        r = c.response(5)
+        r = c.response()
         assert r.complete and r.body == p.mapped()
         gate.set()
 
@@ -376,6 +374,7 @@ def test_thinking_signatures_arrive(gw):
                                               b"fam-a-large")
 
 
+@pytest.mark.timed("other answers within two seconds, once in five times")
 def test_slow_reader_stalls_nobody(gw):
     """A client that does not read: others go on; it loses nothing."""
     events = chat_stream("one-0613", ["z" * 50000] * 400, usage=False)
@@ -384,11 +383,9 @@ def test_slow_reader_stalls_nobody(gw):
     with start(gw, p, rcvbuf=4096) as slow:
         assert slow.head().status == 200
         slow.read()
-        time.sleep(0.3)
+        gw.rest()
         for _ in range(10):
-            t = time.monotonic()
-            assert gw.chat(chat(stream=True)).complete
-            assert time.monotonic() - t < 2
+            assert lib.soon(lambda: gw.chat(chat(stream=True)), 2).complete
         while slow.read():
             pass
         assert slow.current.complete
@@ -410,7 +407,7 @@ def test_slow_reader_stalls_nobody_h2(gw):
         c.body(slow, 60000)
         for _ in range(5):
             r = c.response(c.request("POST", p.target, [p.key.bearer()],
-                                     p.body), 3)
+                                     p.body))
             assert r.complete and r.body == p.mapped()
         assert not c.streams[slow].over
         c.conn.acknowledge_received_data = hold
@@ -489,7 +486,7 @@ def test_memory_of_slow_readers(gateway):
         for _ in range(20):
             c = waiting.enter_context(start(g, p, rcvbuf=4096))
             assert c.head().status == 200
-        time.sleep(1)
+        g.rest()
         assert g.memory("VmRSS") - before < 20 * (1 << 20)
 
 
@@ -678,7 +675,8 @@ def test_client_hangs_up_in_the_middle(gw, p):
     assert c.head().status == 200
     assert c.event()
     c.reset()
-    assert p.up.wait().gone.wait(5), "the upstream connection stayed open"
+    assert p.up.wait().gone.wait(client.LIMIT), \
+        "the upstream connection stayed open"
     p.up.script(sse(p.events))
     assert p.send(p.body).complete
 
@@ -688,7 +686,7 @@ def test_client_hangs_up_in_silence(gw, p):
     c = start(gw, p)
     assert c.head().status == 200
     c.close()
-    assert p.up.wait().gone.wait(5)
+    assert p.up.wait().gone.wait(client.LIMIT)
 
 
 def test_client_hangs_up_before_the_answer(gw, p):
@@ -696,7 +694,7 @@ def test_client_hangs_up_before_the_answer(gw, p):
     c = start(gw, p)
     request = p.up.wait()
     c.close()
-    assert request.gone.wait(5)
+    assert request.gone.wait(client.LIMIT)
 
 
 @pytest.mark.parametrize("how", ["stream", "connection"])
@@ -709,7 +707,7 @@ def test_client_hangs_up_h2(gw, p, how):
             c.reset(sid)
         else:
             c.close()
-        assert p.up.wait().gone.wait(5)
+        assert p.up.wait().gone.wait(client.LIMIT)
 
 
 def test_hang_up_right_after_done(gw, p, tag):
@@ -730,7 +728,7 @@ def test_hang_up_right_after_done(gw, p, tag):
         if b"[DONE]" in e or b"message_stop" in e:
             break
     c.close()
-    time.sleep(0.1)
+    gw.rest()
     gate.set()
     line = gw.logged(tag)
     assert line["input"] == "11" and line["output"] == "7", line
@@ -754,8 +752,8 @@ def test_gzip_in_the_server(gateway):
         for i, gate in enumerate(gates):
             gate.set()
             if i == 0:
-                assert c.head(5).status == 200
-            assert c.event(5)
+                assert c.head().status == 200
+            assert c.event()
 
 
 def test_small_proxy_buffer(gateway):

@@ -86,7 +86,7 @@ class Caller(threading.Thread):
             with client.Connection(self.g.port) as c:
                 c.request("POST", target, [key.bearer()], body=body)
                 if self.random.random() < 0.5:
-                    c.recv(5)
+                    c.recv()
                 c.reset()
             return
 
@@ -148,10 +148,8 @@ def test_many_idle_streams(gateway):
     for c in conns:
         assert c.head().status == 200
         assert c.event()
-    start = time.monotonic()
     for _ in range(20):
-        assert g.messages().status == 200
-    assert time.monotonic() - start < 5
+        assert lib.soon(g.messages, 1).status == 200
     gate.set()
     for c in conns:
         while c.read():

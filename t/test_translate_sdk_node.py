@@ -39,7 +39,7 @@ def broken(end):
 def left(body):
     """Until the client hangs up."""
     return sse(message_stream("large-2026-01-01")[:4]
-               + [lambda x: x.server.left.append(x.wait_gone(10))])
+               + [lambda x: x.server.left.append(x.wait_gone())])
 
 
 def always(*blocks, **more):

@@ -16,6 +16,7 @@ import pydantic
 import pytest
 
 import messages_api
+from client import LIMIT
 from messages_api import redacted, text, thinking, use
 from sdk.apis import HI, each, environment, opened, then
 from sdk.translated import once, tell, told, translating
@@ -856,7 +857,7 @@ def test_cancelled_stream(tell):
     gone = threading.Event()
 
     def wait(x):
-        if x.wait_gone(10):
+        if x.wait_gone():
             gone.set()
 
     begun = message_stream(chat.inner, ["Hel"])[:4]
@@ -870,11 +871,11 @@ def test_cancelled_stream(tell):
         chat.says(sse(begun + [wait]))
         got = asyncio.Event()
         task = asyncio.create_task(read(c, got))
-        await asyncio.wait_for(got.wait(), 10)
+        await asyncio.wait_for(got.wait(), LIMIT)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(gone.wait, 5)
+        assert await asyncio.to_thread(gone.wait, LIMIT)
         chat.says([text("Hello")])
         return chat.text(await chat.ask(c))
 
@@ -885,9 +886,13 @@ def test_cancelled_call(tell):
     chat = tell("async")
 
     async def body(c):
-        chat.says(lambda x: time.sleep(0.3))
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(chat.ask(c), 0.1)
+        begun = threading.Event()
+        chat.says(raw(lambda x: begun.set(), "stall"))
+        task = asyncio.create_task(chat.ask(c))
+        assert await asyncio.to_thread(begun.wait, LIMIT)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         chat.says([text("Hello")])
         return chat.text(await chat.ask(c))
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import client
 import gateway as lib
 from gateway import Key, ROOT, chat, messages
 from upstream import (chat_completion, chat_error, chat_stream, chat_usage,
@@ -224,7 +225,7 @@ def test_shipped_log_format(gateway):
     with g.connect() as c:
         c.send(b"GARBAGE CANARY-LINE\r\n\r\n")
         c.response(method="GET")
-    end = time.monotonic() + 5
+    end = time.monotonic() + client.LIMIT
     while g.read("shipped.log").count("\n") < 7:
         assert time.monotonic() < end
         time.sleep(0.02)

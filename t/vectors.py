@@ -40,7 +40,7 @@ CHAT = "/v1/chat/completions"
 
 BYTEWISE = 65536        # bytes of a stream that is tried byte by byte
 PAIRS = 4096            # of one that is cut in two at every byte
-TIMEOUT = 20            # seconds for a response
+TIMEOUT = 60            # seconds for a response
 
 SERVICE_ID, UPSTREAM_ID = "vector-model", "upstream-model"
 MODEL_ID = re.compile(r"[A-Za-z0-9._:/@+-]{1,256}")
@@ -262,7 +262,7 @@ class Log:
         self.path = gw.path("vectors.log")
         self.lines, self.at = {}, 0
 
-    def line(self, tag, timeout=5):
+    def line(self, tag, timeout=TIMEOUT):
         end = time.monotonic() + timeout
         while tag not in self.lines:
             with open(self.path, "rb") as f:

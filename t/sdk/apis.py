@@ -14,6 +14,7 @@ import anthropic
 import openai
 import pytest
 
+import client
 from upstream import (chat_completion, chat_error, chat_stream, data, event,
                       message, message_error, message_stream)
 
@@ -60,7 +61,7 @@ class Api:
         if "api_key" not in kw and "auth_token" not in kw:
             kw["api_key"] = self.key.secret
         return cls(base_url=self.base_url, default_headers=headers,
-                   timeout=20, **kw)
+                   timeout=60, **kw)
 
     @property
     def base_url(self):
@@ -79,7 +80,7 @@ class Api:
     def seen(self, at_least=1):
         """How many requests came to the gateway."""
         mark = '"tag":"%s"' % self.tag
-        end = time.monotonic() + 5
+        end = time.monotonic() + client.LIMIT
         while True:
             n = self.gw.read("access.log").count(mark)
             if n >= at_least or time.monotonic() > end:

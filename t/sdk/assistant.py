@@ -30,7 +30,7 @@ import messages_api                                             # noqa: E402
 import upstream                                                 # noqa: E402
 from sdk import answers, translated                             # noqa: E402
 
-LIMIT = 60          # seconds for a session
+LIMIT = 120         # seconds for a session
 FOREIGN = "sk-ant-api03-" + "x" * 40
 NOTE = "The kettle is on the balcony."
 READ = "Read note.txt and tell me where the kettle is."
@@ -91,7 +91,7 @@ class Assistant:
         begin = time.monotonic()
         r = self.run(self.command + self.arguments(prompt), env, work)
         r["seconds"] = time.monotonic() - begin
-        time.sleep(0.1)             # the last line of the log
+        self.gw.rest()              # the last line of the log is written
         r["log"] = [json.loads(line) for line in self.log()[lines:]]
         r["upstream"] = [{"target": q.target, "body": q.body.decode(),
                           "head": q.head.decode("latin-1")}
