@@ -24,7 +24,7 @@ NAMESPACES = [["unshare", "-n"], ["unshare", "-c", "--keep-caps", "-n"]]
 
 def works(command):
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=30,
+        return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=120,
                               capture_output=True).returncode == 0
     except OSError:
         return False
@@ -87,7 +87,7 @@ def translated(played):
     return sessions(played, "translated", "qwen")
 
 
-pytestmark = pytest.mark.timeout(720)       # eleven sessions, 60 s at most each
+pytestmark = pytest.mark.timeout(1500)      # eleven sessions, 120 s at most each
 
 
 def result(r):

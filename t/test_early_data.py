@@ -25,7 +25,7 @@ def s_client(port, *args, text=b""):
     return subprocess.run(
         ["openssl", "s_client", "-connect", "127.0.0.1:%d" % port, "-tls1_3",
          "-servername", "gateway.test", "-ign_eof"] + list(args),
-        input=text, capture_output=True, timeout=20).stdout
+        input=text, capture_output=True, timeout=60).stdout
 
 
 def test_H9_tls_early_data(gateway, tmp_path):

@@ -704,10 +704,12 @@ def test_retry_after_of_a_minute(gateway):
                        2 if what == "requests" else 2000, what)
         waits.append(at + wait)
 
-    time.sleep(max(waits[0] - time.monotonic() - 5, 0))
-    for api, key, what in cases:
-        wait = refused(api.post(g, key, max_tokens=50),
-                       2 if what == "requests" else 2000, what)
-        assert wait <= 10
-        time.sleep(wait)
-        assert api.post(g, key, max_tokens=50).status == 200
+    for (api, key, what), at in zip(cases, waits):
+        time.sleep(max(at - time.monotonic() - 5, 0))
+        r = api.post(g, key, max_tokens=50)
+        if r.status == 429:             # the machine was not as late as that
+            wait = refused(r, 2 if what == "requests" else 2000, what)
+            assert wait <= 10
+            time.sleep(wait)
+            r = api.post(g, key, max_tokens=50)
+        assert r.status == 200 and time.monotonic() > at - 1.5

@@ -38,7 +38,7 @@ def server():
 
 def client(server):
     return anthropic.Anthropic(base_url="http://127.0.0.1:%d" % server.port,
-                               api_key="k", max_retries=0, timeout=20)
+                               api_key="k", max_retries=0, timeout=60)
 
 
 def ask(**more):

@@ -57,7 +57,7 @@ def wait(coroutine):
 
 def client(once):
     return openai.AsyncOpenAI(api_key=once.key.secret, max_retries=0,
-                              timeout=20, base_url=once.base_url)
+                              timeout=60, base_url=once.base_url)
 
 
 def results(asked):
@@ -75,7 +75,7 @@ BOTH = [("toolu_1", "Köln: 20"), ("toolu_2", "Bonn: 20")]
 @pytest.fixture
 def chain(once):
     return lambda **kw: ChatOpenAI(**{**dict(
-        model=once.model, api_key=once.key.secret, max_retries=0, timeout=20,
+        model=once.model, api_key=once.key.secret, max_retries=0, timeout=60,
         base_url=once.base_url, stream_usage=True), **kw})
 
 

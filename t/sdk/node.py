@@ -25,7 +25,7 @@ def play(program, home, **at):
         [NODE, os.path.join(ROOT, "t/sdk", program),
          json.dumps(dict(at, npm=NPM))],
         env={"PATH": os.environ["PATH"], "HOME": home},
-        capture_output=True, text=True, timeout=80)
+        capture_output=True, text=True, timeout=240)
     assert out.returncode == 0, out.stderr[-4000:]
     return json.loads(out.stdout)
 
