@@ -35,12 +35,10 @@ typedef struct {
 } ngx_http_modelgw_forward_header_t;
 
 
-static void ngx_http_modelgw_forward_hash(
-    ngx_http_modelgw_forward_header_t *add);
 static ngx_list_part_t *ngx_http_modelgw_forward_part(ngx_list_t *headers,
     ngx_table_elt_t *elts);
-static ngx_int_t ngx_http_modelgw_forward_add(ngx_list_t *headers,
-    ngx_http_modelgw_forward_header_t *add);
+static ngx_table_elt_t *ngx_http_modelgw_forward_add(ngx_list_t *headers,
+    ngx_uint_t translate);
 static ngx_uint_t ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h);
 static ngx_int_t ngx_http_modelgw_forward_options(ngx_http_request_t *r,
@@ -78,6 +76,7 @@ static ngx_http_modelgw_name_t  ngx_http_modelgw_dropped_in_list[] = {
     /* framing and target: the proxy module's */
     { ngx_string("host"), NULL },
     { ngx_string("content-length"), NULL },
+    { ngx_string("content-type"), NULL },
 
     /* forwarding */
     { ngx_string("forwarded"), NULL },
@@ -118,50 +117,48 @@ static ngx_http_modelgw_name_t  ngx_http_modelgw_translated_dropped_list[] = {
     { ngx_string("x-stainless-"), NULL },
     { ngx_string("anthropic-"), NULL },
     { ngx_string("accept"), NULL },
-    { ngx_string("content-type"), NULL },
     { ngx_null_string, NULL }
 };
 
 static ngx_http_modelgw_names_t  ngx_http_modelgw_translated_dropped;
 
 
-static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_forwarded[] = {
-    { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
-      ngx_string("identity"), 0 },
-    { ngx_null_string, NULL, ngx_null_string, 0 }
-};
+/*
+ * Headers that are added to each call: the body was checked as JSON, so the
+ * upstream must not read it as anything else.  Those after the first two are
+ * added to translated calls only.
+ */
 
+#define NGX_HTTP_MODELGW_FORWARD_ADDED       2
+#define NGX_HTTP_MODELGW_FORWARD_TRANSLATED  4
 
-static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_translated[] = {
+static ngx_http_modelgw_forward_header_t
+    ngx_http_modelgw_forward_added[NGX_HTTP_MODELGW_FORWARD_TRANSLATED] =
+{
+    { ngx_string("Content-Type"), (u_char *) "content-type",
+      ngx_string("application/json"), 0 },
     { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
       ngx_string("identity"), 0 },
     { ngx_string("Accept"), (u_char *) "accept",
       ngx_string("application/json, text/event-stream"), 0 },
-    { ngx_string("Content-Type"), (u_char *) "content-type",
-      ngx_string("application/json"), 0 },
     { ngx_string("Anthropic-Version"), (u_char *) "anthropic-version",
-      ngx_string("2023-06-01"), 0 },
-    { ngx_null_string, NULL, ngx_null_string, 0 }
+      ngx_string("2023-06-01"), 0 }
 };
 
 
 void
 ngx_http_modelgw_forward_headers_init(void)
 {
+    ngx_uint_t                          i;
+    ngx_http_modelgw_forward_header_t  *add;
+
     ngx_http_modelgw_headers_index(&ngx_http_modelgw_dropped_in,
                                    ngx_http_modelgw_dropped_in_list);
     ngx_http_modelgw_headers_index(&ngx_http_modelgw_translated_dropped,
                                    ngx_http_modelgw_translated_dropped_list);
 
-    ngx_http_modelgw_forward_hash(ngx_http_modelgw_forwarded);
-    ngx_http_modelgw_forward_hash(ngx_http_modelgw_translated);
-}
-
-
-static void
-ngx_http_modelgw_forward_hash(ngx_http_modelgw_forward_header_t *add)
-{
-    for ( /* void */ ; add->key.len; add++) {
+    for (i = 0; i < NGX_HTTP_MODELGW_FORWARD_TRANSLATED; i++) {
+        add = &ngx_http_modelgw_forward_added[i];
         add->hash = ngx_hash_key(add->lowcase, add->key.len);
     }
 }
@@ -211,13 +208,14 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
         run->nelts = 1;
     }
 
-    if (ngx_http_modelgw_forward_add(&headers, ctx->translate
-                                               ? ngx_http_modelgw_translated
-                                               : ngx_http_modelgw_forwarded)
-        != NGX_OK)
-    {
+    h = ngx_http_modelgw_forward_add(&headers, ctx->translate);
+    if (h == NULL) {
         return NGX_ERROR;
     }
+
+    /* $content_type, which a proxy_set_header may name, is what is sent */
+
+    r->headers_in.content_type = h;
 
     r->headers_in.headers = headers;
 
@@ -260,37 +258,42 @@ ngx_http_modelgw_forward_part(ngx_list_t *headers, ngx_table_elt_t *elts)
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_forward_add(ngx_list_t *headers,
-    ngx_http_modelgw_forward_header_t *add)
-{
-    ngx_uint_t        n;
-    ngx_table_elt_t  *h;
-    ngx_list_part_t  *part;
+/* Returns the first of the headers that were added; NULL: no memory. */
 
-    for (n = 0; add[n].key.len; n++) { /* void */ }
+static ngx_table_elt_t *
+ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translate)
+{
+    ngx_uint_t                          i, n;
+    ngx_table_elt_t                    *h;
+    ngx_list_part_t                    *part;
+    ngx_http_modelgw_forward_header_t  *add;
+
+    add = ngx_http_modelgw_forward_added;
+
+    n = translate ? NGX_HTTP_MODELGW_FORWARD_TRANSLATED
+                  : NGX_HTTP_MODELGW_FORWARD_ADDED;
 
     h = ngx_pcalloc(headers->pool, n * sizeof(ngx_table_elt_t));
     if (h == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     part = ngx_http_modelgw_forward_part(headers, h);
     if (part == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     part->nelts = n;
     headers->nalloc = n;
 
-    for ( /* void */ ; add->key.len; add++, h++) {
-        h->key = add->key;
-        h->value = add->value;
-        h->lowcase_key = add->lowcase;
-        h->hash = add->hash;
+    for (i = 0; i < n; i++) {
+        h[i].key = add[i].key;
+        h[i].value = add[i].value;
+        h[i].lowcase_key = add[i].lowcase;
+        h[i].hash = add[i].hash;
     }
 
-    return NGX_OK;
+    return h;
 }
 
 
