@@ -13,6 +13,7 @@
 #include "ngx_http_modelgw_ledger.h"
 
 
+static ngx_int_t ngx_http_modelgw_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler);
@@ -128,7 +129,7 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_modelgw_module_ctx = {
-    ngx_http_modelgw_add_variables,        /* preconfiguration */
+    ngx_http_modelgw_preconfiguration,     /* preconfiguration */
     ngx_http_modelgw_init,                 /* postconfiguration */
 
     ngx_http_modelgw_create_main_conf,     /* create main configuration */
@@ -156,6 +157,15 @@ ngx_module_t  ngx_http_modelgw_module = {
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
+
+
+static ngx_int_t
+ngx_http_modelgw_preconfiguration(ngx_conf_t *cf)
+{
+    ngx_http_modelgw_pass_header_init();
+
+    return ngx_http_modelgw_add_variables(cf);
+}
 
 
 static ngx_int_t

@@ -100,6 +100,10 @@ typedef struct {
     ngx_msec_t                          first_byte;  /* since the start */
 
     ngx_table_elt_t                    *credential;  /* while it is set */
+    ngx_list_part_t                    *unlisted;    /* the client's headers
+                                                        that are not listed,
+                                                        while they are out of
+                                                        headers_in */
 
     ngx_http_modelgw_answer_t          *answer;      /* ANSWER and ERROR */
     ngx_http_modelgw_stream_t          *stream;      /* STREAM */
@@ -227,13 +231,23 @@ void ngx_http_modelgw_forward_headers_init(void);
 ngx_int_t ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+/* unlisted.c: client headers that do not pass, for the log */
+
+void ngx_http_modelgw_unlisted_count(ngx_str_t *name);
+
+/* Logs what this worker has counted, and begins again. */
+void ngx_http_modelgw_unlisted_log(ngx_log_t *log);
+
 /* forward.c */
 
 /* The getter of $modelgw_upstream. */
 ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
-/* Takes the credential off again, as soon as the upstream has it. */
+/*
+ * Takes the credential off again, as soon as the upstream has it, and puts the
+ * headers that did not pass back.
+ */
 void ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx);
 
 /* upstream.c */

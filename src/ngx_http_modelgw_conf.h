@@ -22,6 +22,8 @@
 #include "ngx_modelgw_tape.h"
 #include "ngx_modelgw_usage.h"
 
+#include "ngx_http_modelgw_headers.h"
+
 
 /* where something was written; for messages after all was read */
 
@@ -78,6 +80,10 @@ typedef struct {
                                                       of the body */
     ngx_array_t                       allowed;     /* of ngx_str_t: taken off
                                                       the default list */
+
+    ngx_http_modelgw_names_t          pass;        /* pass_header: more
+                                                      headers of clients that
+                                                      pass */
 
     ngx_modelgw_scan_plan_t          *plans[2];    /* of requests: chat,
                                                       messages */
@@ -230,6 +236,32 @@ ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
 
 /* Makes group->denied complete, at the end of the block. */
 char *ngx_http_modelgw_fields_done(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/* pass_header.c: the headers of clients that pass; a group's pass_header */
+
+/* Before the configuration is read. */
+void ngx_http_modelgw_pass_header_init(void);
+
+/* Whether a header of that name passes to the group's upstream. */
+ngx_uint_t ngx_http_modelgw_pass_header_listed(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name);
+
+char *ngx_http_modelgw_pass_header(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/*
+ * Whether the name is of the module's or the proxy's own headers, which never
+ * pass.
+ */
+ngx_uint_t ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name);
+
+/*
+ * Whether pass_header leaves the header of the group's credential alone:
+ * NGX_OK, NGX_ERROR (logged).
+ */
+ngx_int_t ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 
 /* group_limits.c: the limits line of a group */

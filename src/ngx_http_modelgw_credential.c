@@ -80,6 +80,7 @@ ngx_http_modelgw_credential(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     path.data = value[2].data + 5;
 
     if (ngx_http_modelgw_credential_header(cf, group, &value[1]) != NGX_OK
+        || ngx_http_modelgw_pass_header_check(cf, group) != NGX_OK
         || ngx_http_modelgw_credential_file(cf, group, &path) != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -127,7 +128,9 @@ ngx_http_modelgw_credential_header(ngx_conf_t *cf,
         reserved++;
     }
 
-    if (reserved->len || !ngx_http_modelgw_conf_word(name, "_-", 64)) {
+    if (reserved->len
+        || !ngx_http_modelgw_conf_word(name, "_-", NGX_HTTP_MODELGW_HEADER_LEN))
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid header \"%V\" in \"credential\" of group "
                            "\"%V\"", name, &group->name);

@@ -118,6 +118,11 @@ ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
 void
 ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx)
 {
+    if (ctx->unlisted) {
+        ctx->request->headers_in.headers.last->next = ctx->unlisted;
+        ctx->unlisted = NULL;
+    }
+
     if (ctx->credential) {
         ctx->credential->hash = 0;
         ngx_str_null(&ctx->credential->value);

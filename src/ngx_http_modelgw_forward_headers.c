@@ -6,6 +6,9 @@
  * in headers_in.headers, whatever its hash.  Elements of the old list stay
  * where they are: headers_in points to them.  So the parts of the new one are
  * runs of those, between what is dropped, and one part for what is added.
+ *
+ * Headers that are not listed are in variables, and so in the access log, again
+ * as soon as the proxy module has made its request.
  */
 
 
@@ -39,7 +42,9 @@ static ngx_list_part_t *ngx_http_modelgw_forward_part(ngx_list_t *headers,
     ngx_table_elt_t *elts);
 static ngx_table_elt_t *ngx_http_modelgw_forward_add(ngx_list_t *headers,
     ngx_uint_t translate);
-static ngx_uint_t ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
+static ngx_int_t ngx_http_modelgw_forward_append(ngx_list_t *headers,
+    ngx_table_elt_t *h);
+static ngx_int_t ngx_http_modelgw_forward_header(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h);
 static ngx_int_t ngx_http_modelgw_forward_options(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_forward_hops_t *hops);
@@ -48,79 +53,19 @@ static ngx_uint_t ngx_http_modelgw_forward_token(ngx_str_t *value,
 
 
 /*
- * Headers of the client that stay here.  Hop by hop: RFC 9110, 7.6.1.  Ranges
- * and conditions are for documents: nginx would apply them to the answer.
+ * These do not pass in a translated call: they are about the API that the
+ * client speaks, which is not the upstream's.
  */
 
-static ngx_http_modelgw_name_t  ngx_http_modelgw_dropped_in_list[] = {
-
-    /* credentials */
-    { ngx_string("authorization"), NULL },
-    { ngx_string("x-api-key"), NULL },
-    { ngx_string("api-key"), NULL },
-    { ngx_string("x-goog-api-key"), NULL },
-    { ngx_string("cookie"), NULL },
-    { ngx_string("cookie2"), NULL },
-
-    /* hop by hop */
-    { ngx_string("connection"), NULL },
-    { ngx_string("keep-alive"), NULL },
-    { ngx_string("proxy-"), NULL },
-    { ngx_string("te"), NULL },
-    { ngx_string("trailer"), NULL },
-    { ngx_string("transfer-encoding"), NULL },
-    { ngx_string("upgrade"), NULL },
-    { ngx_string("http2-settings"), NULL },
-    { ngx_string("expect"), NULL },
-
-    /* framing and target: the proxy module's */
-    { ngx_string("host"), NULL },
-    { ngx_string("content-length"), NULL },
-    { ngx_string("content-type"), NULL },
-
-    /* forwarding */
-    { ngx_string("forwarded"), NULL },
-    { ngx_string("x-forwarded-"), NULL },
-    { ngx_string("x-real-ip"), NULL },
-    { ngx_string("x-client-ip"), NULL },
-    { ngx_string("true-client-ip"), NULL },
-    { ngx_string("x-cluster-client-ip"), NULL },
-    { ngx_string("via"), NULL },
-    { ngx_string("x-accel-"), NULL },
-    { ngx_string("early-data"), NULL },
-
-    /* encoding */
-    { ngx_string("accept-encoding"), NULL },
-    { ngx_string("content-encoding"), NULL },
-
-    /* ranges and conditions */
-    { ngx_string("range"), NULL },
-    { ngx_string("if-range"), NULL },
-    { ngx_string("if-match"), NULL },
-    { ngx_string("if-none-match"), NULL },
-    { ngx_string("if-modified-since"), NULL },
-    { ngx_string("if-unmodified-since"), NULL },
-
-    { ngx_null_string, NULL }
+static ngx_http_modelgw_name_t  ngx_http_modelgw_forward_native_list[] = {
+    { ngx_string("accept"), 0, NULL },
+    { ngx_string("openai-"), 1, NULL },
+    { ngx_string("anthropic-"), 1, NULL },
+    { ngx_string("x-stainless-"), 1, NULL },
+    { ngx_null_string, 0, NULL }
 };
 
-static ngx_http_modelgw_names_t  ngx_http_modelgw_dropped_in;
-
-
-/*
- * A translated call: what is about the API that the client believes to speak
- * stays here, too, and what a client of the messages API says is said.
- */
-
-static ngx_http_modelgw_name_t  ngx_http_modelgw_translated_dropped_list[] = {
-    { ngx_string("openai-"), NULL },
-    { ngx_string("x-stainless-"), NULL },
-    { ngx_string("anthropic-"), NULL },
-    { ngx_string("accept"), NULL },
-    { ngx_null_string, NULL }
-};
-
-static ngx_http_modelgw_names_t  ngx_http_modelgw_translated_dropped;
+static ngx_http_modelgw_names_t  ngx_http_modelgw_forward_native;
 
 
 /*
@@ -152,10 +97,8 @@ ngx_http_modelgw_forward_headers_init(void)
     ngx_uint_t                          i;
     ngx_http_modelgw_forward_header_t  *add;
 
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_dropped_in,
-                                   ngx_http_modelgw_dropped_in_list);
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_translated_dropped,
-                                   ngx_http_modelgw_translated_dropped_list);
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_forward_native,
+                                   ngx_http_modelgw_forward_native_list);
 
     for (i = 0; i < NGX_HTTP_MODELGW_FORWARD_TRANSLATED; i++) {
         add = &ngx_http_modelgw_forward_added[i];
@@ -169,9 +112,8 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_int_t                         rc;
-    ngx_list_t                        headers;
+    ngx_list_t                        headers, unlisted;
     ngx_table_elt_t                  *h;
-    ngx_list_part_t                  *run;
     ngx_http_modelgw_headers_t        hs;
     ngx_http_modelgw_forward_hops_t   hops;
 
@@ -185,27 +127,33 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     headers.size = sizeof(ngx_table_elt_t);
     headers.pool = r->pool;
 
-    run = NULL;
+    unlisted = headers;
 
     ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (ngx_http_modelgw_forward_dropped(ctx, &hops, h)) {
+        rc = ngx_http_modelgw_forward_header(ctx, &hops, h);
+
+        if (rc == NGX_ABORT) {
             continue;
         }
 
-        if (run && (ngx_table_elt_t *) run->elts + run->nelts == h) {
-            run->nelts++;
-            continue;
+        if (ngx_http_modelgw_forward_append(rc == NGX_OK ? &headers : &unlisted,
+                                            h)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
         }
+    }
 
-        run = ngx_http_modelgw_forward_part(&headers, h);
-        if (run == NULL) {
+    if (unlisted.last) {
+        ctx->unlisted = ngx_palloc(r->pool, sizeof(ngx_list_part_t));
+        if (ctx->unlisted == NULL) {
             return NGX_ERROR;
         }
 
-        run->nelts = 1;
+        *ctx->unlisted = unlisted.part;
     }
 
     h = ngx_http_modelgw_forward_add(&headers, ctx->translate);
@@ -213,7 +161,7 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    /* $content_type, which a proxy_set_header may name, is what is sent */
+    /* $content_type, which a proxy_set_header may have, is what is sent */
 
     r->headers_in.content_type = h;
 
@@ -224,6 +172,27 @@ ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
     if (headers.last == &headers.part) {
         r->headers_in.headers.last = &r->headers_in.headers.part;
     }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_forward_append(ngx_list_t *headers, ngx_table_elt_t *h)
+{
+    ngx_list_part_t  *part;
+
+    part = headers->last;
+
+    if (part == NULL || (ngx_table_elt_t *) part->elts + part->nelts != h) {
+
+        part = ngx_http_modelgw_forward_part(headers, h);
+        if (part == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    part->nelts++;
 
     return NGX_OK;
 }
@@ -298,37 +267,44 @@ ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translate)
 
 
 /*
- * Names compare with "_" as "-": to CGI and its kin they are the same.  And a
- * service key is no upstream's business, whatever header a client put it in.
+ * A service key never passes, whatever header a client put it in.
+ *     NGX_OK        the header passes
+ *     NGX_DECLINED  it is not listed
+ *     NGX_ABORT     it is dropped
  */
 
-static ngx_uint_t
-ngx_http_modelgw_forward_dropped(ngx_http_modelgw_ctx_t *ctx,
+static ngx_int_t
+ngx_http_modelgw_forward_header(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h)
 {
     ngx_uint_t  i;
 
-    if (ctx->translate
-        && ngx_http_modelgw_headers_listed(&ngx_http_modelgw_translated_dropped,
-                                           &h->key))
-    {
-        return 1;
-    }
-
-    if (ngx_http_modelgw_headers_listed(&ngx_http_modelgw_dropped_in, &h->key)
-        || ngx_http_modelgw_headers_same(&ctx->group->header_lowcase, &h->key)
+    if (ngx_http_modelgw_pass_header_own(ctx->group, &h->key)
+        || ngx_http_modelgw_headers_holds(&h->key, &ctx->secret)
         || ngx_http_modelgw_headers_holds(&h->value, &ctx->secret))
     {
-        return 1;
+        return NGX_ABORT;
+    }
+
+    if (!ngx_http_modelgw_pass_header_listed(ctx->group, &h->key)) {
+        ngx_http_modelgw_unlisted_count(&h->key);
+        return NGX_DECLINED;
+    }
+
+    if (ctx->translate
+        && ngx_http_modelgw_headers_listed(&ngx_http_modelgw_forward_native,
+                                           &h->key))
+    {
+        return NGX_ABORT;
     }
 
     for (i = 0; i < hops->n; i++) {
         if (ngx_http_modelgw_forward_token(hops->options[i], &h->key)) {
-            return 1;
+            return NGX_ABORT;
         }
     }
 
-    return 0;
+    return NGX_OK;
 }
 
 

@@ -49,6 +49,7 @@ static ngx_http_modelgw_group_line_t  ngx_http_modelgw_group_lines[] = {
     { ngx_string("model"), 3, 64, ngx_http_modelgw_model },
     { ngx_string("deny_field"), 2, 64, ngx_http_modelgw_fields },
     { ngx_string("allow_field"), 2, 64, ngx_http_modelgw_fields },
+    { ngx_string("pass_header"), 2, 64, ngx_http_modelgw_pass_header },
     { ngx_string("limits"), 2, 4, ngx_http_modelgw_group_limits },
     { ngx_null_string, 0, 0, NULL }
 };

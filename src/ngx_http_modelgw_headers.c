@@ -13,6 +13,10 @@
 #include "ngx_http_modelgw_headers.h"
 
 
+#define ngx_http_modelgw_headers_slot(names, name)                            \
+    (&(names)->first[(name)->data[0] & 0x1f])
+
+
 ngx_uint_t
 ngx_http_modelgw_headers_equal(u_char *text, u_char *lowcase, size_t len)
 {
@@ -82,20 +86,43 @@ void
 ngx_http_modelgw_headers_index(ngx_http_modelgw_names_t *names,
     ngx_http_modelgw_name_t *list)
 {
-    ngx_http_modelgw_name_t  **first;
-
     ngx_memzero(names, sizeof(ngx_http_modelgw_names_t));
 
     for ( /* void */ ; list->name.len; list++) {
-        first = &names->first[list->name.data[0] & 0x1f];
-
-        list->next = *first;
-        *first = list;
+        (void) ngx_http_modelgw_headers_insert(names, list);
     }
 }
 
 
-ngx_uint_t
+ngx_int_t
+ngx_http_modelgw_headers_insert(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *name)
+{
+    ngx_http_modelgw_name_t  **first, **next;
+
+    first = ngx_http_modelgw_headers_slot(names, &name->name);
+
+    for (next = first; *next; next = &(*next)->next) {
+
+        if ((*next)->prefix == name->prefix
+            && ngx_http_modelgw_headers_same(&(*next)->name, &name->name))
+        {
+            return NGX_DECLINED;
+        }
+    }
+
+    if (name->prefix) {
+        first = next;
+    }
+
+    name->next = *first;
+    *first = name;
+
+    return NGX_OK;
+}
+
+
+ngx_http_modelgw_name_t *
 ngx_http_modelgw_headers_listed(ngx_http_modelgw_names_t *names,
     ngx_str_t *name)
 {
@@ -103,25 +130,44 @@ ngx_http_modelgw_headers_listed(ngx_http_modelgw_names_t *names,
     ngx_http_modelgw_name_t  *n;
 
     if (name->len == 0) {
-        return 0;
+        return NULL;
     }
 
-    for (n = names->first[name->data[0] & 0x1f]; n; n = n->next) {
+    begin.data = name->data;
 
-        begin = *name;
+    for (n = *ngx_http_modelgw_headers_slot(names, name); n; n = n->next) {
 
-        if (n->name.data[n->name.len - 1] == '-') {
-            begin.len = ngx_min(begin.len, n->name.len);
-        }
+        begin.len = n->prefix ? ngx_min(name->len, n->name.len) : name->len;
 
         if (begin.len == n->name.len
             && ngx_http_modelgw_headers_same(&n->name, &begin))
         {
-            return 1;
+            return n;
         }
     }
 
-    return 0;
+    return NULL;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_headers_overlap(ngx_http_modelgw_name_t *a,
+    ngx_http_modelgw_name_t *b)
+{
+    ngx_str_t  s, t;
+
+    s = a->name;
+    t = b->name;
+
+    if (b->prefix) {
+        s.len = ngx_min(s.len, b->name.len);
+    }
+
+    if (a->prefix) {
+        t.len = ngx_min(t.len, a->name.len);
+    }
+
+    return ngx_http_modelgw_headers_same(&s, &t);
 }
 
 

@@ -13,23 +13,29 @@
 #include <ngx_http.h>
 
 
+/* bytes of a header's name in the configuration, and as it is logged */
+
+#define NGX_HTTP_MODELGW_HEADER_LEN  64
+
+
 typedef struct {
     ngx_list_part_t      *part;
     ngx_uint_t            i;
 } ngx_http_modelgw_headers_t;
 
 
-/* one name of a list, in lower case; if it ends with "-", it is a prefix */
+/* one name of a list, in lower case */
 
 typedef struct ngx_http_modelgw_name_s  ngx_http_modelgw_name_t;
 
 struct ngx_http_modelgw_name_s {
     ngx_str_t                 name;
-    ngx_http_modelgw_name_t  *next;      /* of the same slot */
+    ngx_uint_t                prefix;    /* 1: all names that begin with it */
+    ngx_http_modelgw_name_t  *next;      /* in the same slot */
 };
 
 
-/* a list, by the low 5 bits of the first letter */
+/* a list, by the low 5 bits of the first letter, prefixes last */
 
 typedef struct {
     ngx_http_modelgw_name_t  *first[32];
@@ -113,9 +119,24 @@ ngx_uint_t ngx_http_modelgw_headers_same(ngx_str_t *lowcase, ngx_str_t *name);
 void ngx_http_modelgw_headers_index(ngx_http_modelgw_names_t *names,
     ngx_http_modelgw_name_t *list);
 
-/* Whether the name is _same() as one of them. */
-ngx_uint_t ngx_http_modelgw_headers_listed(ngx_http_modelgw_names_t *names,
-    ngx_str_t *name);
+/*
+ * Adds a name, which stays where it is.
+ *     NGX_OK
+ *     NGX_DECLINED  it is there already
+ */
+ngx_int_t ngx_http_modelgw_headers_insert(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *name);
+
+/*
+ * The entry that is _same() as the name, else a prefix that the name begins
+ * with, else NULL.
+ */
+ngx_http_modelgw_name_t *ngx_http_modelgw_headers_listed(
+    ngx_http_modelgw_names_t *names, ngx_str_t *name);
+
+/* Whether some header has both a name of a and one of b. */
+ngx_uint_t ngx_http_modelgw_headers_overlap(ngx_http_modelgw_name_t *a,
+    ngx_http_modelgw_name_t *b);
 
 /* Whether the value has the secret in it; an empty secret is in none. */
 ngx_uint_t ngx_http_modelgw_headers_holds(ngx_str_t *value,

@@ -207,6 +207,8 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
     ngx_uint_t                     n;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
+    ngx_http_modelgw_unlisted_log(cycle->log);
+
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
     if (mmcf == NULL || mmcf->ledger == NULL) {

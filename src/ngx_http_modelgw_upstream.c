@@ -24,16 +24,16 @@ static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
  */
 
 static ngx_http_modelgw_name_t  ngx_http_modelgw_passed_out_list[] = {
-    { ngx_string("request-id"), NULL },
-    { ngx_string("x-request-id"), NULL },
-    { ngx_string("retry-after"), NULL },
-    { ngx_string("retry-after-ms"), NULL },
-    { ngx_string("x-should-retry"), NULL },
-    { ngx_string("cache-control"), NULL },
-    { ngx_string("openai-processing-ms"), NULL },
-    { ngx_string("openai-version"), NULL },
-    { ngx_string("anthropic-version"), NULL },
-    { ngx_null_string, NULL }
+    { ngx_string("request-id"), 0, NULL },
+    { ngx_string("x-request-id"), 0, NULL },
+    { ngx_string("retry-after"), 0, NULL },
+    { ngx_string("retry-after-ms"), 0, NULL },
+    { ngx_string("x-should-retry"), 0, NULL },
+    { ngx_string("cache-control"), 0, NULL },
+    { ngx_string("openai-processing-ms"), 0, NULL },
+    { ngx_string("openai-version"), 0, NULL },
+    { ngx_string("anthropic-version"), 0, NULL },
+    { ngx_null_string, 0, NULL }
 };
 
 static ngx_http_modelgw_names_t  ngx_http_modelgw_passed_out;

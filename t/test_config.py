@@ -380,3 +380,77 @@ def test_fields(conf):
 def test_fields_bad(conf, line, word):
     conf.refused(line.split(" ")[-1].strip("'\""), word, 'group "a"',
                  group=GROUP + line + "; # HERE")
+
+
+# pass_header
+
+@pytest.mark.parametrize("names", [
+    "x-foo", "X-Foo x_bar", "x-acme-*", "x-acme*", "openai-organization",
+    "ChatGPT-Account-ID", "user-agent", "x-forwarded-for via forwarded",
+    "x-forwarded-*", "openai-*", "content-language", "accept-language",
+    "x-foo x-foo-* x-foo*", "x-" + "a" * 62, "x-acme-* x-acme-project",
+    "t-*", "x-api", "authorizations"])
+def test_pass_header(conf, names):
+    conf.accepted(group=GROUP + "pass_header %s;" % names)
+
+
+OWN = """authorization x-api-key api-key x-goog-api-key cookie
+proxy-authorization proxy-anything connection keep-alive te trailer
+transfer-encoding upgrade http2-settings expect host content-length
+content-type content-encoding accept-encoding range if-range if-match
+if-none-match if-modified-since if-unmodified-since early-data""".split()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_pass_header_never(conf, name):
+    for form in (name, name.title(), name.upper(), name.replace("-", "_"),
+                 name + "*", name[:-1] + "*"):
+        conf.refused('header "%s"' % form, 'group "a"', "which is never passed",
+                     group=GROUP + "pass_header x-foo %s; # HERE" % form)
+
+
+@pytest.mark.parametrize("name,covered", [
+    ("x-api-*", "x-api-key"), ("auth*", "authorization"), ("x-*", "x-"),
+    ("co*", "co"), ("A*", "a"), ("x_*", "x-"), ("proxy*", "proxy-"),
+    ("proxy-x-*", "proxy-"), ("t*", "t"), ("IF-*", "if-")])
+def test_pass_header_prefix_covers(conf, name, covered):
+    conf.refused('header "%s"' % name, 'covers "' + covered,
+                 group=GROUP + "pass_header %s; # HERE" % name)
+
+
+@pytest.mark.parametrize("name,word", [
+    ("*", "name them"), ("**", "invalid"), ("x-*-y", "invalid"),
+    ("x-foo:", "invalid"), ('""', "invalid"), ("'a b'", "invalid"),
+    ("x.y", "invalid"), ("é", "invalid"), ("a" * 65, "invalid"),
+    ("$x", "invalid"), ("openai-org*", "says who pays"),
+    ("x-account-*", "says who pays"), ("X_Projects_*", "says who pays"),
+    ("workspace*", "says who pays")])
+def test_pass_header_bad(conf, name, word):
+    conf.refused('header "%s"' % name.strip("'\""), word, 'group "a"',
+                 group=GROUP + "pass_header %s; # HERE" % name)
+
+
+@pytest.mark.parametrize("lines", [
+    "pass_header x-foo x-foo; # HERE", "pass_header x-foo X_FOO; # HERE",
+    "pass_header x-foo;\npass_header y X-Foo; # HERE",
+    "pass_header x-foo* x-foo*; # HERE"])
+def test_pass_header_twice(conf, lines):
+    conf.refused("duplicate", 'group "a"', "oo", group=GROUP + lines)
+
+
+@pytest.mark.parametrize("name", ["X-Vendor-Token", "x_vendor_token",
+                                  "x-vendor-*"])
+def test_pass_header_of_the_credential(conf, name):
+    """In either order; another group's is no business of this one."""
+    cred = "credential  X-Vendor-Token file:a.secret;"
+    group = GROUP.replace("credential  x-api-key file:a.secret;", "")
+    for first, second in ((cred, "pass_header %s;" % name),
+                          ("pass_header %s;" % name, cred)):
+        conf.refused('header "%s"' % name.lower(), "credential", 'group "a"',
+                     group=group + first + "\n" + second + " # HERE")
+    conf.accepted(group=GROUP + "pass_header %s;" % name)
+
+
+def test_pass_header_needs_a_name(conf):
+    conf.refused("arguments", "pass_header",
+                 group=GROUP + "pass_header; # HERE")

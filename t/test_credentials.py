@@ -10,16 +10,16 @@ from upstream import raw, reply_json
 @pytest.mark.parametrize("name", [
     "x_api_key", "X_Api_Key", "api_key", "proxy_authorization",
     "x_forwarded_for", "x_real_ip", "accept_encoding", "transfer_encoding_x",
-    "anything-at-all"])
+    "anything-at-all", "user-agent", "x-claude-any"])
 def test_K6_service_key_in_any_header(gw, name):
     """To CGI and its kin x_api_key is x-api-key; and a key is a key."""
     gw.b.reset()
     secret = gw.bob.secret
-    r = gw.chat(headers=[(name, secret), ("x-fine_one", "1")])
+    r = gw.chat(headers=[(name, secret), ("x-claude-fine_one", "1")])
     assert r.status == 200, r
     request = gw.b.last()
     assert secret not in request.head.decode()
-    assert request.get("x-fine_one") == "1"
+    assert request.get("x-claude-fine_one") == "1"
 
 
 @pytest.mark.parametrize("name", ["x_forwarded_for", "Proxy_Thing", "x_api_key",

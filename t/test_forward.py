@@ -1,12 +1,16 @@
 """What the upstream gets: request line, headers, credential."""
 
+import collections
+import re
+import subprocess
+
 import pytest
 
 import client
 import gateway as lib
 from client import assert_flat, build
 from gateway import chat, messages
-from upstream import Refused, reply
+from upstream import Refused, raw, reply
 
 CONSTANT = ("POST /v1/chat/completions HTTP/1.1",
             "POST /v1/messages HTTP/1.1",
@@ -188,12 +192,131 @@ def test_H4_every_name_is_dropped(gw, form):
                                     "content-type"}
 
 
-def test_H4_names_beside_them_pass(gw):
+# what a client could choose with: who pays, another's answer, another method
+# or target; and what nobody knows
+
+UNLISTED = """OpenAI-Organization OpenAI-Project OpenAI-Foo OpenAI-Betas
+Idempotency-Key Idempotency_Key baggage b3 x-b3-traceid sentry-trace
+uber-trace-id x-amzn-trace-id x-datadog-trace-id newrelic x-portkey-provider
+x-portkey-api-key X-HTTP-Method-Override X-HTTP-Method X-Method-Override
+X-Original-URL X-Original-URI X-Rewrite-URL X-Forwarded-For X-Forwarded
+helicone-auth cf-aig-authorization x-goog-user-project ChatGPT-Account-ID
+x-organization-id Origin Referer Accept-Language Cache-Control Pragma
+sec-fetch-mode x-request-id x-should-retry x-foo stainless-x x-stainless
+x-claude x-codex anthropic claude-x users-agent user-agents accepts x-apps
+traceparents session-ids xapp""".split()
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_H4_unlisted(gw, name):
+    for form in (name, name.lower(), name.upper(), name.replace("-", "_")):
+        request = sent(gw, [(form, "spoofed")])
+        assert b"spoofed" not in request.head, form
+
+
+def test_H4_names_beside_them_do_not_pass(gw):
     near = {n + "s" for n in NAMES if n[-1] != "-"} | {n[:-1] for n in NAMES}
     near -= set(NAMES)
-    request = sent(gw, [(n, "1") for n in sorted(near)])
-    for n in near:
-        assert request.all(n) == ["1"], n
+    request = sent(gw, [(n, "spoofed") for n in sorted(near)])
+    assert b"spoofed" not in request.head
+
+
+# a family is a prefix, but no name of one may say who pays
+
+PAYERS = """anthropic-organization-id anthropic-organisation anthropic-org-id
+anthropic-org anthropic-workspace anthropic-workspace-id anthropic-project
+x-claude-project-id x-claude-account x-claude-myorganization
+x-codex-account-id x-codex-chatgpt-account-id x-codex-projects
+x-stainless-workspace x-stainless-accountid x-codex-x-org""".split()
+
+
+@pytest.mark.parametrize("name", PAYERS)
+def test_H4_payer_in_a_family(gw, name):
+    for form in (name, name.upper(), name.replace("-", "_"),
+                 name.replace("-", "_", 1), name.title()):
+        request = sent(gw, [(form, "spoofed"), ("x-claude-beside", "1")])
+        assert b"spoofed" not in request.head, form
+        assert request.get("x-claude-beside") == "1"
+
+
+@pytest.mark.parametrize("name", [
+    "accept", "user-agent", "openai-beta", "anthropic-x", "x-stainless-x",
+    "x-app", "originator", "session-id", "session_id", "thread-id",
+    "thread_id", "conversation_id", "conversation-id", "x-session-id",
+    "x-session-affinity", "x-claude-code-agent-id", "x-codex-window-id",
+    "x-codex-beta-features", "x-claude-origin",
+    "traceparent", "tracestate", "x-client-request-id"])
+def test_H4_listed(gw, name):
+    for form in (name, name.upper()):
+        assert sent(gw, [(form, "v")]).all(name) == ["v"]
+
+
+def test_H4_key_in_a_name(gw):
+    """A service key is no upstream's, nor a log's, in a name either."""
+    for prefix in ("x-claude-", "x-"):
+        request = sent(gw, [(prefix + gw.bob.secret, "1")])
+        assert gw.bob.secret.encode() not in request.head
+
+
+# pass_header
+
+@pytest.fixture(scope="module")
+def more_gateway(module_gateway):
+    return module_gateway(groups=lib.group_a() + lib.group_b(
+        extra="pass_header X-Foo idempotency_key OpenAI-Organization; "
+              "pass_header x-acme-* x-b* X-Acme-Project X-Forwarded-For; "
+              "pass_header chatgpt-account-id user-agent;"))
+
+
+@pytest.fixture
+def more(more_gateway, upstreams):
+    for u in upstreams:
+        u.reset()
+    return more_gateway
+
+
+@pytest.mark.parametrize("name", [
+    "x-foo", "X-FOO", "x_foo", "Idempotency-Key", "idempotency_key",
+    "OpenAI-Organization", "x-acme-", "x-acme-a", "X_ACME_B", "x-b", "x-b3",
+    "X-Bar-Baz", "x-acme-project", "X_Acme_Project", "x-forwarded-for",
+    "ChatGPT-Account-ID", "User-Agent"])
+def test_pass_header(more, name):
+    assert sent(more, [(name, "v")]).all(name) == ["v"]
+
+
+@pytest.mark.parametrize("name", [
+    "x-foo-bar", "x-fo", "x-fooo", "x-acme", "x-acme-account", "x-acme-org",
+    "X_acme_Organization", "x-acme-project-id", "x-bworkspace",
+    "openai-project", "x-forwarded-host", "idempotency-keys", "baggage"])
+def test_pass_header_passes_no_other(more, name):
+    assert b"spoofed" not in sent(more, [(name, "spoofed")]).head
+
+
+def test_pass_header_is_the_groups(more):
+    r = more.messages(headers=[("x-foo", "spoofed"), ("x-acme-a", "spoofed")])
+    assert r.status == 200
+    assert b"spoofed" not in more.a.last().head
+
+
+def test_pass_header_passes_no_key(more):
+    request = sent(more, [("x-foo", "a " + more.bob.secret), ("x-b", "1"),
+                          ("Connection", "x-b")])
+    assert request.get("x-foo") is None and request.get("x-b") is None
+
+
+def test_pass_header_of_a_translated_call(gateway):
+    """What is the chat API's own does not pass, even so."""
+    g = gateway(groups=lib.group_a(extra="pass_header x-foo openai-beta "
+                                         "anthropic-beta accept openai-x;")
+                + lib.group_b())
+    r = g.chat(chat("fam-a-large"), g.alice, [
+        ("x-foo", "1"), ("session_id", "2"), ("openai-beta", "spoofed"),
+        ("openai-x", "spoofed"), ("anthropic-beta", "spoofed"),
+        ("accept", "spoofed"), ("x-stainless-lang", "spoofed")])
+    assert r.status == 200, r
+    request = g.a.last()
+    assert request.get("x-foo") == "1" and request.get("session_id") == "2"
+    assert b"spoofed" not in request.head
 
 
 @pytest.mark.parametrize("value", ["gzip, deflate, br, zstd", "identity",
@@ -261,11 +384,11 @@ PASSED = [("anthropic-version", "2026-10-21"),
           ("X-Stainless-Read-Timeout", "600"),
           ("User-Agent", "claude-cli/2.1.329 (external, sdk-cli)"),
           ("session_id", "abc"), ("conversation_id", "def"),
-          ("OpenAI-Organization", "org-1"), ("X-App", "cli"),
-          ("Accept", "text/event-stream"), ("Accept-Language", "*"),
+          ("OpenAI-Beta", "responses=v1"), ("X-App", "cli"),
+          ("Accept", "text/event-stream"), ("traceparent", "00-1-2-01"),
           ("X-Claude-Code-Session-Id", "1"), ("originator", "codex"),
           ("x-codex-turn-metadata", '{"a":"%s"}' % ("b" * 700)),
-          ("Idempotency-Key", "k")]
+          ("tracestate", "a=b"), ("x-client-request-id", "r")]
 
 
 @pytest.mark.parametrize("name,value", PASSED, ids=lambda v: v[:20])
@@ -281,7 +404,7 @@ def test_H4_all_together(gw, http):
             ("te", "upgrade", "keep-alive", "proxy-connection", "expect")]
     mixed = [h for pair in zip(PASSED, drop) for h in pair] \
         + PASSED[len(drop):] + drop[len(PASSED):]
-    many = [("X-Many-%d" % i, str(i)) for i in range(60)]
+    many = [("X-Claude-Many-%d" % i, str(i)) for i in range(60)]
     request = sent(gw, mixed + many, http)
     for name, value in PASSED + many:
         assert request.all(name) == [value], name
@@ -295,7 +418,7 @@ def test_H4_all_together(gw, http):
 @pytest.mark.parametrize("at", [0, 1, 18, 19, 20, 21, 39, 40, 41, 60])
 def test_H4_credential_at_any_place(gw, at):
     """Compaction of the header list works wherever the key stands."""
-    headers = [("X-Many-%d" % i, str(i)) for i in range(60)]
+    headers = [("X-Claude-Many-%d" % i, str(i)) for i in range(60)]
     headers[at:at] = [("Cookie", "x"), gw.alice.header()]
     r = gw.post("/v1/messages", messages(), headers=headers)
     assert r.status == 200, r
@@ -303,19 +426,19 @@ def test_H4_credential_at_any_place(gw, at):
     assert gw.alice.secret.encode() not in request.head
     assert request.get("cookie") is None
     assert request.all("x-api-key") == [gw.secret_a]
-    assert [v for n, v in request.headers if n.startswith("X-Many-")] \
+    assert [v for n, v in request.headers if n.startswith("X-Claude-Many-")] \
         == [str(i) for i in range(60)]
 
 
 @pytest.mark.parametrize("value", [
-    "close, X-Foo", "X-Foo", "keep-alive, x-foo, x-bar", "X-FOO , X-Bar",
-    ",,X-Foo,,"])
+    "close, X-App", "X-App", "keep-alive, x-app, x-bar", "X-APP , X-Bar",
+    ",,X-App,,"])
 def test_H4_named_in_connection(gw, value):
-    request = sent(gw, [("Connection", value), ("X-Foo", "1"),
-                        ("X-Other", "2")])
-    assert request.get("x-foo") is None
-    assert request.get("x-other") == "2"
-    assert "foo" not in request.get("connection", "").lower()
+    request = sent(gw, [("Connection", value), ("X-App", "1"),
+                        ("Originator", "2")])
+    assert request.get("x-app") is None
+    assert request.get("originator") == "2"
+    assert "app" not in request.get("connection", "").lower()
 
 
 def test_H4_connection_names_what_must_stay(gw):
@@ -334,6 +457,112 @@ def test_H4_repeated_headers_pass(gw):
     assert ",".join(request.all("anthropic-beta")).replace(" ", "") == "a,b"
 
 
+# what did not pass is in the log
+
+NOT_PASSED = re.compile(r"\[info\] \d+#\d+: client headers not passed to "
+                        r"upstreams in the last minute: (.*)")
+
+
+def not_passed(g):
+    """{name: count}, as workers say when they leave; None: others.  A name is
+    said as it came first, so "_" may be "-"."""
+    g.reload()
+    g.wait_log("(?s)" + "worker process .*exited with code 0.*" * g.workers,
+               timeout=20)
+    counts = collections.Counter()
+    for line in NOT_PASSED.findall(g.read("error.log")):
+        for item in line.split(", "):
+            m = re.fullmatch(r'(?:"([a-z0-9_-]{1,64})"|others) (\d+)', item)
+            assert m, line
+            name = m.group(1) and m.group(1).replace("_", "-")
+            counts[name] += int(m.group(2))
+    return counts
+
+
+def test_unlisted_headers_are_logged(gateway):
+    """By name and count; one worker says all, several each say theirs."""
+    g = gateway(groups=lib.group_a() + lib.group_b(extra="pass_header x-ok;"))
+    once = [("Baggage", "canary-1"), ("OpenAI-Organization", "canary-2"),
+            ("x-codex-account-id", "canary-3"), ("x_odd", "canary-4")]
+    for i in range(5):
+        r = g.chat(headers=once[:1] * 2 + once[1:] * (i < 3) + [
+            ("X-Odd", "canary-5"), ("x-ok", "1"), ("User-Agent", "canary-6"),
+            ("Cookie", "canary-7"), ("x-stainless-lang", "js"),
+            ("Content-Type", "text/plain"), ("Accept-Encoding", "gzip"),
+            ("x-api-key", "sk-ant-canary"), ("If-Match", "x"), ("TE", "gzip"),
+            ("Connection", "keep-alive, originator"), ("originator", "x")])
+        assert r.status == 200, r
+    assert g.chat({}, headers=once).status == 400       # never sent at all
+    assert g.get("/v1/models", g.bob, once).status == 200
+    assert not_passed(g) == {"baggage": 10, "openai-organization": 3,
+                             "x-codex-account-id": 3, "x-odd": 8}
+    assert "canary" not in g.read("error.log")
+
+
+def test_unlisted_headers_of_a_translated_call(gateway):
+    """What belongs to the chat API is expected, who pays is not listed."""
+    g = gateway()
+    r = g.chat(chat("fam-a-large"), g.alice, [
+        ("x-stainless-lang", "js"), ("accept", "*/*"), ("openai-beta", "x"),
+        ("openai-organization", "o"), ("anthropic-beta", "b")])
+    assert r.status == 200, r
+    assert not_passed(g) == {"openai-organization": 1}
+
+
+def test_unlisted_headers_are_bounded(gateway):
+    """24 names, none too long or odd, no key; a whole line."""
+    g = gateway(workers=1, server="ignore_invalid_headers off;")
+    many = [("y%02d-" % i + "z" * 60, "1") for i in range(60)]
+    r = g.chat(headers=[("y" * 65, "1"), ('x"y', "1"), ("x.y", "1"),
+                        ("x-" + g.bob.secret, "1")] + many)
+    assert r.status == 200, r
+    assert not_passed(g) == dict([(n, 1) for n, _ in many[:24]]
+                                 + [(None, 3 + len(many) - 24)])
+
+
+def test_unlisted_headers_are_in_variables(gateway):
+    """The access log has them, as if they had passed, but no service key."""
+    g = gateway(
+        http='log_format odd "$http_x_odd|$http_baggage|$http_x_stainless_lang'
+             '|$http_authorization$http_x_api_key$http_x_holds|";',
+        location="access_log $dir/odd.log odd;")
+    headers = [("X-Odd", "1"), ("x-stainless-lang", "js"), ("Baggage", "2"),
+               ("x-holds", g.bob.secret), ("x-many", "3")]
+    for call in (g.chat, g.chat):
+        assert call(headers=headers).status == 200
+    g.b.script(raw("close"))
+    assert g.chat(headers=headers).status == 502
+    for request in g.b.requests:
+        assert not {"x-odd", "baggage", "x-many"} & set(request.names())
+    g.stop()
+    assert g.read("odd.log") == "1|2|js|---|\n" * 3
+
+
+def test_unlisted_headers_only_at_info(gateway):
+    g = gateway(log_level="notice")
+    assert g.chat(headers=[("x-foo", "1")]).status == 200
+    g.reload()
+    g.stop()
+    assert "not passed" not in g.read("error.log")
+
+
+def test_unlisted_headers_after_a_minute(gateway):
+    """One timer, of a minute, which does not keep a worker that leaves."""
+    out = subprocess.run([lib.NGINX, "-V"], capture_output=True, text=True)
+    if "--with-debug" not in out.stderr:
+        pytest.skip("no debug log")
+    g = gateway(workers=1, log_level="debug")
+    for _ in range(3):
+        assert g.chat(headers=[("user-agent", "1")]).status == 200
+    assert not re.search("event timer add: -1: 60000:", g.read("error.log"))
+    for _ in range(3):
+        assert g.chat(headers=[("x-foo", "1")]).status == 200
+    g.stop()
+    text = g.read("error.log")
+    assert len(re.findall("event timer add: -1: 60000:", text)) == 1
+    assert NOT_PASSED.findall(text) == ['"x-foo" 3']
+
+
 def test_H5_no_new_lines_from_values(gw):
     with gw.connect() as c:
         c.send(build("POST", "/v1/chat/completions",
@@ -347,12 +576,12 @@ def test_H5_no_new_lines_from_values(gw):
 def test_H8_connection_headers_over_h2(gw):
     """RFC 9113, 8.2.2: such a request is malformed; if nginx takes it all
     the same, the headers go no further."""
-    for name, value in (("connection", "x-foo"), ("te", "gzip"),
+    for name, value in (("connection", "x-app"), ("te", "gzip"),
                         ("keep-alive", "1"), ("proxy-connection", "x"),
                         ("upgrade", "h2c"),
                         ("transfer-encoding", "chunked")):
         gw.b.reset()
-        r = gw.chat(headers=[(name, value), ("x-foo", "1")], version="h2")
+        r = gw.chat(headers=[(name, value), ("x-app", "1")], version="h2")
         if r is not None and r.status == 200:
             request = gw.b.last()
             assert request.get(name) in (None, "keep-alive"), name
@@ -379,7 +608,8 @@ def test_H1_sized_upwards(gw):
      "Bearer %s"),
     ("authorization file:$dir/b.secret", "authorization", "%s"),
     ("X-Goog-Api-Key file:$dir/b.secret", "x-goog-api-key", "%s"),
-    ("api-key file:$dir/b.secret bearer", "api-key", "Bearer %s")])
+    ("api-key file:$dir/b.secret bearer", "api-key", "Bearer %s"),
+    ("X-Claude-Token file:$dir/b.secret", "x-claude-token", "%s")])
 def test_credential(gateway, spec, name, form):
     g = gateway(groups=lib.group_a() + lib.group_b(credential=spec))
     for headers in ([], [(name.title(), "evil")], [(name.upper(), "evil")] * 2):
@@ -415,11 +645,11 @@ def test_proxy_http_10_upwards(gateway):
             proxy_http_version 1.0;
             proxy_pass $modelgw_upstream;
         }""")
-    r = g.chat(headers=[("Connection", "close, X-Foo"), ("X-Foo", "1")])
+    r = g.chat(headers=[("Connection", "close, X-App"), ("X-App", "1")])
     assert r.status == 200, r
     request = g.b.last()
     assert request.line == "POST /v1/chat/completions HTTP/1.0"
-    assert request.get("x-foo") is None
+    assert request.get("x-app") is None
     assert request.all("content-length") == [str(len(request.body))]
 
 

@@ -1,0 +1,352 @@
+
+/*
+ * Which headers of clients pass to an upstream: those that are listed here, and
+ * those that the group adds with pass_header.
+ *
+ * A list of what does not pass was rejected, as there is always a header that
+ * it lacks.  All clients of a group share one account of the vendor's, so with
+ * such a header a client could choose who pays (OpenAI-Organization), or be
+ * answered with what another one has asked (Idempotency-Key).
+ */
+
+
+#include "ngx_http_modelgw.h"
+
+
+static ngx_http_modelgw_name_t *ngx_http_modelgw_pass_header_find(
+    ngx_http_modelgw_names_t *names, ngx_str_t *name);
+static ngx_uint_t ngx_http_modelgw_pass_header_payer(ngx_str_t *name,
+    size_t from);
+static char *ngx_http_modelgw_pass_header_add(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *value);
+static const char *ngx_http_modelgw_pass_header_fault(
+    ngx_http_modelgw_name_t *name);
+static ngx_str_t *ngx_http_modelgw_pass_header_covers(
+    ngx_http_modelgw_name_t *name);
+
+
+/* names, and the beginnings of those that clients have families of */
+
+static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_list[] = {
+
+    /* versions and features of the APIs */
+    { ngx_string("accept"), 0, NULL },
+    { ngx_string("user-agent"), 0, NULL },
+    { ngx_string("openai-beta"), 0, NULL },
+    { ngx_string("anthropic-"), 1, NULL },
+
+    /* the vendors' SDKs: language, version, time-out, number of the attempt */
+    { ngx_string("x-stainless-"), 1, NULL },
+
+    /* coding assistants: program, session, conversation */
+    { ngx_string("x-app"), 0, NULL },
+    { ngx_string("originator"), 0, NULL },
+    { ngx_string("session-id"), 0, NULL },
+    { ngx_string("thread-id"), 0, NULL },
+    { ngx_string("conversation-id"), 0, NULL },
+    { ngx_string("x-session-id"), 0, NULL },
+    { ngx_string("x-session-affinity"), 0, NULL },
+    { ngx_string("x-claude-"), 1, NULL },
+    { ngx_string("x-codex-"), 1, NULL },
+
+    /* tracing: W3C Trace Context, and the client's own id of the call */
+    { ngx_string("traceparent"), 0, NULL },
+    { ngx_string("tracestate"), 0, NULL },
+    { ngx_string("x-client-request-id"), 0, NULL },
+
+    { ngx_null_string, 0, NULL }
+};
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_names;
+
+
+/*
+ * What a name that a prefix lists must not speak of: who pays.  The name has
+ * such a word if the rest of it, from any byte on, begins with one.
+ */
+
+static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_payer_list[] = {
+    { ngx_string("-org"), 1, NULL },
+    { ngx_string("_org"), 1, NULL },
+    { ngx_string("organi"), 1, NULL },
+    { ngx_string("project"), 1, NULL },
+    { ngx_string("workspace"), 1, NULL },
+    { ngx_string("account"), 1, NULL },
+    { ngx_null_string, 0, NULL }
+};
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_payers;
+
+
+/*
+ * The module's own headers and the proxy's, that pass_header cannot name: an
+ * upstream that gets two of a name may take either.  Hop by hop: RFC 9110,
+ * 7.6.1.  Ranges and conditions are for documents: nginx would apply them to
+ * the answer.
+ */
+
+static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_own_list[] = {
+
+    /* credentials */
+    { ngx_string("authorization"), 0, NULL },
+    { ngx_string("x-api-key"), 0, NULL },
+    { ngx_string("api-key"), 0, NULL },
+    { ngx_string("x-goog-api-key"), 0, NULL },
+    { ngx_string("cookie"), 0, NULL },
+    { ngx_string("cookie2"), 0, NULL },
+
+    /* hop by hop */
+    { ngx_string("connection"), 0, NULL },
+    { ngx_string("keep-alive"), 0, NULL },
+    { ngx_string("proxy-"), 1, NULL },
+    { ngx_string("te"), 0, NULL },
+    { ngx_string("trailer"), 0, NULL },
+    { ngx_string("transfer-encoding"), 0, NULL },
+    { ngx_string("upgrade"), 0, NULL },
+    { ngx_string("http2-settings"), 0, NULL },
+    { ngx_string("expect"), 0, NULL },
+
+    /* framing, target and encoding */
+    { ngx_string("host"), 0, NULL },
+    { ngx_string("content-length"), 0, NULL },
+    { ngx_string("content-type"), 0, NULL },
+    { ngx_string("content-encoding"), 0, NULL },
+    { ngx_string("accept-encoding"), 0, NULL },
+
+    /* ranges and conditions */
+    { ngx_string("range"), 0, NULL },
+    { ngx_string("if-range"), 0, NULL },
+    { ngx_string("if-match"), 0, NULL },
+    { ngx_string("if-none-match"), 0, NULL },
+    { ngx_string("if-modified-since"), 0, NULL },
+    { ngx_string("if-unmodified-since"), 0, NULL },
+
+    /* RFC 8470: how the client's own connection began */
+    { ngx_string("early-data"), 0, NULL },
+
+    { ngx_null_string, 0, NULL }
+};
+
+static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_own_names;
+
+
+void
+ngx_http_modelgw_pass_header_init(void)
+{
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_names,
+                                   ngx_http_modelgw_pass_header_list);
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_payers,
+                                   ngx_http_modelgw_pass_header_payer_list);
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_own_names,
+                                   ngx_http_modelgw_pass_header_own_list);
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_pass_header_listed(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name)
+{
+    return ngx_http_modelgw_pass_header_find(
+                                   &ngx_http_modelgw_pass_header_names, name)
+           || ngx_http_modelgw_pass_header_find(&group->pass, name);
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name)
+{
+    return ngx_http_modelgw_headers_listed(
+                               &ngx_http_modelgw_pass_header_own_names, name)
+           || ngx_http_modelgw_headers_same(&group->header_lowcase, name);
+}
+
+
+/*
+ * A name that is listed itself passes whatever it says, one that begins as a
+ * prefix does not if it says who pays.  A "-" is only the first byte of such a
+ * word, so no word begins before the last "-" of a prefix and ends after it.
+ */
+
+static ngx_http_modelgw_name_t *
+ngx_http_modelgw_pass_header_find(ngx_http_modelgw_names_t *names,
+    ngx_str_t *name)
+{
+    size_t                    n;
+    ngx_http_modelgw_name_t  *found;
+
+    found = ngx_http_modelgw_headers_listed(names, name);
+
+    if (found == NULL || !found->prefix) {
+        return found;
+    }
+
+    n = found->name.len - 1;
+
+    while (n && found->name.data[n] != '-') {
+        n--;
+    }
+
+    return ngx_http_modelgw_pass_header_payer(name, n) ? NULL : found;
+}
+
+
+/* Whether the name speaks of who pays, from this byte on. */
+
+static ngx_uint_t
+ngx_http_modelgw_pass_header_payer(ngx_str_t *name, size_t from)
+{
+    ngx_str_t  rest;
+
+    for ( /* void */ ; from < name->len; from++) {
+
+        rest.data = name->data + from;
+        rest.len = name->len - from;
+
+        if (ngx_http_modelgw_headers_listed(
+                                &ngx_http_modelgw_pass_header_payers, &rest))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+char *
+ngx_http_modelgw_pass_header(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_http_modelgw_pass_header_add(cf, group, &value[i])
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return ngx_http_modelgw_pass_header_check(cf, group) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_http_modelgw_pass_header_add(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *value)
+{
+    ngx_str_t                *own;
+    const char               *fault;
+    ngx_http_modelgw_name_t  *name;
+
+    name = ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_name_t));
+    if (name == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    name->name.data = ngx_pstrdup(cf->pool, value);
+    if (name->name.data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    name->prefix = (value->len && value->data[value->len - 1] == '*');
+    name->name.len = value->len - name->prefix;
+
+    ngx_strlow(name->name.data, name->name.data, name->name.len);
+
+    fault = ngx_http_modelgw_pass_header_fault(name);
+
+    if (fault == NULL) {
+        own = ngx_http_modelgw_pass_header_covers(name);
+
+        if (own) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "header \"%V\" in \"pass_header\" of group "
+                               "\"%V\" covers \"%V\", which is never passed",
+                               value, &group->name, own);
+            return NGX_CONF_ERROR;
+        }
+
+        if (ngx_http_modelgw_headers_insert(&group->pass, name) == NGX_OK) {
+            return NGX_CONF_OK;
+        }
+
+        fault = "is duplicate";
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "header \"%V\" in \"pass_header\" of group \"%V\" %s",
+                       value, &group->name, fault);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static const char *
+ngx_http_modelgw_pass_header_fault(ngx_http_modelgw_name_t *name)
+{
+    if (name->prefix && name->name.len == 0) {
+        return "would pass all headers: name them";
+    }
+
+    if (!ngx_http_modelgw_conf_word(&name->name, "_-",
+                                    NGX_HTTP_MODELGW_HEADER_LEN))
+    {
+        return "is invalid: it is letters, digits, \"-\" and \"_\", at its end "
+               "may be \"*\"";
+    }
+
+    if (name->prefix && ngx_http_modelgw_pass_header_payer(&name->name, 0)) {
+        return "says who pays: such headers are named without \"*\"";
+    }
+
+    return NULL;
+}
+
+
+/* One of our own headers that the name, or the prefix, is or covers. */
+
+static ngx_str_t *
+ngx_http_modelgw_pass_header_covers(ngx_http_modelgw_name_t *name)
+{
+    ngx_http_modelgw_name_t  *own;
+
+    own = ngx_http_modelgw_pass_header_own_list;
+
+    for ( /* void */ ; own->name.len; own++) {
+        if (ngx_http_modelgw_headers_overlap(own, name)) {
+            return &own->name;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Called after either line, as a group has them in any order. */
+
+ngx_int_t
+ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group)
+{
+    ngx_http_modelgw_name_t  *name;
+
+    name = ngx_http_modelgw_headers_listed(&group->pass,
+                                           &group->header_lowcase);
+    if (name == NULL) {
+        return NGX_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "header \"%V%s\" in \"pass_header\" of group \"%V\" "
+                       "covers \"%V\", which carries the group's credential",
+                       &name->name, name->prefix ? "*" : "", &group->name,
+                       &group->header);
+
+    return NGX_ERROR;
+}
