@@ -80,9 +80,10 @@ typedef struct {
 
 /*
  * A member that is counted wherever it stands in the document, inside of arrays
- * and of watched values, too.  Keys and values are compared after unescaping.
+ * and of watched values, too.  Keys and values are compared after unescaping,
+ * keys after folding (ASCII case, U+017F, U+212A), too.
  * A name is no part of JSON that has an escape of its own: it is not empty and
- * has no '"', '\\', '/' and control bytes.
+ * has no '"', '\\', '/' and control bytes; and it is in lower case.
  */
 typedef struct {
     ngx_str_t             name;
@@ -108,11 +109,11 @@ typedef struct {
     /*
      * With check set, the keys of the root and of the objects watched with
      * NGX_MODELGW_SCAN_KEYS are checked.  Refused are: a key that occurs twice
-     * (compared after unescaping); a key that folds to the name of a watch or
-     * to a denied name, but is written otherwise (fold: ASCII case, U+017F,
-     * U+212A); a denied name (root only); a key with a lone surrogate; more
-     * than NGX_MODELGW_SCAN_MAX_KEYS keys.  A watched value of another type
-     * than its watch accepts is refused, too.
+     * (compared after unescaping); a denied name (root only), and a key that
+     * folds to one (fold: ASCII case, U+017F, U+212A); a key with a lone
+     * surrogate; more than NGX_MODELGW_SCAN_MAX_KEYS keys.  Of any watch, in
+     * these objects and in others, are refused: a key that folds to its name,
+     * but is written otherwise; a value of another type than it accepts.
      * Without check nothing of this is refused; of equal keys the last counts,
      * a watched value of another type is as good as absent.
      */

@@ -6,7 +6,7 @@
  * is what counts.
  *
  *     scanner | frames | values of watches | hashes of keys | the key
- *     | with check: the same, folded | texts of values
+ *     | with check or marks: the same, folded | texts of values
  */
 
 
@@ -36,17 +36,18 @@ ngx_modelgw_scan_t *
 ngx_modelgw_scan_make(ngx_pool_t *pool, ngx_modelgw_scan_plan_t *plan)
 {
     size_t               room;
-    ngx_uint_t           n;
+    ngx_uint_t           n, keys;
     ngx_modelgw_scan_t  *s;
 
     n = plan->conf.nwatches;
+    keys = (plan->conf.check || plan->conf.nmarks) ? 2 : 1;
     room = ngx_align(plan->key_room + sizeof(uint64_t), sizeof(uint64_t));
 
     s = ngx_palloc(pool, sizeof(ngx_modelgw_scan_t)
                          + n * sizeof(ngx_modelgw_scan_value_t)
                          + plan->nhashes * sizeof(uint64_t)
                          + plan->nframes * sizeof(ngx_modelgw_scan_frame_t)
-                         + (plan->conf.check ? 2 : 1) * room
+                         + keys * room
                          + plan->text_room);
     if (s == NULL) {
         return NULL;
@@ -65,7 +66,7 @@ ngx_modelgw_scan_make(ngx_pool_t *pool, ngx_modelgw_scan_plan_t *plan)
     s->hashes = (uint64_t *) (s->values + n);
     s->frames = (ngx_modelgw_scan_frame_t *) (s->hashes + plan->nhashes);
     s->key = (u_char *) (s->frames + plan->nframes);
-    s->folded = s->key + (plan->conf.check ? room : 0);
+    s->folded = s->key + (keys - 1) * room;
     s->texts = s->folded + room;
 
     ngx_modelgw_scan_reset(s);
@@ -87,7 +88,6 @@ ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
     s->found = 0;
     s->nhashes = 0;
     s->due = 0;
-    s->units = 0;
     s->fault = NGX_MODELGW_SCAN_SOUND;
 
     s->frame = s->frames;

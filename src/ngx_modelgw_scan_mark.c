@@ -3,8 +3,14 @@
  * Members that the caller counts, wherever they stand.  Every key of a document
  * may be one, so it costs a look into a table by its length, first and last
  * byte; only what is in the same slot is compared.  Nearly all keys are whole
- * in the chunk and without escapes; the few others are captured like watched
- * ones, which are captured anyway.
+ * in the chunk, ASCII, and without escapes; the few others are captured like
+ * watched ones, which are captured anyway.
+ *
+ * A key counts in any letter case, too, since an upstream may read it so (Go's
+ * encoding/json does, see scan_watch.c).  That costs a key nothing that is not
+ * counted: its slot does not depend on the case, and where a letter is
+ * expected, its byte is compared with the bit set that tells lower case.  What
+ * is not ASCII but folds to it, U+017F and U+212A, is folded when captured.
  *
  * A value is looked at only if its key asks for it: most begin with none of
  * the openings asked for, of some the rest tells, the others are captured.  The
@@ -33,6 +39,7 @@
 
 
 static ngx_uint_t ngx_modelgw_scan_mark_valid(ngx_modelgw_scan_mark_t *mark);
+static ngx_uint_t ngx_modelgw_scan_mark_lower(ngx_str_t *name);
 static void ngx_modelgw_scan_mark_name(ngx_modelgw_scan_plan_t *plan,
     ngx_uint_t i, ngx_uint_t *n);
 static void ngx_modelgw_scan_mark_filter(ngx_modelgw_scan_plan_t *plan,
@@ -89,7 +96,8 @@ ngx_modelgw_scan_mark_valid(ngx_modelgw_scan_mark_t *mark)
 
     if (mark->name.len == 0
         || mark->name.len > NGX_MODELGW_SCAN_MARK_LEN
-        || mark->value.len > NGX_MODELGW_SCAN_MARK_LEN)
+        || mark->value.len > NGX_MODELGW_SCAN_MARK_LEN
+        || !ngx_modelgw_scan_mark_lower(&mark->name))
     {
         return 0;
     }
@@ -107,12 +115,26 @@ ngx_modelgw_scan_mark_valid(ngx_modelgw_scan_mark_t *mark)
 }
 
 
+/* the name is what all spellings of it fold to */
+
+static ngx_uint_t
+ngx_modelgw_scan_mark_lower(ngx_str_t *name)
+{
+    u_char  folded[NGX_MODELGW_SCAN_MARK_LEN];
+
+    return ngx_modelgw_scan_watch_fold(folded, name->data, name->len)
+           == name->len
+           && ngx_memcmp(folded, name->data, name->len) == 0;
+}
+
+
 /* adds the i-th mark to its name, which may be new: n are there */
 
 static void
 ngx_modelgw_scan_mark_name(ngx_modelgw_scan_plan_t *plan, ngx_uint_t i,
     ngx_uint_t *n)
 {
+    size_t                     head, k;
     u_char                    *slot;
     ngx_str_t                 *name, *value;
     ngx_modelgw_scan_count_t  *count;
@@ -131,11 +153,20 @@ ngx_modelgw_scan_mark_name(ngx_modelgw_scan_plan_t *plan, ngx_uint_t i,
 
         count = &plan->counts[*n];
         count->name = *name;
-        ngx_memcpy(&count->head, name->data,
-                   ngx_min(name->len, sizeof(uint64_t)));
-        ngx_memset(&count->mask, 0xff, ngx_min(name->len, sizeof(uint64_t)));
         count->next = *slot;
         *slot = (u_char) *n;
+
+        head = ngx_min(name->len, sizeof(uint64_t));
+
+        ngx_memcpy(&count->head, name->data, head);
+        ngx_memset(&count->mask, 0xff, head);
+
+        for (k = 0; k < head; k++) {
+
+            if (name->data[k] >= 'a' && name->data[k] <= 'z') {
+                ((u_char *) &count->lower)[k] = 0x20;
+            }
+        }
     }
 
     if (value->len == 0) {
@@ -186,7 +217,11 @@ ngx_modelgw_scan_mark_filter(ngx_modelgw_scan_plan_t *plan,
 }
 
 
-/* the first eight bytes are compared at once, if so many can be read */
+/*
+ * The first eight bytes are compared at once, if so many can be read.  With the
+ * bit 0x20 set, a byte equals the letter of a name only if it is that letter,
+ * in lower or upper case.
+ */
 
 static ngx_inline ngx_modelgw_scan_count_t *
 ngx_modelgw_scan_mark_find(ngx_modelgw_scan_plan_t *plan, u_char *p,
@@ -208,9 +243,11 @@ ngx_modelgw_scan_mark_find(ngx_modelgw_scan_plan_t *plan, u_char *p,
         count = &plan->counts[n];
 
         if (count->name.len == len
-            && (head == 0 || (w & count->mask) == count->head)
+            && (head == 0
+                || ((w | count->lower) & count->mask) == count->head)
             && (len <= head
-                || ngx_memcmp(count->name.data + head, p + head, len - head)
+                || ngx_strncasecmp(count->name.data + head, p + head,
+                                   len - head)
                    == 0))
         {
             return count;
@@ -247,34 +284,23 @@ ngx_modelgw_scan_mark_key(ngx_modelgw_scan_t *s, u_char *p, size_t len,
 
 
 void
-ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s)
+ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s, size_t len)
 {
-    ngx_uint_t  n;
+    u_char      *p;
+    ngx_uint_t   n;
 
     s->due = 0;
 
-    if (s->len == 0 || s->len > NGX_MODELGW_SCAN_MARK_LEN || s->lone) {
+    if (len == 0 || len > NGX_MODELGW_SCAN_MARK_LEN || s->lone) {
         return;
     }
 
-    n = s->slots[ngx_modelgw_scan_slot(s->key[0], s->key[s->len - 1], s->len)];
+    p = s->folded;
+    n = s->slots[ngx_modelgw_scan_slot(p[0], p[len - 1], len)];
 
     if (n) {
-        ngx_modelgw_scan_mark_key(s, s->key, s->len, s->key + s->key_room, n);
+        ngx_modelgw_scan_mark_key(s, p, len, p + s->key_room, n);
     }
-}
-
-
-u_char *
-ngx_modelgw_scan_mark_again(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
-{
-    s->state = sw_string;
-    s->next = sw_colon;
-    s->units = 0;
-
-    ngx_modelgw_scan_text_capture(s, s->key, s->key_room);
-
-    return ngx_modelgw_scan_string(s, p, last);
 }
 
 

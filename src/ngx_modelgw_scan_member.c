@@ -105,8 +105,9 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
 
 /*
  * Any key, long or short, and whole or not: a short one, too, comes here where
- * too little is behind it to look ahead.  Nobody watches it, but it may be
- * counted: so it is passed over and then looked at, if it has no escape.
+ * too little is behind it to look ahead.  It is not watched, but it may be
+ * counted: one that is whole and plain is looked at where it is, any other is
+ * captured.
  */
 
 static u_char *
@@ -114,22 +115,23 @@ ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
 {
     u_char  *p;
 
+    if (s->slots) {
+        p = from + s->skip(from, last - from);
+
+        if (p < last && *p == '"') {
+            ngx_modelgw_scan_member_marked(s, from, p - from, last);
+
+            s->state = sw_colon;
+            return p + 1;
+        }
+
+        ngx_modelgw_scan_text_capture(s, s->key, s->key_room);
+    }
+
     s->state = sw_string;
     s->next = sw_colon;
 
-    p = ngx_modelgw_scan_string(s, from, last);
-
-    if (p == NULL || s->slots == NULL) {
-        return p;
-    }
-
-    if (s->state != sw_colon || s->units) {
-        return ngx_modelgw_scan_mark_again(s, from, last);
-    }
-
-    ngx_modelgw_scan_member_marked(s, from, p - 1 - from, last);
-
-    return p;
+    return ngx_modelgw_scan_string(s, from, last);
 }
 
 

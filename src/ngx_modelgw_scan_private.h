@@ -133,6 +133,7 @@ typedef struct {
     ngx_str_t                  name;
     uint64_t                   head;     /* up to 8 bytes of the name */
     uint64_t                   mask;     /* that are so many */
+    uint64_t                   lower;    /* 0x20 for each letter of them */
     uint32_t                   any;      /* whatever the value is */
     uint32_t                   valued;   /* if the value begins as theirs */
     uint64_t                   opening;  /* a mask: as many bytes, up to 8, as
@@ -144,13 +145,14 @@ typedef struct {
 
 /*
  * Where in the table of names one of len bytes is: names that occur together
- * differ in length, or in the first or the last byte.
+ * differ in length, or in the first or the last byte.  The bit that tells
+ * letters of one case from those of the other is shifted out of the slot.
  */
 
 #define NGX_MODELGW_SCAN_SLOTS  256
 
 #define ngx_modelgw_scan_slot(first, last, len)                               \
-    (((first) + 4 * (last) + 32 * (len)) & (NGX_MODELGW_SCAN_SLOTS - 1))
+    ((8 * ((first) + 4 * (last)) + (len)) & (NGX_MODELGW_SCAN_SLOTS - 1))
 
 #define ngx_modelgw_scan_slot_of(p, len)                                      \
     ((len) ? ngx_modelgw_scan_slot((p)[0], (p)[(len) - 1], len) : 0)
@@ -202,7 +204,6 @@ struct ngx_modelgw_scan_s {
 
     /* inside of a string */
     ngx_uint_t                 left;     /* hex digits, or bytes of UTF-8 */
-    ngx_uint_t                 units;    /* there was \uhhhh, in it or before */
     u_char                     low;      /* bounds of the next byte of UTF-8 */
     u_char                     high;
     uint32_t                   unit;     /* of UTF-16, from \uhhhh */
@@ -242,7 +243,7 @@ struct ngx_modelgw_scan_s {
     u_char                    *texts;    /* of the values */
 
     u_char                    *key;      /* and then room for a word */
-    u_char                    *folded;   /* likewise */
+    u_char                    *folded;   /* likewise; with check or marks */
     size_t                     key_room;
 
     ngx_modelgw_scan_fault_e   fault;
@@ -334,17 +335,12 @@ void ngx_modelgw_scan_watch_close(ngx_modelgw_scan_t *s, u_char *p);
 ngx_int_t ngx_modelgw_scan_mark_plan(ngx_modelgw_scan_plan_t *plan,
     ngx_pool_t *pool);
 
-/* a key of len bytes, unescaped, has ended, whose slot has the name n */
+/* a key of len bytes, plain or folded, has ended, whose slot has the name n */
 void ngx_modelgw_scan_mark_key(ngx_modelgw_scan_t *s, u_char *p, size_t len,
     u_char *last, ngx_uint_t n);
 
-/* a key that was captured has ended */
-void ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s);
-
-/* the key that begins at p is read again, now unescaped: what was read of it
-   had an escape, or its end is not there yet */
-u_char *ngx_modelgw_scan_mark_again(ngx_modelgw_scan_t *s, u_char *p,
-    u_char *last);
+/* a key that was captured has ended: of len bytes when folded */
+void ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s, size_t len);
 
 /* the inside of a string begins at p, whose key is due; its text is captured */
 void ngx_modelgw_scan_mark_text(ngx_modelgw_scan_t *s, u_char *p,

@@ -128,7 +128,7 @@ ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
-/* over plain bytes, which are captured */
+/* over plain bytes and whole characters, which are captured */
 
 static u_char *
 ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
@@ -140,18 +140,21 @@ ngx_modelgw_scan_string_keep(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
     while (last - p >= NGX_MODELGW_SKIP_SHORT) {
         n = ngx_modelgw_skip_short(p);
-        p += n;
 
-        if (n < NGX_MODELGW_SKIP_SHORT) {
-            goto done;
+        if (n == 0 && *p >= 0x80) {
+            n = ngx_modelgw_scan_string_chars(p, last) - p;
         }
+
+        if (n == 0) {
+            break;
+        }
+
+        p += n;
     }
 
     while (p < last && ngx_modelgw_skip_plain(*p)) {
         p++;
     }
-
-done:
 
     ngx_modelgw_scan_text_append(s, from, p - from);
 
@@ -175,7 +178,6 @@ ngx_modelgw_scan_string_pass(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         }
 
         if (*p == '\\') {
-            s->units = 1;
             p = ngx_modelgw_scan_string_units(p, last);
 
         } else if (*p >= 0x80) {

@@ -6,8 +6,9 @@
  *
  * Whoever comes behind us may take the first of two equal keys, or the last,
  * or one in other letter case (Go's encoding/json folds ASCII, U+017F and
- * U+212A).  So such keys are refused in checked objects instead of resolved.
- * For equal keys a hash of each is enough: two keys that differ and share it
+ * U+212A).  So they are refused instead of resolved: with check, a name in
+ * other letter case wherever it is watched, equal keys in checked objects.  For
+ * equal keys a hash of each is enough: two keys that differ and share it
  * are refused as well, which nobody meets by chance.  Names are compared by
  * their bytes, those of one slot of the plan's table only.
  *
@@ -63,14 +64,19 @@ ngx_modelgw_scan_watch_key_short(ngx_modelgw_scan_t *s, u_char *from,
 u_char *
 ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
 {
-    size_t   len;
-    u_char  *key;
+    size_t  len;
 
     s->capture = 0;
     s->hashing = 0;
 
+    len = s->len;
+
+    if (len <= s->key_room && (s->conf->check || s->slots)) {
+        len = ngx_modelgw_scan_watch_words(s);
+    }
+
     if (s->slots) {
-        ngx_modelgw_scan_mark_key_end(s);
+        ngx_modelgw_scan_mark_key_end(s, len);
     }
 
     if (!ngx_modelgw_scan_watched(s)) {
@@ -78,14 +84,7 @@ ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
     }
 
     s->target = NGX_MODELGW_SCAN_NONE;
-
-    key = s->key;
-    len = s->len;
-
-    if (s->conf->check && len <= s->key_room) {
-        key = s->folded;
-        len = ngx_modelgw_scan_watch_words(s);
-    }
+    s->parent = s->frame->watch;
 
     if (s->frame->checked && ngx_modelgw_scan_watch_check(s, p) == NULL) {
         return NULL;
@@ -93,11 +92,13 @@ ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
 
     /* no name is longer than there is room for */
 
-    if (len > s->key_room || s->lone) {
+    if (s->len > s->key_room || s->lone) {
         return p;
     }
 
-    return ngx_modelgw_scan_watch_find(s, p, key, len);
+    return s->conf->check
+           ? ngx_modelgw_scan_watch_find(s, p, s->folded, len)
+           : ngx_modelgw_scan_watch_find(s, p, s->key, s->len);
 }
 
 
@@ -149,8 +150,6 @@ static u_char *
 ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
 {
     ngx_uint_t  i;
-
-    s->parent = s->frame->watch;
 
     if (s->lone) {
         return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_SURROGATE, p);
@@ -213,9 +212,7 @@ ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t i)
     name = &s->names[i];
 
     if (i >= s->conf->nwatches) {
-        return s->frame->checked
-               ? ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_DENIED, p)
-               : p;
+        return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_DENIED, p);
     }
 
     if (!s->conf->check
@@ -225,10 +222,6 @@ ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t i)
         s->target = i;
         s->found &= ~(name->below | ((uint32_t) 1 << i));
 
-        return p;
-    }
-
-    if (!s->frame->checked) {
         return p;
     }
 

@@ -1001,6 +1001,44 @@ def test_names_that_are_written_with_escapes_count(module_poor):
         escaped, line_of(plain["model"]), True).hold
 
 
+OTHER_CASE = [
+    (CHAT, "tc-a", {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://a.test/1"}}]}]},
+     [("image_url", "Image_Url"), ("url", "URL")]),
+    (CHAT, "tc-a", {"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"file_id": "file-1"}}]}]},
+     [("file_id", "File_Id")]),
+    (CHAT, "tc-a", {"tools": []}, [("tools", "Tool\u017f")]),
+    (MESSAGES, "tm-b", {"messages": [{"role": "user", "content": [
+        {"type": "document", "source": PDF}]}]},
+     [("type", "Type"), ("data", "\\u0044atA")]),
+    (MESSAGES, "tm-a", {"system": [{"type": "text", "text": "Hi", "cache_"
+                        "control": {"type": "ephemeral", "ttl": "1h"}}]},
+     [("ttl", "TTL")]),
+    (MESSAGES, "tm-a", {"tools": [{"type": "bash_20250124", "name": "bash"}]},
+     [("type", "\\u0054YPE"), ("tools", "TOOL\\u017f")]),
+]
+
+
+@pytest.mark.parametrize("api, line, more, names", OTHER_CASE)
+def test_names_in_other_case_count(module_poor, api, line, more, names):
+    """As the exact ones do: Go's decoder takes them for these."""
+    plain = wire(body_of(api, fresh(line), **more))
+    other = plain
+    for name, spelled in names:
+        key = '"%s":' % name
+        assert key.encode() in plain
+        other = other.replace(key.encode(), ('"%s":' % spelled).encode())
+    # as long as the other one: what is counted is bytes, too
+    plain += b" " * (len(other) - len(plain))
+    assert len(plain) == len(other) and plain != other
+    told = assert_flat(module_poor.post(api, other), 402)
+    hold = Bound(plain, line_of(line), api != MESSAGES).hold
+    assert money.refusal(told["message"])[0] == hold
+    told = assert_flat(module_poor.post(api, plain), 402)
+    assert money.refusal(told["message"])[0] == hold
+
+
 # One account, many at once.
 
 def race(bank, api, body, n):
@@ -1170,6 +1208,51 @@ def test_what_has_its_own_price_is_refused(bank, api, field, more):
     body = body_of(api, fresh(line + "-x"), **more)
     assert bank.post(api, body).status == 200
     assert bank.row(body["model"])["cost"] > 0
+
+
+OTHER_CASE_EXTRAS = [
+    (MESSAGES, "type", '"tools":[{"Type":"%s","name":"x"}]' % TOOL),
+    (MESSAGES, "type", '"tools":[{"type":"x","TYPE":"%s"}]' % TOOL),
+    (MESSAGES, "type", '"tools":[{"TYPE":"%s","type":"x"}]' % TOOL),
+    (MESSAGES, "type", '"tools":[{"\\u0054ype":"mcp_toolset"}]'),
+    (MESSAGES, "type", '"x":[[{"y":{"tYpe":"code_execution_20250522"}}]]'),
+    (MESSAGES, "mcp_servers", '"Mcp_Servers":[]'),
+    (MESSAGES, "mcp_servers", '"mcp_\u017fERVER\u017f":[]'),
+    (MESSAGES, "mcp_servers", '"mcp_\\u017fervers":[]'),
+    (CHAT, "input_audio", '"messages":[{"role":"user","content":[{"Type":'
+     '"input_audio","Input_Audio":{"data":"AAAA","format":"wav"}}]}]'),
+    (CHAT, "service_tier", '"Service_Tier":"flex"'),
+    (CHAT, "service_tier", '"\u017fervice_tier":"flex"'),
+]
+
+
+@pytest.mark.parametrize("api, field, more", OTHER_CASE_EXTRAS)
+def test_other_case_of_what_has_its_own_price(bank, api, field, more):
+    doc = body_of(api)
+    if more.startswith('"messages"'):
+        del doc["messages"]
+    body = wire(doc)[:-1] + b"," + more.encode() + b"}"
+    assert_flat(bank.post(api, body), 400, "INVALID_FIELD", has='"%s"' % field)
+    assert bank.g.untouched()
+
+
+@pytest.mark.parametrize("api", [CHAT, MESSAGES])
+def test_other_case_elsewhere_passes(bank, api):
+    """Names of the client's own, and values: Go compares these exactly."""
+    schema = {"type": "object", "properties": {
+        "Type": {"type": "string", "enum": ["Web_Search_20250305"]},
+        "URL": {"type": "string"}, "Data": {"type": "string"},
+        "File_Id": {"type": "string"}, "Tools": {"type": "array"},
+        "TTL": {"type": "string", "default": "1h"},
+        "Model": {"type": "string"}, "Stream": {"type": "boolean"},
+        "Max_Tokens": {"type": "integer"}, "Service_Tier": {}, "N": {},
+        "inputAudio": {}, "mcpServers": {}, "typ\u0131": {}}}
+    tool = ({"name": "f", "input_schema": schema} if api == MESSAGES else
+            {"type": "function",
+             "function": {"name": "f", "parameters": schema}})
+    body = body_of(api, tools=[tool], user="Type",
+                   metadata={"Type": "Web_Search_2", "TYPE": "WEB_SEARCH_2"})
+    assert bank.post(api, body).status == 200
 
 
 @pytest.mark.parametrize("more", [

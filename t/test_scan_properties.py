@@ -48,7 +48,8 @@ CHECKED = {"", "stream_options"}
 DENIED = {"models", "fallbacks", "apiBase"}
 MARKS = [("url", None), ("url", "data:"), ("type", "image"),
          ("type", "img\u00e9\n"), ("x", None), ("model", "m"),
-         ("tokens", None), ("stream_options", None)]
+         ("tokens", None), ("stream_options", None),
+         ("tasks_kissed", None)]
 TEXT = 256
 DEPTH = 64
 
@@ -111,6 +112,9 @@ def kind(value):
 
 
 def fold(name):
+    """As Go's encoding/json folds a key that it looks for a field for: ASCII
+    case, and the two other characters that simple folding makes ASCII."""
+
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else
                    {"\u017f": "s", "\u212a": "k"}.get(c, c) for c in name)
 
@@ -120,11 +124,7 @@ def lone(text):
 
 
 def check_key(path, key, seen):
-    names = {w.rpartition(".")[2] for w in WATCHES
-             if w.rpartition(".")[0] == path}
     if lone(key) or key in seen or len(seen) == 256:
-        raise Field(key)
-    if any(fold(key) == fold(n) and key != n for n in names):
         raise Field(key)
     if path == "" and fold(key) in map(fold, DENIED):
         raise Field(key)
@@ -136,12 +136,17 @@ def expect(members, check, path="", found=None):
 
     found = {} if found is None else found
     seen = set()
+    names = [w.rpartition(".")[2] for w in WATCHES
+             if w.rpartition(".")[0] == path]
 
     for key, value in members:
         name = path + "." + key if path else key
 
         if check and path in CHECKED:
             check_key(path, key, seen)
+
+        if check and any(fold(key) == fold(n) and key != n for n in names):
+            raise Field(name)
 
         # a name with a dot inside of it is not a path
 
@@ -178,7 +183,7 @@ def count_marks(root):
     found = [0] * len(MARKS)
     for key, value in members_of(root):
         for i, (name, text) in enumerate(MARKS):
-            if key == name and (text is None or kind(value) == STRING
+            if fold(key) == name and (text is None or kind(value) == STRING
                                 and value.startswith(text)):
                 found[i] += 1
     return found
@@ -315,8 +320,25 @@ keys = st.sampled_from([
     "model", "messages", "stream", "max_tokens", "stream_options", "usage",
     "include_usage", "tokens", "Model", "\u017ftream", "max_to\u212aens",
     "stream_options.include_usage", "models", "fallbacks", "APIBASE", "x", "",
-    "url", "type", "types"
+    "url", "type", "types", "tasks_kissed"
 ]) | texts
+
+
+@st.composite
+def cases(draw):
+    """A name that is watched or marked, in any spelling that folds to it, or
+    in one that nearly does."""
+
+    name = draw(st.sampled_from(
+        [m for m, _ in MARKS] + [w.rpartition(".")[2] for w in WATCHES]))
+    other = {"s": "S\u017f\u015f", "k": "K\u212a\u212b", "i": "I\u0131\u0130",
+             "_": "_-\x7f"}
+    out = [draw(st.sampled_from(c + c.upper() + other.get(c, "")))
+           for c in name]
+    return "".join(out)
+
+
+keys = keys | cases()
 
 
 class Raw(str):
@@ -351,7 +373,7 @@ likely = st.one_of(
     st.tuples(st.just("usage"), st.lists(st.one_of(
         st.tuples(st.just("tokens"), numbers.map(Raw)),
         st.tuples(keys, values)), max_size=3).map(Members)),
-    st.tuples(st.sampled_from(["url", "type", "x"]), values),
+    st.tuples(st.sampled_from(["url", "type", "x"]) | cases(), values),
     st.tuples(keys, values))
 
 roots = st.lists(likely, max_size=7).map(Members)
@@ -463,7 +485,22 @@ def test_marks_are_found():
 
     doc = parse(b'{"url":[{"url":"data:1","x":{"type":"image"}}],'
                 b'"t\\u0079pe":"im\\u0061ges"}')
-    assert count_marks(doc) == [2, 1, 2, 0, 1, 0, 0, 0]
+    assert count_marks(doc) == [2, 1, 2, 0, 1, 0, 0, 0, 0]
+
+
+@PROFILE
+@given(cases(), st.sampled_from(['{%s:"image"}', '{"x":[{%s:{}}]}',
+                                 '{"usage":{%s:1}}', '{"usage":{"x":{%s:1}}}',
+                                 '{"stream_options":{%s:true}}']),
+       st.booleans(), st.data())
+def test_names_in_any_case(scanner, name, around, check, data):
+    """At every depth, and with every cut."""
+
+    key = spell_text(data.draw, name)
+    doc = (around % key).encode("utf-8")
+    verdict = agree(scanner, doc, 1 << 20, check)
+    for chunk in range(1, len(doc)):
+        assert agree(scanner, doc, chunk, check) == verdict
 
 
 @pytest.mark.parametrize("levels", [1, 2, 63, 64, 65, 66, 500])

@@ -42,11 +42,20 @@ static ngx_modelgw_scan_mark_t  marks[] = {
     { ngx_string("url"), ngx_null_string },
     { ngx_string("url"), ngx_string("data:") },
     { ngx_string("s"), ngx_string("k") },
+    { ngx_string("ask_for_it"), ngx_null_string },
     { ngx_string("model"), ngx_string("\n\xc3\xa9") },
     { ngx_string("\xc3\xa9"), ngx_null_string }
 };
 
 #define NMARKS  (sizeof(marks) / sizeof(marks[0]))
+
+
+/* what yajl has seen of the marks; due: a key of that name came last */
+
+typedef struct {
+    ngx_uint_t   counts[NMARKS];
+    int          due[NMARKS];
+} counted_t;
 
 
 static ngx_str_t  denied[] = { ngx_string("models"), ngx_string("aPi") };
@@ -179,22 +188,95 @@ sound_values(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len)
 }
 
 
+/* whether they are the same but for letter case, U+017F and U+212A */
+
+static int
+folds(ngx_str_t *name, const unsigned char *p, size_t len)
+{
+    size_t               i;
+    const unsigned char *last;
+
+    last = p + len;
+
+    for (i = 0; i < name->len && p < last; i++) {
+
+        if (name->data[i] == 's' && last - p >= 2
+            && memcmp(p, "\xc5\xbf", 2) == 0)
+        {
+            p += 2;
+
+        } else if (name->data[i] == 'k' && last - p >= 3
+                   && memcmp(p, "\xe2\x84\xaa", 3) == 0)
+        {
+            p += 3;
+
+        } else if (name->data[i]
+                   == ((*p >= 'A' && *p <= 'Z') ? *p + 'a' - 'A' : *p))
+        {
+            p++;
+
+        } else {
+            return 0;
+        }
+    }
+
+    return i == name->len && p == last;
+}
+
+
 /* yajl makes a '?' of half a surrogate pair, which is no character of ours */
 
 static int
 yajl_key(void *ctx, const unsigned char *p, size_t len)
 {
-    ngx_uint_t  i, *counts;
+    ngx_uint_t  i;
+    counted_t  *c;
 
-    counts = ctx;
+    c = ctx;
 
     for (i = 0; i < NMARKS; i++) {
-        if (marks[i].value.len == 0 && marks[i].name.len == len
-            && memcmp(marks[i].name.data, p, len) == 0)
-        {
-            counts[i]++;
+        c->due[i] = folds(&marks[i].name, p, len);
+
+        if (marks[i].value.len == 0) {
+            c->counts[i] += c->due[i];
         }
     }
+
+    return 1;
+}
+
+
+static int
+yajl_text(void *ctx, const unsigned char *p, size_t len)
+{
+    ngx_uint_t  i;
+    counted_t  *c;
+
+    c = ctx;
+
+    for (i = 0; i < NMARKS; i++) {
+        if (c->due[i] && marks[i].value.len && marks[i].value.len <= len
+            && memcmp(marks[i].value.data, p, marks[i].value.len) == 0)
+        {
+            c->counts[i]++;
+        }
+
+        c->due[i] = 0;
+    }
+
+    return 1;
+}
+
+
+/* a string that comes next is no member's value */
+
+static int
+yajl_none(void *ctx)
+{
+    counted_t  *c;
+
+    c = ctx;
+    memset(c->due, 0, sizeof(c->due));
 
     return 1;
 }
@@ -203,13 +285,19 @@ yajl_key(void *ctx, const unsigned char *p, size_t len)
 static void
 passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
 {
-    ngx_uint_t             i, counts[NMARKS];
+    counted_t              counted;
+    ngx_uint_t             i;
     yajl_handle            h;
-    static yajl_callbacks  keys = { .yajl_map_key = yajl_key };
+    static yajl_callbacks  members = {
+        .yajl_map_key = yajl_key,
+        .yajl_string = yajl_text,
+        .yajl_start_array = yajl_none,
+        .yajl_end_map = yajl_none
+    };
 
-    memset(counts, 0, sizeof(counts));
+    memset(&counted, 0, sizeof(counted));
 
-    h = yajl_alloc(&keys, NULL, counts);
+    h = yajl_alloc(&members, NULL, &counted);
     check(h != NULL);
 
     check(yajl_parse(h, doc, len) == yajl_status_ok);
@@ -218,7 +306,7 @@ passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
     yajl_free(h);
 
     for (i = 0; i < NMARKS; i++) {
-        check(marks[i].value.len || counts[i] == ngx_modelgw_scan_mark(s, i));
+        check(counted.counts[i] == ngx_modelgw_scan_mark(s, i));
     }
 }
 

@@ -45,7 +45,8 @@ static ngx_modelgw_scan_mark_t  marks[] = {
     { ngx_string("x"), ngx_null_string },
     { ngx_string("model"), ngx_string("m") },
     { ngx_string("tokens"), ngx_null_string },
-    { ngx_string("stream_options"), ngx_null_string }
+    { ngx_string("stream_options"), ngx_null_string },
+    { ngx_string("tasks_kissed"), ngx_null_string }
 };
 
 #define NMARKS  (sizeof(marks) / sizeof(marks[0]))

@@ -11,13 +11,16 @@
 
 /* 63 bytes: no name is longer */
 
+#define LONG_S  "\xc5\xbf"               /* U+017F */
+#define KELVIN  "\xe2\x84\xaa"           /* U+212A */
+
 #define LONG                                                                  \
     "a_name_of_63_bytes_0123456789_0123456789_0123456789_0123456789x"
 
 
 enum {
     M_URL = 0, M_URL_DATA, M_TYPE_IMAGE, M_TYPE_IMAGES, M_TYPE_DOC, M_FILE,
-    M_FILE_ID, M_LONG, M_MODEL, M_CAT, M_CAT_CAT, M_DEEP, M_N
+    M_FILE_ID, M_LONG, M_MODEL, M_CAT, M_CAT_CAT, M_DEEP, M_ODD, M_N
 };
 
 
@@ -33,7 +36,8 @@ static ngx_modelgw_scan_mark_t  marks[] = {
     { ngx_string("model"), ngx_string("gp") },
     { ngx_string("\xf0\x9f\x98\xb9"), ngx_null_string },
     { ngx_string("cat"), ngx_string("x\xf0\x9f\x98\xb9") },
-    { ngx_string("deep"), ngx_string("d") }
+    { ngx_string("deep"), ngx_string("d") },
+    { ngx_string("mas@_kiss[at|k_"), ngx_null_string }
 };
 
 
@@ -77,9 +81,9 @@ static case_t  cases[] = {
 
     /* not another name, not a value, not what is inside of text */
 
-    { "{\"urls\":1,\"ur\":2,\"u\":3,\"\":4,\"URL\":5,\"url \":6,\"lru\":7}",
+    { "{\"urls\":1,\"ur\":2,\"u\":3,\"\":4,\"url \":6,\"lru\":7}",
       M_URL, 0 },
-    { "{\"x\":{\"urls\":1,\"ur\":2,\"u\":3,\"\":4,\"URL\":5,\"uRl\":6}}",
+    { "{\"x\":{\"urls\":1,\"ur\":2,\"u\":3,\"\":4,\"URLS\":5,\"LRu\":6}}",
       M_URL, 0 },
     { "{\"x\":\"url\",\"y\":[\"url\",\"url\"],\"z\":[[\"url\"]]}", M_URL, 0 },
     { "{\"x\":\"{\\\"url\\\":1}\",\"y\":[\"{\\\"url\\\":1}\"]}", M_URL, 0 },
@@ -100,6 +104,36 @@ static case_t  cases[] = {
     { "{\"x\":{\"url\\ud83d\":1,\"\\ude39url\":2,\"u\\ud83drl\":3}}", M_URL,
       0 },
     { "{\"x\":{\"\\u0000url\":1,\"url\\u0000\":2}}", M_URL, 0 },
+
+    /* any letter case of the name, none of the value */
+
+    { "{\"URL\":1,\"x\":{\"Url\":2,\"uRL\":3,\"urls\":4}}", M_URL, 3 },
+    { "{\"x\":{\"type\":\"text\",\"Type\":\"image\",\"TYPE\":\"Image\"}}",
+      M_TYPE_IMAGE, 1 },
+    { "{\"x\":{\"File_Id\":1,\"FILE_ID\":2,\"file_iD\":3,\"file?id\":4,"
+      "\"file\x7fid\":5,\"FILE_\\u0069D\":6}}", M_FILE_ID, 4 },
+    { "{\"x\":[{\"Model\":\"gp\",\"MODEL\":\"GP\"}]}", M_MODEL, 1 },
+
+    /* a letter with one bit changed, and what is no letter */
+
+    { "{\"x\":{\"5rl\":1,\"u2l\":2,\"urL\":3,\"ur,\":4,\"u\\u0012l\":5}}",
+      M_URL, 1 },
+    { "{\"x\":{\"mas@_kiss[at|k_\":1,\"mas`_kiss{at\\\\k_\":2,"
+      "\"MAS@_kiss[at|K_\":3,\"mas@_kiss{at|k_\":4,\"mas`_kiss[at|k_\":5,"
+      "\"mas@_kiss[at\\u007ck_\":6}}", M_ODD, 3 },
+
+    /* U+017F and U+212A; not U+0131, nor their neighbours, nor halves */
+
+    { "{\"x\":{\"ma" LONG_S "@_" KELVIN "i" LONG_S "S[AT|" KELVIN "_\":1,"
+      "\"MA" LONG_S "@_ki\\u017fs[at|\\u212A_\":2,"
+      "\"\\u006da\\u017F@_\\u212ai" LONG_S "s[at|k_\":3}}", M_ODD, 3 },
+    { "{\"ma" LONG_S "@_kiss[at|k_\":[{\"mas@_kiss[at|" KELVIN "_\":3}]}",
+      M_ODD, 2 },
+    { "{\"x\":{\"ma\xc5\xbe@_kiss[at|k_\":1,\"mas@_\xe2\x84\xabiss[at|k_\":2,"
+      "\"ma\xc6\xbf@_kiss[at|k_\":3,\"mas@_kiss[at|\xe2\x85\xaa_\":4}}",
+      M_ODD, 0 },
+    { "{\"x\":{\"f\xc4\xb1le\":1,\"f\\u0130le\":2,\"file" KELVIN "\":3}}",
+      M_FILE, 0 },
 
     /* values: strings that begin so */
 
@@ -250,6 +284,53 @@ test_marks(void **state)
 }
 
 
+/* every casing of a name, at every place where keys are read otherwise */
+
+static void
+test_casings(void **state)
+{
+    char                         doc[256], name[8];
+    case_t                       c;
+    ngx_uint_t                   i, k, n, bits;
+    ngx_modelgw_scan_t          *s;
+    ngx_modelgw_skip_variant_t  *v;
+
+    static const char  *docs[] = {
+        "{\"%s\":1}",
+        "{\"stream_options\":{\"%s\":1}}",
+        "{\"other\":[{\"x\":{\"%s\":1}},{}]}",
+        "{\"x\":{\"y\":[[{\"a\":\"b\",\"%s\":{}}]]}}"
+    };
+
+    c.doc = doc;
+    c.mark = M_FILE_ID;
+    c.n = 1;
+
+    v = ngx_modelgw_skip_variants(&n);
+
+    conf.check = 1;
+    conf.skip = v[0].skip;
+
+    s = ngx_modelgw_scan_create(*state, &conf);
+    assert_non_null(s);
+
+    for (bits = 0; bits < 128; bits++) {
+        memcpy(name, "file_id", 8);
+
+        for (i = 0, k = 0; name[i]; i++) {
+            if (name[i] != '_' && (bits & (1 << k++))) {
+                name[i] -= 'a' - 'A';
+            }
+        }
+
+        for (i = 0; i < sizeof(docs) / sizeof(docs[0]); i++) {
+            sprintf(doc, docs[i], name);
+            expect(s, &c);
+        }
+    }
+}
+
+
 /* counted at the end of the key, or of the value */
 
 static void
@@ -392,7 +473,8 @@ test_bad_marks(void **state)
 
     static ngx_str_t  bad[] = {
         ngx_null_string, ngx_string("a\"b"), ngx_string("\\"),
-        ngx_string("a/b"), ngx_string("a\nb"), ngx_string("a\0b")
+        ngx_string("a/b"), ngx_string("a\nb"), ngx_string("a\0b"),
+        ngx_string("aB"), ngx_string(LONG_S), ngx_string("a" KELVIN)
     };
 
     own = conf;
@@ -433,6 +515,7 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_case(test_marks),
+        unit_case(test_casings),
         unit_case(test_when),
         unit_case(test_plan),
         unit_case(test_crowded),
