@@ -34,8 +34,6 @@ typedef struct {
 } ngx_http_modelgw_admin_route_t;
 
 
-static ngx_int_t ngx_http_modelgw_admin_peer(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
     ngx_str_t *path);
 static ngx_int_t ngx_http_modelgw_admin_route(ngx_http_request_t *r,
@@ -46,8 +44,6 @@ static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_str_t *account);
 static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods, const char *allow);
-static ngx_int_t ngx_http_modelgw_admin_foreign(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 
 
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
@@ -107,7 +103,7 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
     route = NULL;
     ngx_str_null(&path);
 
-    rc = ngx_http_modelgw_admin_peer(r, ctx);
+    rc = ngx_http_modelgw_admin_guard(r, ctx);
 
     if (rc == NGX_OK && ngx_http_modelgw_admin_path(r, &path) != NGX_OK) {
         rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
@@ -133,52 +129,6 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
     }
 
     return NGX_DONE;
-}
-
-
-/*
- * nginx lets every user of the machine connect to its unix sockets; we serve
- * root and the user that the workers run as, who own the ledger anyway.  The
- * listening socket tells what it is: with realip, c->sockaddr is what a header
- * says.
- */
-
-static ngx_int_t
-ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
-{
-    uid_t              own;
-    socklen_t          len;
-    struct ucred       peer;
-    ngx_connection_t  *c;
-
-    c = r->connection;
-
-    if (c->listening->sockaddr->sa_family != AF_UNIX) {
-        return NGX_OK;
-    }
-
-    len = sizeof(struct ucred);
-
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == -1) {
-        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno,
-                      "getsockopt(SO_PEERCRED) failed");
-        return NGX_ERROR;
-    }
-
-    own = geteuid();
-
-    if (peer.uid == 0 || peer.uid == own) {
-        return NGX_OK;
-    }
-
-    ngx_log_error(NGX_LOG_ERR, c->log, 0,
-                  "user %uD may not use the admin interface",
-                  (uint32_t) peer.uid);
-
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
-                                  "Over a unix socket only root and nginx's "
-                                  "own user (uid %uD) are served, you are uid "
-                                  "%uD", (uint32_t) own, (uint32_t) peer.uid);
 }
 
 
@@ -282,8 +232,7 @@ ngx_http_modelgw_admin_method(ngx_http_request_t *r,
     ngx_str_t  value;
 
     if (r->method & methods) {
-        return (r->method == NGX_HTTP_POST)
-               ? ngx_http_modelgw_admin_foreign(r, ctx) : NGX_OK;
+        return NGX_OK;
     }
 
     value.len = ngx_strlen(allow);
@@ -296,38 +245,6 @@ ngx_http_modelgw_admin_method(ngx_http_request_t *r,
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
                                   "METHOD_NOT_ALLOWED",
                                   "Only %s is allowed here", allow);
-}
-
-
-/*
- * A page in the browser of somebody who may connect could send a top-up; but
- * not without telling where it is from.
- */
-
-static ngx_int_t
-ngx_http_modelgw_admin_foreign(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
-{
-    ngx_table_elt_t            *h;
-    ngx_http_modelgw_headers_t  hs;
-
-    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
-
-    for ( ;; ) {
-        h = ngx_http_modelgw_headers_next(&hs);
-
-        if (h == NULL) {
-            return NGX_OK;
-        }
-
-        if (ngx_http_modelgw_headers_is(&h->key, "origin")
-            || ngx_http_modelgw_headers_is(&h->key, "sec-fetch-site"))
-        {
-            return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
-                                          "FORBIDDEN",
-                                          "Browsers are not served here");
-        }
-    }
 }
 
 

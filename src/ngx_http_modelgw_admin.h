@@ -84,6 +84,18 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
 
 
+/* admin_guard.c */
+
+/*
+ * Whether the request may use the interface at all.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_ERROR     no memory, or the kernel does not say
+ */
+ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+
 /* admin.c: routes and replies */
 
 /* The content handler. */

@@ -2,12 +2,14 @@
 /*
  * modelgw_admin, and what nginx -t says of its location.
  *
- * Who reaches the location can make money, so the mistake to catch is one that
- * lets the world in.  What can be seen without knowing other modules' insides:
- * rules of "allow" and "deny" for IPv4, "auth_basic", "auth_request",
- * certificates of clients, "internal", and a server that listens on unix
- * sockets only, where the handler looks who asks.  As in lint.c, of other
- * modules' configurations only the first member is touched.
+ * A request that reaches the location can make money, so the mistake to catch
+ * is one that lets strangers in.  A server that listens on unix sockets only is
+ * safe: the handler asks the kernel for the user.  Over TCP it cannot, and
+ * "allow 127.0.0.1" admits every process of the machine, a browser with a
+ * hostile page among them.  So TCP is warned of unless something else asks for
+ * a proof: "auth_basic", "auth_request", certificates of clients; "internal"
+ * locations are not reached directly.  As in lint.c, of other modules'
+ * configurations only the first member is touched.
  */
 
 
@@ -19,6 +21,7 @@
 #endif
 
 
+static ngx_int_t ngx_http_modelgw_admin_server(ngx_conf_t *cf);
 static ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
@@ -89,8 +92,8 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (conf->flat_errors == NGX_CONF_UNSET) {
-        conf->flat_errors = 1;
+    if (ngx_http_modelgw_admin_server(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
     }
 
     /* bodies are small, and read from memory */
@@ -118,9 +121,10 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 
     if (!ngx_http_modelgw_admin_guarded(cf, clcf)) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "location \"%V\" makes credit for everybody who can "
-                      "connect: add \"allow 127.0.0.1;\" and \"deny all;\", or "
-                      "have its server listen on a unix socket only, in %s:%ui",
+                      "admin location \"%V\" is reachable over TCP, where it "
+                      "asks for no password: every process on an allowed "
+                      "address, browsers among them, can make credit; have "
+                      "its server listen on a unix socket only, in %s:%ui",
                       &clcf->name, conf->admin.file, conf->admin.line);
     }
 
@@ -128,10 +132,45 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 }
 
 
+/*
+ * Keeps the names of the server, which nginx has in a temporary pool, for the
+ * handler to compare with Host.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_server(ngx_conf_t *cf)
+{
+    size_t                        size;
+    ngx_http_core_srv_conf_t     *cscf;
+    ngx_http_modelgw_srv_conf_t  *mscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
+
+    if (mscf->names.nelts) {
+        return NGX_OK;
+    }
+
+    size = cscf->server_names.nelts * sizeof(ngx_http_server_name_t);
+
+    mscf->names = cscf->server_names;
+    mscf->names.elts = ngx_palloc(cf->pool, size);
+    if (mscf->names.elts == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(mscf->names.elts, cscf->server_names.elts, size);
+
+    mscf->flat = 1;
+
+    return NGX_OK;
+}
+
+
 static ngx_uint_t
 ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 {
-    void                    **rules, **realm;
+    void                    **realm;
     ngx_str_t                *auth;
     ngx_http_conf_ctx_t      *ctx;
 #if (NGX_HTTP_SSL)
@@ -140,8 +179,6 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 
     ctx = cf->ctx;
 
-    rules = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
-                                       "ngx_http_access_module");
     realm = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
                                        "ngx_http_auth_basic_module");
     auth = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
@@ -158,7 +195,6 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 #endif
 
     return clcf->internal
-           || (rules && *rules)
            || (realm && *realm)
            || (auth && auth->len)
            || ngx_http_modelgw_admin_unix(cf);

@@ -100,7 +100,12 @@ ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
 void *
 ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf)
 {
-    /* set by ngx_pcalloc(): gateway = 0 */
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     mscf->names = { NULL };
+     *     mscf->flat = 0;
+     */
 
     return ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_srv_conf_t));
 }
@@ -188,7 +193,7 @@ ngx_http_modelgw_conf_location(ngx_conf_t *cf,
     mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
 
     mmcf->used = 1;
-    mscf->gateway = 1;
+    mscf->flat = 1;
 
     if (mmcf->groups.nelts == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

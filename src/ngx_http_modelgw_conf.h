@@ -145,8 +145,12 @@ typedef struct {
 
 
 typedef struct {
-    unsigned                          gateway:1;   /* a location of it has
-                                                      "modelgw on" */
+    ngx_array_t                       names;       /* of
+                                                   ngx_http_server_name_t; set
+                                                   with an admin location */
+    unsigned                          flat:1;      /* a location of it has
+                                                      "modelgw on" or
+                                                      "modelgw_admin" */
 } ngx_http_modelgw_srv_conf_t;
 
 
@@ -161,7 +165,7 @@ typedef struct {
 typedef struct {
     ngx_flag_t                        enable;
     ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as the
-                                                      server is a gateway */
+                                                      server has it */
     ngx_flag_t                        error_compat;
     ngx_flag_t                        translate_strict;
     size_t                            max_event_size;

@@ -144,7 +144,7 @@ ngx_http_modelgw_filter_flat(ngx_http_request_t *r)
 
     mscf = ngx_http_get_module_srv_conf(r, ngx_http_modelgw_module);
 
-    return mscf->gateway;
+    return mscf->flat;
 }
 
 

@@ -303,7 +303,7 @@ class H2:
         return self.wire.try_send(self.conn.data_to_send())
 
     def request(self, method, target, headers=(), body=None, frame=None,
-                length=True):
+                length=True, host="gateway.test"):
         """Sends a request, as far as the server takes it; the number of its
         stream.  length may be False, or a number that is a lie."""
         if isinstance(body, (dict, list)):
@@ -311,7 +311,7 @@ class H2:
         if isinstance(body, str):
             body = body.encode()
         head = [(":method", method), (":scheme", "http"),
-                (":authority", "gateway.test"), (":path", target)]
+                (":authority", host), (":path", target)]
         head += [(n.lower(), v) for n, v in headers]
         if body is not None and length is not False:
             head.append(("content-length",

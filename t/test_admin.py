@@ -13,6 +13,7 @@ import time
 import pytest
 
 import client
+import gateway as lib
 from client import assert_flat, assert_ids
 from config_check import Config
 from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
@@ -712,15 +713,23 @@ def test_prefixes(gateway, location, base):
     assert g.gw.get(base + "accounts").status == 404
 
 
+def over(sock):
+    c = client.Connection.__new__(client.Connection)
+    c.sock, c.data, c.eof = sock, b"", None
+    return c
+
+
+def unix(g):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(client.LIMIT)
+    sock.connect(g.path("admin.sock"))
+    return over(sock)
+
+
 def test_unix_socket(gateway):
     g = gateway(groups=GROUPS, http=LEDGER + """
     server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }""")
-    c = client.Connection.__new__(client.Connection)
-    c.sock = socket.socket(socket.AF_UNIX)
-    c.sock.settimeout(client.LIMIT)
-    c.sock.connect(g.path("admin.sock"))
-    c.data, c.eof = b"", None
-    with c:
+    with unix(g) as c:
         c.request("GET", "/accounts")
         r = c.response()
         assert r.status == 200 and len(r.json()["accounts"]) == 4
@@ -799,6 +808,173 @@ def test_unix_socket_is_for_the_workers_user(public, gateway):
     assert ask_as(NOBODY - 1, path, "http://x/keys")[0] == 403
 
 
+# DNS rebinding: a page's own name that resolves to our address
+
+NAMES = """
+    server {
+        listen 127.0.0.1:%d; %s
+        location / { modelgw_admin; allow 127.0.0.1; deny all; }
+    }"""
+
+FOREIGN = ["evil.example", "evil.example:8080", "EVIL.example",
+           "evil.example.", "127.0.0.1.evil.example", "127.0.0.1evil.example",
+           "localhost.evil.example", "evil.localhost", "x.gateway.test",
+           "gateway.test.evil.example", "xgateway.test", "127.0.0.2",
+           "0.0.0.0", "2130706433", "127.1", "[::1]", "[::ffff:127.0.0.1]",
+           "[127.0.0.1", "_", "*", "*.gateway.test", "gateway.tes", "."]
+
+NEAR = ["gateway.test", "gateway.test:1", "Gateway.TEST", "gateway.test.",
+        "127.0.0.1", "127.0.0.1:1", "127.0.0.1.", "localhost", "LOCALHOST:1",
+        "localhost."]
+
+
+def assert_unserved(r):
+    if r.status == 400:                     # nginx itself does not take it
+        assert_flat(r, 400, "INVALID_REQUEST")
+    else:
+        refused(r, 403, "FORBIDDEN", "Host")
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_host_of_a_stranger(admin, http, host):
+    """GET that reads a balance, POST that makes one, and what is not there."""
+    for target in ("/keys", "/accounts", "/accounts/alice", "/nothing"):
+        assert_unserved(admin.get(target, version=http, host=host))
+    r = admin.topup("alice", "rebound-" + host, "1.00", version=http,
+                    host=host)
+    assert_unserved(r)
+    assert "rebound-" + host not in [
+        t["id"] for t in admin.ok("/accounts/alice")["topups"]]
+
+
+@pytest.mark.parametrize("host", NEAR)
+def test_host_of_the_server(admin, http, host):
+    assert admin.ok("/keys", version=http, host=host)
+
+
+def test_host_in_the_request_line(admin):
+    """RFC 9112, 3.2.2: it counts, and Host beside it does not."""
+    port = admin.gw.port
+    for authority, status in (("evil.example", 403), ("gateway.test", 200),
+                              ("127.0.0.1:1", 200)):
+        for host in ("gateway.test", "evil.example"):
+            r = client.h1(port, "GET", "http://%s/admin/keys" % authority,
+                          host=host)
+            assert r.status == status, r
+
+
+def test_no_host(admin):
+    r = client.h1(admin.gw.port, "GET", "/admin/keys", version="HTTP/1.0",
+                  host=None)
+    refused(r, 403, "FORBIDDEN", "Host")
+
+
+@pytest.mark.parametrize("name,good,bad", [
+    ("", [], ["x.example"]),
+    ("server_name _;", [], ["x.example", "evil.example"]),
+    ('server_name "";', [], ["x.example"]),
+    ("server_name x.example Y.example;", ["x.example", "X.Example:1",
+                                          "y.example."],
+     ["z.example", "a.x.example", "xx.example"]),
+    ("server_name *.x.example;", ["a.x.example", "a.b.x.example"],
+     ["x.example", "ax.example", ".x.example", "a.x.example.evil"]),
+    ("server_name .x.example;", ["x.example", "a.x.example"],
+     ["ax.example", "x.exampl"]),
+    ("server_name x.example.*;", ["x.example.org", "x.example.co.uk"],
+     ["x.example", "a.x.example.org", "evil.example"]),
+    (r"server_name ~^(\w+)\.x\.example$;", ["a.x.example", "B.X.example"],
+     ["a.x.example.evil", "x.example", "a-b.x.example"]),
+    ("server_name a.example ~^b; server_name *.c.example;",
+     ["a.example", "bee", "x.c.example"], ["c.example", "a.b"])])
+def test_host_as_server_name(gateway, name, good, bad):
+    """As nginx takes names, with a second server on the address and alone;
+    neither "" nor "_" is a name for all that no server has."""
+    alone, beside = lib.free_port(), lib.free_port()
+    gateway(http=NAMES % (alone, name) + NAMES % (beside, name)
+            + "server { listen 127.0.0.1:%d; server_name other.test; }"
+            % beside)
+    for port in (alone, beside):
+        for host in good + ["127.0.0.1", "localhost"]:
+            r = client.h1(port, "GET", "/keys", host=host)
+            assert r.status == 200, (host, r)
+        for host in bad:
+            assert_unserved(client.h1(port, "GET", "/keys", host=host))
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_host_as_an_ipv6_address(gateway):
+    six, both = lib.free_port(), lib.free_port()
+    g = gateway(http="""
+    server { listen [::1]:%d; location / { modelgw_admin; } }
+    server { listen [::]:%d ipv6only=off; location / { modelgw_admin; } }"""
+                % (six, both))
+    for addr, port, good, bad in (
+            ("::1", six, ["[::1]", "[::1]:1", "localhost"],
+             ["evil.example", "127.0.0.1", "::1", "[::2]", "[::1", "[]"]),
+            ("::1", both, ["[::1]", "localhost"], ["127.0.0.1", "[::]"]),
+            ("127.0.0.1", both, ["127.0.0.1", "localhost"],
+             ["[::1]", "[::]", "evil.example"])):
+        for hosts, served in ((good, True), (bad, False)):
+            for host in hosts:
+                sock = socket.create_connection((addr, port), client.LIMIT)
+                with over(sock) as c:
+                    c.request("GET", "/keys", host=host)
+                    r = c.response()
+                if served:
+                    assert r.status == 200, (host, r)
+                else:
+                    assert_unserved(r)
+    assert g.log_count("is not a name of the admin interface's server")
+
+
+def test_any_host_over_a_unix_socket(gateway):
+    """No browser comes there, and curl sends what its URL has."""
+    g = gateway(http="""
+    server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }""")
+    with unix(g) as c:
+        for host in ("evil.example", "localhost", "x"):
+            c.request("GET", "/keys", host=host)
+            assert c.response().status == 200
+
+
+def test_a_gateway_takes_any_host(gw):
+    """A key is asked for there, which no page has."""
+    assert gw.chat(host="evil.example").status == 200
+
+
+def test_errors_of_nginx_beside_an_admin_location(gateway):
+    """A server with nothing but the interface: what nginx answers is flat."""
+    port = lib.free_port()
+    gateway(http="""
+    server {
+        listen 127.0.0.1:%d; root $dir/html;
+        location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }
+        location /plain/ { modelgw_flat_errors off; }
+    }""" % port)
+    for method, target, status, code in (
+            ("GET", "/x", 404, "NOT_FOUND"),
+            ("POST", "/x", (404, 405), ("NOT_FOUND", "METHOD_NOT_ALLOWED")),
+            ("GET", "/%zz", 400, "INVALID_REQUEST"),
+            ("GET", "/" + "x" * 40000, 414, "REQUEST_TOO_LARGE"),
+            ("TRACE", "/x", 405, "METHOD_NOT_ALLOWED")):
+        assert_flat(client.h1(port, method, target, host="127.0.0.1"),
+                    status, code)
+    with client.Connection(port) as c:
+        c.send(b"GET /admin/keys HTTP/1.1\r\n\r\n")
+        assert_flat(c.response(method="GET"), 400, "INVALID_REQUEST")
+    r = client.h1(port, "GET", "/plain/x")
+    assert r.status == 404 and b"<html>" in r.body, r
+
+
 def test_denied(gateway):
     g = Admin(gateway(**WITH_LEDGER, locations="""
         location /admin/ { modelgw_admin; deny all; }
@@ -854,9 +1030,16 @@ def place(text, guard="", location="location /admin/"):
 
 
 @pytest.mark.parametrize("guard", [
-    GUARD, "deny all;", 'auth_basic "x"; auth_basic_user_file x;', "internal;"])
+    'auth_basic "x"; auth_basic_user_file x;', "internal;"])
 def test_guarded(conf, guard):
     conf.accepted(**open_to_all(place(guard)))
+
+
+@pytest.mark.parametrize("guard", ["", GUARD, "deny all;"])
+def test_reachable_over_tcp(conf, guard):
+    """Addresses are no guard against what runs on them."""
+    conf.warned('admin location "/admin/"', "TCP", "password", "browser",
+                "unix socket", **open_to_all(place(guard)))
 
 
 def open_to_all(parts):
@@ -864,8 +1047,7 @@ def open_to_all(parts):
     return dict(parts, server="listen 127.0.0.1:1;")
 
 
-def test_unguarded(conf):
-    conf.warned("/admin/", "deny all", **open_to_all(place("")))
+def test_on_a_unix_socket(conf):
     conf.accepted(**place(""))
     conf.accepted(**open_to_all(place("")) | {
         "late": "server { listen unix:u; location / { modelgw_admin; } }",

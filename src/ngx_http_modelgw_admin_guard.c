@@ -1,0 +1,278 @@
+
+/*
+ * Who may use the admin interface.
+ *
+ * It has no passwords.  Over a unix socket the kernel says which user asks.
+ * Over TCP what is left is to refuse the browser of a user who may connect: a
+ * hostile page in it must neither read an answer nor send a top-up.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_headers.h"
+
+
+static ngx_int_t ngx_http_modelgw_admin_peer(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_admin_host(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_admin_named(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_modelgw_admin_matches(ngx_str_t *name,
+    ngx_str_t *host);
+static ngx_uint_t ngx_http_modelgw_admin_address(ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_admin_foreign(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+
+ngx_int_t
+ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_admin_peer(r, ctx);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_admin_host(r, ctx);
+    }
+
+    if (rc == NGX_OK && r->method == NGX_HTTP_POST) {
+        rc = ngx_http_modelgw_admin_foreign(r, ctx);
+    }
+
+    return rc;
+}
+
+
+/*
+ * nginx lets every user of the machine connect to its unix sockets; we serve
+ * root and the user that the workers run as, who own the ledger anyway.  The
+ * listening socket tells what it is: with realip, c->sockaddr is what a header
+ * says.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    uid_t              own;
+    socklen_t          len;
+    struct ucred       peer;
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    if (c->listening->sockaddr->sa_family != AF_UNIX) {
+        return NGX_OK;
+    }
+
+    len = sizeof(struct ucred);
+
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == -1) {
+        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno,
+                      "getsockopt(SO_PEERCRED) failed");
+        return NGX_ERROR;
+    }
+
+    own = geteuid();
+
+    if (peer.uid == 0 || peer.uid == own) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                  "user %uD may not use the admin interface",
+                  (uint32_t) peer.uid);
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
+                                  "Over a unix socket only root and nginx's "
+                                  "own user (uid %uD) are served, you are uid "
+                                  "%uD", (uint32_t) own, (uint32_t) peer.uid);
+}
+
+
+/*
+ * A hostile page may have its own name resolved to our address, and then reads
+ * what we answer as its own (DNS rebinding).  The browser sends that name as
+ * Host.  So over TCP Host must be a name of the server, or what no DNS server
+ * resolves.  Browsers do not connect to unix sockets.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_host(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    if (r->connection->listening->sockaddr->sa_family == AF_UNIX
+        || ngx_http_modelgw_admin_named(r)
+        || ngx_http_modelgw_admin_address(r))
+    {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "\"%V\" is not a name of the admin interface's server",
+                  &r->headers_in.server);
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
+                                  "The Host header is neither a server_name "
+                                  "nor the address of this server");
+}
+
+
+/*
+ * nginx does not tell whether a name chose the server or the server is the
+ * default one, and looks for no name where an address has one server only.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_named(ngx_http_request_t *r)
+{
+    ngx_str_t                    *host;
+    ngx_uint_t                    i;
+    ngx_http_server_name_t       *name;
+    ngx_http_modelgw_srv_conf_t  *mscf;
+
+    mscf = ngx_http_get_module_srv_conf(r, ngx_http_modelgw_module);
+
+    host = &r->headers_in.server;
+    name = mscf->names.elts;
+
+    for (i = 0; i < mscf->names.nelts; i++) {
+
+#if (NGX_PCRE)
+        if (name[i].regex) {
+            if (ngx_regex_exec(name[i].regex->regex, host, NULL, 0) >= 0) {
+                return 1;
+            }
+
+            continue;
+        }
+#endif
+
+        if (ngx_http_modelgw_admin_matches(&name[i].name, host)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* "name", "*.name", ".name" for both, "name.*"; in lower case already */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_matches(ngx_str_t *name, ngx_str_t *host)
+{
+    ngx_str_t  part;
+
+    part = *name;
+
+    if (host->len == 0 || part.len == 0) {
+        return 0;
+    }
+
+    if (part.data[part.len - 1] == '*') {
+        part.len--;
+        return host->len > part.len
+               && ngx_memcmp(host->data, part.data, part.len) == 0;
+    }
+
+    if (part.data[0] == '*' || part.data[0] == '.') {
+
+        if (part.data[0] == '*') {
+            part.data++;
+            part.len--;
+        }
+
+        if (host->len > part.len
+            && ngx_memcmp(host->data + host->len - part.len, part.data,
+                          part.len)
+               == 0)
+        {
+            return 1;
+        }
+
+        if (name->data[0] == '*') {
+            return 0;
+        }
+
+        part.data++;
+        part.len--;
+    }
+
+    return host->len == part.len
+           && ngx_memcmp(host->data, part.data, part.len) == 0;
+}
+
+
+/* The connection's own address; "localhost" is resolved to no other one. */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_address(ngx_http_request_t *r)
+{
+    u_char     text[NGX_SOCKADDR_STRLEN];
+    ngx_str_t  addr, host;
+
+    addr.len = NGX_SOCKADDR_STRLEN;
+    addr.data = text;
+
+    if (ngx_connection_local_sockaddr(r->connection, &addr, 0) != NGX_OK) {
+        return 0;
+    }
+
+    /* an IPv4 connection to a socket of both families */
+
+    if (addr.len > 7 && ngx_strncmp(addr.data, "::ffff:", 7) == 0) {
+        addr.data += 7;
+        addr.len -= 7;
+    }
+
+    host = r->headers_in.server;
+
+    if (host.len == 9 && ngx_memcmp(host.data, "localhost", 9) == 0) {
+        return (addr.len == 3 && ngx_memcmp(addr.data, "::1", 3) == 0)
+               || ngx_strncmp(addr.data, "127.", 4) == 0;
+    }
+
+    if (host.len > 2 && host.data[0] == '[' && host.data[host.len - 1] == ']') {
+        host.data++;
+        host.len -= 2;
+    }
+
+    return host.len == addr.len
+           && ngx_memcmp(host.data, addr.data, addr.len) == 0;
+}
+
+
+/*
+ * A page in the browser of somebody who may connect could send a top-up; but
+ * not without telling where it is from.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_foreign(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_table_elt_t            *h;
+    ngx_http_modelgw_headers_t  hs;
+
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
+
+    for ( ;; ) {
+        h = ngx_http_modelgw_headers_next(&hs);
+
+        if (h == NULL) {
+            return NGX_OK;
+        }
+
+        if (ngx_http_modelgw_headers_is(&h->key, "origin")
+            || ngx_http_modelgw_headers_is(&h->key, "sec-fetch-site"))
+        {
+            return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
+                                          "FORBIDDEN",
+                                          "Browsers are not served here");
+        }
+    }
+}
