@@ -22,6 +22,8 @@
 
 static char *ngx_http_modelgw_conf_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own);
+static ngx_uint_t ngx_http_modelgw_conf_replaceable(ngx_file_info_t *file,
+    u_char *dir, ngx_file_info_t *info);
 
 
 void *
@@ -303,4 +305,75 @@ ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text)
     }
 
     return 0;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_conf_file(ngx_conf_t *cf, u_char *name)
+{
+    size_t            len;
+    u_char           *dir;
+    ngx_file_info_t   info, *file;
+
+    file = &cf->conf_file->file.info;
+
+    if (ngx_file_access(file) & S_IWOTH) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "keys file \"%s\" can be written by others: "
+                           "chmod o-w", name);
+        return NGX_ERROR;
+    }
+
+    /* names of configuration files are full ones */
+
+    for (len = ngx_strlen(name); len && name[len - 1] != '/'; len--) {
+        /* void */
+    }
+
+    dir = ngx_pnalloc(cf->temp_pool, len + 1);
+    if (dir == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_cpystrn(dir, name, len + 1);
+
+    if (ngx_file_info(dir, &info) == NGX_FILE_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_file_info_n " \"%s\" failed", dir);
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_modelgw_conf_replaceable(file, dir, &info)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "keys file \"%s\" is in a directory that others "
+                           "can write: chmod o-w \"%s\"", name, dir);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * In a directory with the sticky bit, as /tmp, others can add files, but not
+ * replace those of another user: what root or the user of nginx's master has
+ * made there is theirs.  Where nobody can write at all, the modes do not
+ * matter: Kubernetes mounts what it provides so, with mode 0777.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_conf_replaceable(ngx_file_info_t *file, u_char *dir,
+    ngx_file_info_t *info)
+{
+    if (!(info->st_mode & S_IWOTH)) {
+        return 0;
+    }
+
+    if ((info->st_mode & S_ISVTX)
+        && (file->st_uid == 0 || file->st_uid == geteuid()))
+    {
+        return 0;
+    }
+
+    return access((char *) dir, W_OK) == 0 || ngx_errno != EROFS;
 }

@@ -194,6 +194,13 @@ char *ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_uint_t ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also,
     size_t max);
 
+/*
+ * Checks that others cannot write the file that is being read, a keys file, nor
+ * replace it; name is its full one.
+ *     NGX_OK, NGX_ERROR (logged, or no memory)
+ */
+ngx_int_t ngx_http_modelgw_conf_file(ngx_conf_t *cf, u_char *name);
+
 /* Whether the text is in an array of ngx_str_t. */
 ngx_uint_t ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text);
 

@@ -11,6 +11,9 @@
  *
  * A second modelgw_keys block is refused: lines from many files come together
  * by "include" inside of the one, and then all duplicates are seen.
+ *
+ * A line gives access to a group's models, so a file that others can write, or
+ * replace in its directory, is refused as a secret's is.
  */
 
 
@@ -146,6 +149,10 @@ ngx_http_modelgw_keys_line(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
+    if (ngx_http_modelgw_keys_place(cf, ctx) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (cf->args->nelts == 2 && ngx_strcmp(value[0].data, "include") == 0) {
         return ngx_conf_include(cf, cmd, conf);
     }
@@ -154,10 +161,6 @@ ngx_http_modelgw_keys_line(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "key \"%V\" needs an id, a hash and a group",
                            &value[0]);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_modelgw_keys_place(cf, ctx) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -442,7 +445,7 @@ ngx_http_modelgw_keys_expires(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
 
 /*
  * The file's name is in the pool of the block, but a place must live until all
- * is read.
+ * is read.  The first line of a file is where the file is checked.
  */
 
 static ngx_int_t
@@ -468,7 +471,7 @@ ngx_http_modelgw_keys_place(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx)
 
     ngx_memcpy(ctx->place.file, name, len);
 
-    return NGX_OK;
+    return ngx_http_modelgw_conf_file(cf, ctx->place.file);
 }
 
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import subprocess
 import time
 
 import pytest
 
+import config_check
 from config_check import Config, digest, key
 
 
@@ -203,6 +205,86 @@ def test_include_glob(conf):
     conf.write("keys-07.conf", key("k1") + "\n" + key("k19-3") + " # HERE?")
     conf.write("keys-19.conf", key("k2") + "\n" + key("k1") + " # HERE")
     conf.refused('duplicate key id "k1"', keys="include keys-*.conf;")
+
+
+# files that others can write
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o622, 0o602, 0o646, 0o777])
+def test_file_others_can_write(conf, mode):
+    conf.write("k.conf", key("bob") + "  # HERE\n", mode)
+    conf.refused('keys file "%s"' % conf.path("k.conf"), "written by others",
+                 keys="include k.conf;\n" + key())
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o664, 0o660, 0o600, 0o400])
+def test_file_of_its_own(conf, mode):
+    conf.write("k.conf", key("bob"), mode)
+    conf.accepted(keys="include k.conf;\n" + key())
+
+
+def test_file_others_can_write_inside_another(conf):
+    conf.write("k1.conf", key("bob") + "\ninclude k2.conf;")
+    conf.write("k2.conf", key("carol") + " # HERE\n", 0o666)
+    conf.refused('keys file "%s"' % conf.path("k2.conf"),
+                 keys="include k1.conf;")
+
+
+def test_file_with_nothing_but_an_include(conf):
+    """The line could name any file."""
+    conf.write("k1.conf", "include k2.conf; # HERE\n", 0o666)
+    conf.write("k2.conf", key("carol"))
+    conf.refused('keys file "%s"' % conf.path("k1.conf"),
+                 keys="include k1.conf;")
+
+
+def test_other_files_are_not_judged(conf):
+    conf.write("x.conf", "keepalive_timeout 1s;", 0o666)
+    conf.accepted(http="include x.conf;")
+
+
+@pytest.fixture
+def keys_dir(conf):
+    os.mkdir(conf.path("keys"))
+    conf.write("keys/k.conf", key("bob"))
+    return conf.path("keys")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o703])
+def test_directory_others_can_write(conf, keys_dir, mode):
+    os.chmod(keys_dir, mode)
+    text = conf.refused('keys file "%s/k.conf"' % keys_dir, "directory",
+                        keys="include keys/*.conf;", place=False)
+    assert text.endswith(" in %s/k.conf:1" % keys_dir)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o775, 0o770, 0o1777])
+def test_directory_of_its_own(conf, keys_dir, mode):
+    """One with the sticky bit is safe for the files of one's own."""
+    os.chmod(keys_dir, mode)
+    conf.accepted(keys="include keys/*.conf;")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_sticky_directory_with_a_file_of_another(conf, keys_dir):
+    os.chmod(keys_dir, 0o1777)
+    os.chown(keys_dir + "/k.conf", 65534, 65534)
+    conf.refused("directory", keys="include keys/*.conf;", place=False)
+
+
+def test_directory_that_is_mounted_read_only(conf, keys_dir, monkeypatch):
+    """As Kubernetes mounts a ConfigMap: mode 0777."""
+    os.chmod(keys_dir, 0o777)
+    conf.write("ro", '''#!/bin/sh
+exec unshare -m sh -c 'mount --bind "$0" "$0" \\
+    && mount -o remount,ro,bind "$0" && exec "$@"' %s %s "$@"
+''' % (keys_dir, config_check.NGINX), 0o755)
+    if subprocess.run([conf.path("ro"), "-v"], stderr=subprocess.DEVNULL
+                      ).returncode:
+        pytest.skip("no right to mount")
+    conf.refused("directory", keys="include keys/*.conf;", place=False)
+    monkeypatch.setattr(config_check, "NGINX", conf.path("ro"))
+    conf.accepted(keys="include keys/*.conf;")
 
 
 def test_include_missing(conf):
