@@ -164,6 +164,10 @@ ngx_http_modelgw_preconfiguration(ngx_conf_t *cf)
 {
     ngx_http_modelgw_pass_header_init();
 
+    if (ngx_http_modelgw_lint_proxy(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_modelgw_add_variables(cf);
 }
 

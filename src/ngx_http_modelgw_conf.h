@@ -352,5 +352,16 @@ char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);
 void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs,
     const char *name);
 
+/* The place of that module in the cycle's list; NULL: nginx lacks it. */
+ngx_module_t **ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name);
+
+/* lint_proxy.c */
+
+/*
+ * Has the proxy's directives of this cycle checked as they are read.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_lint_proxy(ngx_conf_t *cf);
+
 
 #endif /* _NGX_HTTP_MODELGW_CONF_H_INCLUDED_ */

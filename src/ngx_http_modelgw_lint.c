@@ -261,17 +261,25 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
 void *
 ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs, const char *name)
 {
-    ngx_uint_t      i;
-    ngx_module_t   *module;
+    ngx_module_t  **module;
 
-    for (i = 0; cf->cycle->modules[i]; i++) {
+    module = ngx_http_modelgw_lint_module(cf, name);
 
-        module = cf->cycle->modules[i];
+    return module ? confs[(*module)->ctx_index] : NULL;
+}
 
-        if (module->type == NGX_HTTP_MODULE
-            && ngx_strcmp(module->name, name) == 0)
+
+ngx_module_t **
+ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name)
+{
+    ngx_module_t  **module;
+
+    for (module = cf->cycle->modules; *module; module++) {
+
+        if ((*module)->type == NGX_HTTP_MODULE
+            && ngx_strcmp((*module)->name, name) == 0)
         {
-            return confs[module->ctx_index];
+            return module;
         }
     }
 

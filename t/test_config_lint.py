@@ -32,6 +32,8 @@ def refused(conf, word, **parts):
     return conf.refused(word, 'gateway location "/v1/"', enable=ON, **parts)
 
 
+SHIPPED = "include %s/conf/modelgw/proxy.conf;" % ROOT
+
 # refused
 
 REFUSED = [
@@ -83,6 +85,68 @@ def test_refused_auth_request(conf):
 def test_refused_static_proxy_pass(conf, target):
     refused(conf, '"proxy_pass $modelgw_upstream"',
             location="proxy_pass %s;" % target)
+
+
+AROUND = ["$modelgw_upstream/v1", "$modelgw_upstream/",
+          "http://$modelgw_upstream", "https://$modelgw_upstream/v1/",
+          "${modelgw_upstream}/v1", "${modelgw_upstream}v1",
+          "$modelgw_upstream$request_uri", "$modelgw_upstream?a=1",
+          "$Modelgw_UPSTREAM/v1", "$modelgw_upstream$modelgw_upstream",
+          "$scheme://$modelgw_upstream_model$modelgw_upstream",
+          '"$modelgw_upstream "']
+
+
+@pytest.mark.parametrize("target", AROUND)
+def test_refused_text_around_the_variable(conf, target):
+    """It would go out with every call, into the upstream's path or host."""
+    conf.refused('"proxy_pass $modelgw_upstream"', "nothing before or after",
+                 location="proxy_pass %s; # HERE" % target)
+    conf.refused('"proxy_pass $modelgw_upstream"', enable="", location="",
+                 locations="location /x/ {\nproxy_pass %s; # HERE\n}" % target)
+
+
+@pytest.mark.parametrize("target", [
+    "$modelgw_upstream", "${modelgw_upstream}", '"$modelgw_upstream"'])
+def test_fine_as_the_variable(conf, target):
+    conf.accepted(location="proxy_pass %s;" % target)
+
+
+@pytest.mark.parametrize("target", [
+    "http://api.vendor-a.test/$modelgw_upstream_model",
+    "http://api.vendor-a.test/modelgw_upstream/",
+    "http://$arg_modelgw_upstream/x", '"http://$host/{modelgw_upstream}"'])
+def test_fine_with_another_name(conf, target):
+    conf.accepted(locations="location /x/ { proxy_pass %s; }" % target)
+
+
+@pytest.mark.parametrize("line", [
+    "proxy_read_timeout 900s;", "proxy_connect_timeout 5s;",
+    "proxy_buffers 8 64k;"])
+def test_refused_twice_in_the_server(conf, line):
+    """proxy.conf has it: nginx's "is duplicate" does not say so, and is about
+    that file if it comes second."""
+    name = line.split()[0]
+    hint = "is duplicate: if the server has it from modelgw/proxy.conf"
+    conf.refused('"%s" directive' % name, hint, "in the location",
+                 server=line + " # HERE")
+    text = conf.refused('"%s" directive' % name, hint, shipped=False,
+                        server=line + SHIPPED, place=False)
+    assert re.search(r" in %s/conf/modelgw/proxy.conf:\d+$" % ROOT, text)
+    conf.accepted(location=LOCATION + line)
+
+
+def test_other_words_of_the_proxy_stay(conf):
+    """What it says of its directives passes through, as do those of others."""
+    conf.refused('invalid value "maybe" in "proxy_buffering"',
+                 location=LOCATION + "proxy_buffering maybe; # HERE")
+    text = conf.refused('"proxy_pass" directive is duplicate',
+                        location=LOCATION + LOCATION + "# HERE")
+    assert "proxy.conf" not in text
+    text = conf.refused('"client_max_body_size" directive is duplicate',
+                        server="client_max_body_size 1m; # HERE")
+    assert "location" not in text
+    conf.refused('invalid number of arguments in "proxy_pass"',
+                 location="proxy_pass; # HERE")
 
 
 def test_refused_in_if(conf):
@@ -143,8 +207,6 @@ def test_fine(conf, line):
 
 
 # warned of
-
-SHIPPED = "include %s/conf/modelgw/proxy.conf;" % ROOT
 
 WARNED = [
     ("client_max_body_size 31m;", "client_max_body_size 32m"),
