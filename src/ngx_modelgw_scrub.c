@@ -5,7 +5,8 @@
  *
  *     the group's credential, anywhere        -> [redacted]
  *     the upstream's model id, whole          -> the service's model id
- *     the name of the upstream block, whole   -> [redacted], port and path too
+ *     the name of the upstream block, whole,  -> [redacted], port and path too
+ *     if it is a host or has a port
  *     what looks like a URL, a host or a key  -> [redacted], see
  *                                                ngx_modelgw_shape.c
  *
@@ -39,6 +40,7 @@ static void ngx_modelgw_scrub_cut(ngx_str_t *text, size_t max);
 static size_t ngx_modelgw_scrub_match(ngx_modelgw_scrub_t *s, u_char *p,
     ngx_str_t **with);
 static size_t ngx_modelgw_scrub_secret(ngx_modelgw_scrub_t *s, u_char *p);
+static size_t ngx_modelgw_scrub_host(ngx_modelgw_scrub_t *s, u_char *p);
 static size_t ngx_modelgw_scrub_whole(ngx_modelgw_scrub_t *s, u_char *p,
     ngx_str_t *name, const char *joins);
 static ngx_uint_t ngx_modelgw_scrub_word(u_char ch);
@@ -131,10 +133,10 @@ ngx_modelgw_scrub_match(ngx_modelgw_scrub_t *s, u_char *p, ngx_str_t **with)
         return n;
     }
 
-    n = ngx_modelgw_scrub_whole(s, p, &s->mask->upstream_host, "-.");
+    n = ngx_modelgw_scrub_host(s, p);
 
     if (n) {
-        return ngx_modelgw_shape_tail(p + n, s->last) - p;
+        return n;
     }
 
     return ngx_modelgw_shape_find(s->start, p, s->last);
@@ -159,6 +161,36 @@ ngx_modelgw_scrub_secret(ngx_modelgw_scrub_t *s, u_char *p)
     }
 
     return secret->len;
+}
+
+
+/*
+ * A name of one label may be a usual word: "mock overloaded".  Then it is a
+ * host only with a port.  Other names have a dot, or the colon of IPv6.
+ */
+
+static size_t
+ngx_modelgw_scrub_host(ngx_modelgw_scrub_t *s, u_char *p)
+{
+    size_t      n;
+    u_char     *end;
+    ngx_str_t  *host;
+
+    host = &s->mask->upstream_host;
+
+    n = ngx_modelgw_scrub_whole(s, p, host, "-.");
+    end = p + n;
+
+    if (n == 0
+        || (ngx_strlchr(host->data, host->data + n, '.') == NULL
+            && ngx_strlchr(host->data, host->data + n, ':') == NULL
+            && (s->last - end < 2 || *end != ':'
+                || !ngx_modelgw_shape_digit(end[1]))))
+    {
+        return 0;
+    }
+
+    return ngx_modelgw_shape_tail(end, s->last) - p;
 }
 
 

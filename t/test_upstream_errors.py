@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from client import assert_flat
-from gateway import chat, messages
+from gateway import chat, group_a, group_b, messages
 from upstream import (both, chat_completion, chat_error, early,
                       message_error, raw, reply, reply_json)
 
@@ -283,6 +283,23 @@ def test_K6_scrubbed(gw, text):
         for hidden in (gw.secret_b, gw.bob.secret, "vendor-b.test", "http",
                        "sk-proj-abc", "sk-ant-api03-abc"):
             assert hidden not in shown.replace("application/", ""), (text, r)
+
+
+def test_name_of_an_upstream_block_that_is_a_word(gateway):
+    """Only with a port is it an address; a name with a dot is one anyhow."""
+    g = gateway(groups=group_a(name="127.0.0.1") + group_b(name="mock"),
+                upstreams="""
+    upstream 127.0.0.1 { server 127.0.0.1:$a; }
+    upstream mock { server 127.0.0.1:$b; }""")
+    for text, shown in (("mock overloaded", "mock overloaded"),
+                        ("The mock: mocked.", "The mock: mocked."),
+                        ("mock:8080 overloaded", "[redacted] overloaded"),
+                        ("POST http://mock/v1 failed",
+                         "POST [redacted] failed")):
+        g.b.script(reply_json(chat_error(text), 400))
+        assert_flat(g.chat(), 400, "INVALID_REQUEST", shown)
+    g.a.script(reply_json(message_error("127.0.0.1 overloaded"), 400))
+    assert_flat(g.messages(), 400, "INVALID_REQUEST", "[redacted] overloaded")
 
 
 def test_K6_upstream_shows_its_request(gw):

@@ -554,6 +554,44 @@ test_scrub_leaves(void **state)
 
 
 static void
+test_scrub_hosts(void **state)
+{
+    ngx_str_t                  s, out;
+    ngx_uint_t                 i;
+    ngx_modelgw_error_mask_t   m;
+
+    static struct {
+        const char  *name;
+        const char  *text;
+        const char  *expected;
+    } c[] = {
+        { "mock", "mock overloaded", "mock overloaded" },
+        { "mock", "The Mock: no, mock.", "The Mock: no, mock." },
+        { "mock", "mock:", "mock:" },
+        { "mock", "mock:x mock/8 mock-8:80", "mock:x mock/8 mock-8:80" },
+        { "mock", "to mock:8080/v1 and mock:80.", "to " R " and " R "." },
+        { "mock", "see http://mock/ or mock.", "see " R " or mock." },
+        { "vendor-a", "vendor-a is down", "vendor-a is down" },
+        { "the.vendor", "the.vendor is down", R " is down" },
+        { "mock:81", "mock mock:81 mock:812", "mock " R " mock:812" },
+        { "10.1.2.3", "10.1.2.3 is down", R " is down" },
+        { "[fd00::1]", "[fd00::1]:80, [fd00::1] is down",
+          R ", " R " is down" },
+        { "fd00::1", "at fd00::1, down", "at " R ", down" }
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        ngx_memzero(&m, sizeof(m));
+        m.upstream_host = unit_str(c[i].name);
+        s = unit_str(c[i].text);
+
+        assert_int_equal(ngx_modelgw_scrub(*state, &m, &s, 512, &out), NGX_OK);
+        unit_assert_str(out.data, out.len, c[i].expected);
+    }
+}
+
+
+static void
 test_scrub_masks(void **state)
 {
     ngx_str_t                  s, out;
@@ -576,7 +614,7 @@ test_scrub_masks(void **state)
 
     s = unit_str("abc abcd model models model:80 x up");
     assert_int_equal(ngx_modelgw_scrub(*state, &m, &s, 512, &out), NGX_OK);
-    unit_assert_str(out.data, out.len, R " abcd " R " models " R " x "
+    unit_assert_str(out.data, out.len, R " abcd model models " R " x "
                     "a.vendor.com/0123456789abcdef0123456789abcdef");
 
     /* the same id on both sides is protected */
@@ -731,6 +769,7 @@ main(void)
         unit_case(test_upstream_type),
         unit_case(test_scrub_takes),
         unit_case(test_scrub_leaves),
+        unit_case(test_scrub_hosts),
         unit_case(test_scrub_masks),
         unit_case(test_scrub_cut),
         unit_case(test_scrub_cut_binary),
