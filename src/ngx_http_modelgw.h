@@ -31,6 +31,8 @@
 #define NGX_HTTP_MODELGW_MAX_TOKENS  0x02   /* the body must have max_tokens */
 #define NGX_HTTP_MODELGW_COUNT       0x04   /* answers a number of tokens, and
                                                uses none */
+#define NGX_HTTP_MODELGW_WEBSOCKET   0x08   /* asked for over WebSocket, which
+                                               is refused */
 
 typedef struct {
     ngx_str_t                         uri;
@@ -318,6 +320,10 @@ ngx_int_t ngx_http_modelgw_stream_body(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *code,
     const char *fmt, ...);
+
+/* The same for a WebSocket that was asked for: 426, with what it must carry. */
+ngx_int_t ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Answers with ctx->error and finalizes the request.  Returns NGX_DONE, for a

@@ -105,6 +105,13 @@ static ngx_http_modelgw_endpoint_t  ngx_http_modelgw_endpoints[] = {
       NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
       NGX_HTTP_MODELGW_PREFIX },
 
+    /* a client that is refused by 426 goes on over HTTP at once; by 404 it
+       tries WebSocket again for seconds */
+
+    { ngx_string("/v1/responses"),
+      NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
+      NGX_HTTP_MODELGW_WEBSOCKET },
+
     { ngx_null_string, 0, 0, ngx_null_string, ngx_null_string, 0 }
 };
 
@@ -239,13 +246,6 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 {
     ngx_http_modelgw_endpoint_t  *e;
 
-    /* a browser's preflight: it has no key, and there is no CORS here */
-
-    if (r->method == NGX_HTTP_OPTIONS) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "Not found");
-    }
-
     for (e = ngx_http_modelgw_endpoints; e->uri.len; e++) {
 
         if (e->flags & NGX_HTTP_MODELGW_PREFIX) {
@@ -259,13 +259,26 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
         }
 
         if (ngx_memcmp(r->uri.data, e->uri.data, e->uri.len) == 0) {
-            ctx->endpoint = e;
-            return ngx_http_modelgw_access_method(r, ctx);
+            break;
         }
     }
 
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                  "Not found");
+    /* OPTIONS is a browser's preflight: it has no key, and there is no CORS */
+
+    if (e->uri.len == 0
+        || r->method == NGX_HTTP_OPTIONS
+        || ((e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
+            && !ngx_http_modelgw_headers_websocket(r)))
+    {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                      "Not found");
+    }
+
+    ctx->endpoint = e;
+
+    return (e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
+           ? ngx_http_modelgw_reply_upgrade(r, ctx)
+           : ngx_http_modelgw_access_method(r, ctx);
 }
 
 

@@ -220,3 +220,19 @@ ngx_http_modelgw_headers_holds(ngx_str_t *value, ngx_str_t *secret)
 
     return 0;
 }
+
+
+/* RFC 6455, 4.1; in HTTP/1.0 and HTTP/2 the header means nothing */
+
+ngx_uint_t
+ngx_http_modelgw_headers_websocket(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->headers_in.upgrade;
+
+    return r->method == NGX_HTTP_GET
+           && r->http_version == NGX_HTTP_VERSION_11
+           && h != NULL
+           && ngx_strcasestrn(h->value.data, "websocket", 9 - 1) != NULL;
+}

@@ -138,6 +138,9 @@ ngx_http_modelgw_name_t *ngx_http_modelgw_headers_listed(
 ngx_uint_t ngx_http_modelgw_headers_overlap(ngx_http_modelgw_name_t *a,
     ngx_http_modelgw_name_t *b);
 
+/* Whether the request asks for a WebSocket. */
+ngx_uint_t ngx_http_modelgw_headers_websocket(ngx_http_request_t *r);
+
 /* Whether the value has the secret in it; an empty secret is in none. */
 ngx_uint_t ngx_http_modelgw_headers_holds(ngx_str_t *value,
     ngx_str_t *secret);

@@ -17,6 +17,8 @@
 
 #define NGX_HTTP_MODELGW_MAX_MESSAGE  512
 
+#define NGX_HTTP_UPGRADE_REQUIRED     426
+
 
 static ngx_int_t ngx_http_modelgw_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
@@ -53,6 +55,29 @@ ngx_http_modelgw_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_error_type(status, &e->type);
 
     return NGX_DECLINED;
+}
+
+
+/* RFC 9110, 15.5.22 and 7.8 */
+
+ngx_int_t
+ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t  protocol, option;
+
+    ngx_str_set(&protocol, "HTTP/1.1");
+    ngx_str_set(&option, "upgrade");
+
+    if (ngx_http_modelgw_headers_add(r, "Upgrade", &protocol) != NGX_OK
+        || ngx_http_modelgw_headers_add(r, "Connection", &option) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UPGRADE_REQUIRED,
+                                  "UPGRADE_REQUIRED",
+                                  "There is no WebSocket here; use HTTP");
 }
 
 

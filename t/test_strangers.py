@@ -59,20 +59,50 @@ def test_options(gw, target):
     assert gw.untouched()
 
 
+WEBSOCKET = [("Connection", "Upgrade"), ("Upgrade", "websocket"),
+             ("Sec-WebSocket-Version", "13"),
+             ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+
+
 @pytest.mark.parametrize("key", [True, False])
-def test_websocket(gw, key):
-    """Codex asks seven times in a row."""
-    headers = [("Connection", "Upgrade"), ("Upgrade", "websocket"),
-               ("Sec-WebSocket-Version", "13"),
-               ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+@pytest.mark.parametrize("upgrade", ["websocket", "WebSocket",
+                                     "h2c, websocket"])
+def test_websocket(gw, key, upgrade):
+    """Codex asks so before its first call, and goes on over HTTP at once."""
+    headers = [(n, upgrade if n == "Upgrade" else v) for n, v in WEBSOCKET]
     if key:
         headers.append(gw.bob.bearer())
     with gw.connect() as c:
         for _ in range(7):
-            c.send(build("GET", "/v1/responses", headers))
+            c.send(build("GET", "/v1/responses?x=1", headers))
             r = c.response()
-            assert_flat(r, 404 if key else (401, 404))
+            assert_flat(r, 426, "UPGRADE_REQUIRED", has="use HTTP")
+            assert r.all("upgrade") == ["HTTP/1.1"], r
+            assert "upgrade" in r.all("connection"), r
         assert c.alive()
+    assert gw.untouched()
+
+
+@pytest.mark.parametrize("method,target,upgrade,version", [
+    ("GET", "/v1/responses", "h2c", "HTTP/1.1"),
+    ("GET", "/v1/responses", "websocket", "HTTP/1.0"),
+    ("POST", "/v1/responses", "websocket", "HTTP/1.1"),
+    ("DELETE", "/v1/responses", "websocket", "HTTP/1.1"),
+    ("GET", "/v1/responses/x", "websocket", "HTTP/1.1"),
+    ("GET", "/v1/responses/", "websocket", "HTTP/1.1"),
+    ("GET", "/v1/response", "websocket", "HTTP/1.1"),
+    ("GET", "/V1/responses", "websocket", "HTTP/1.1")])
+def test_no_websocket(gw, method, target, upgrade, version):
+    """All else there is as it was: there is no such endpoint."""
+    headers = [(n, upgrade if n == "Upgrade" else v) for n, v in WEBSOCKET]
+    r = gw.request(method, target, gw.bob, headers, host="gateway.test",
+                   body=b"{}" if method == "POST" else None)
+    if version == "HTTP/1.0":
+        with gw.connect() as c:
+            c.send(build(method, target, headers, version=version))
+            r = c.response(3)
+    assert_flat(r, 404, "NOT_FOUND")
+    assert r.get("upgrade") is None, r
     assert gw.untouched()
 
 
