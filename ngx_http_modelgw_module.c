@@ -154,7 +154,7 @@ ngx_module_t  ngx_http_modelgw_module = {
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_modelgw_process_exit,         /* exit process */
-    NULL,                                  /* exit master */
+    ngx_http_modelgw_process_exit_master,  /* exit master */
     NGX_MODULE_V1_PADDING
 };
 

@@ -50,24 +50,28 @@ ngx_int_t ngx_http_modelgw_zone_check(ngx_conf_t *cf,
 ngx_int_t ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle);
 
 
-/* process.c: a worker joins the ledger, sweeps up after others, and stops */
+/*
+ * process.c: a worker joins the ledger, sweeps up after others, and stops; the
+ * master comes last
+ */
 
 ngx_int_t ngx_http_modelgw_process_init(ngx_cycle_t *cycle);
 void ngx_http_modelgw_process_exit(ngx_cycle_t *cycle);
+void ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle);
 
 
 /* writer.c: the thread that writes the store */
 
 /*
- * Starts the worker's thread, which becomes the writer when nobody else is.
+ * Starts the process's thread, which becomes the writer when nobody else is.
  *     NGX_OK, NGX_ERROR (logged)
  */
 ngx_int_t ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
- * Waits until all that is DONE is durable, at most so many milliseconds, then
- * ends the thread.
+ * Waits until all that is DONE by now is durable, by this writer or another, at
+ * most so many milliseconds, then ends the thread.
  *     NGX_OK
  *     NGX_DECLINED  something is not written
  */

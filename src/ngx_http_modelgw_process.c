@@ -3,12 +3,18 @@
  * A worker's part in the ledger: it joins, looks every half second whether a
  * worker has died with calls in flight, or the writer hangs, and settles its
  * own calls when it is stopped in the midst of them.
+ *
+ * When nginx is stopped, a worker that leaves looks once more for the dead, and
+ * waits until all that was settled so far is written.  A worker that is killed
+ * after the others have left, or before the master could replace it, leaves its
+ * calls to the master.
  */
 
 
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_writer.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_SWEEP  500      /* milliseconds */
@@ -17,12 +23,17 @@
 
 #define NGX_HTTP_MODELGW_QUIT   5000     /* milliseconds */
 #define NGX_HTTP_MODELGW_TERM   1000     /* milliseconds */
+#define NGX_HTTP_MODELGW_LAST   2000     /* milliseconds, for the master */
 
 
 static ngx_int_t ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
     ngx_http_modelgw_main_conf_t *mmcf);
-static void ngx_http_modelgw_process_sweep(ngx_event_t *ev);
+static void ngx_http_modelgw_process_timer(ngx_event_t *ev);
+static void ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
+    uint32_t self, ngx_log_t *log);
 static void ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf);
+static void ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_msec_t timeout, ngx_log_t *log);
 static uint64_t ngx_http_modelgw_process_time(void);
 
 
@@ -70,7 +81,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
 
     ev = &ngx_http_modelgw_sweep_event;
 
-    ev->handler = ngx_http_modelgw_process_sweep;
+    ev->handler = ngx_http_modelgw_process_timer;
     ev->data = &ngx_http_modelgw_sweep_connection;
     ev->log = cycle->log;
     ev->cancelable = 1;
@@ -116,11 +127,8 @@ ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
  */
 
 static void
-ngx_http_modelgw_process_sweep(ngx_event_t *ev)
+ngx_http_modelgw_process_timer(ngx_event_t *ev)
 {
-    u_char                        *p, amount[NGX_MODELGW_AMOUNT_LEN];
-    int64_t                        charged;
-    ngx_uint_t                     n;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
@@ -130,18 +138,7 @@ ngx_http_modelgw_process_sweep(ngx_event_t *ev)
         return;
     }
 
-    charged = 0;
-
-    n = ngx_modelgw_ledger_sweep(mmcf->ledger, mmcf->worker,
-                                 ngx_http_modelgw_process_time(), &charged);
-
-    if (n) {
-        p = ngx_modelgw_amount(amount, charged);
-
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                      "%ui calls of workers that have died are settled, "
-                      "%*s euro are charged for them", n, p - amount, amount);
-    }
+    ngx_http_modelgw_process_sweep(mmcf, mmcf->worker, ngx_cycle->log);
 
     /* swept up first: those who died took places, too */
 
@@ -167,6 +164,29 @@ ngx_http_modelgw_process_sweep(ngx_event_t *ev)
     ev->log = ngx_cycle->log;
 
     ngx_add_timer(ev, NGX_HTTP_MODELGW_SWEEP);
+}
+
+
+static void
+ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
+    uint32_t self, ngx_log_t *log)
+{
+    u_char      *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    int64_t      charged;
+    ngx_uint_t   n;
+
+    charged = 0;
+
+    n = ngx_modelgw_ledger_sweep(mmcf->ledger, self,
+                                 ngx_http_modelgw_process_time(), &charged);
+
+    if (n) {
+        p = ngx_modelgw_amount(amount, charged);
+
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "%ui calls of workers that have died are settled, "
+                      "%*s euro are charged for them", n, p - amount, amount);
+    }
 }
 
 
@@ -223,6 +243,8 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
         return;
     }
 
+    ngx_http_modelgw_process_sweep(mmcf, mmcf->worker, cycle->log);
+
     charged = 0;
 
     n = ngx_modelgw_ledger_end_all(mmcf->ledger, mmcf->worker,
@@ -237,22 +259,73 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
                       "%*s euro are charged for them", n, p - amount, amount);
     }
 
-    if (ngx_http_modelgw_writer_stop(mmcf, ngx_terminate
-                                           ? NGX_HTTP_MODELGW_TERM
-                                           : NGX_HTTP_MODELGW_QUIT)
-        != NGX_OK)
-    {
-        ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
-                      "the ledger could not be written before this worker "
-                      "ended: if no other worker writes its calls, those that "
-                      "have a hold in the file are charged by it at the next "
-                      "start, and those that were short are lost");
-    }
-
-    ngx_http_modelgw_writer_log(cycle->log);
+    ngx_http_modelgw_process_write(mmcf, ngx_terminate ? NGX_HTTP_MODELGW_TERM
+                                                      : NGX_HTTP_MODELGW_QUIT,
+                                   cycle->log);
 
     ngx_modelgw_ledger_leave(mmcf->ledger, mmcf->worker);
     mmcf->worker = NGX_MODELGW_LEDGER_NONE;
+}
+
+
+/*
+ * All workers have ended.  A thread writes for the master as for a worker, and
+ * as the workers' user: what a worker could have put in the place of a file is
+ * not to be opened as root.
+ */
+
+void
+ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle)
+{
+    ngx_http_modelgw_user_t        user;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
+
+    /* one process that is master and worker has done so as a worker */
+
+    if (mmcf == NULL || mmcf->ledger == NULL
+        || ngx_process != NGX_PROCESS_MASTER
+        || !ngx_modelgw_ledger_credit(mmcf->ledger))
+    {
+        return;
+    }
+
+    ngx_http_modelgw_process_sweep(mmcf, NGX_MODELGW_LEDGER_NONE, cycle->log);
+
+    if (ngx_modelgw_ledger_durable(mmcf->ledger,
+                                   ngx_modelgw_ledger_done_ever(mmcf->ledger)))
+    {
+        return;
+    }
+
+    if (ngx_http_modelgw_user_become(&user, cycle, cycle->log) != NGX_OK) {
+        return;
+    }
+
+    if (ngx_http_modelgw_writer_start(cycle, mmcf) == NGX_OK) {
+        ngx_http_modelgw_process_write(mmcf, NGX_HTTP_MODELGW_LAST,
+                                       cycle->log);
+    }
+
+    (void) ngx_http_modelgw_user_return(&user, cycle->log);
+}
+
+
+static void
+ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_msec_t timeout, ngx_log_t *log)
+{
+    if (ngx_http_modelgw_writer_stop(mmcf, timeout) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      "the ledger could not be written before this %s ended: "
+                      "if no other process writes its calls, those that have "
+                      "a hold in the file are charged by it at the next "
+                      "start, and those that were short are lost",
+                      ngx_process == NGX_PROCESS_MASTER ? "master" : "worker");
+    }
+
+    ngx_http_modelgw_writer_log(log);
 }
 
 

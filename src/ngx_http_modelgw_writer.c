@@ -88,7 +88,6 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
 
     w->ledger = mmcf->ledger;
     w->shared = mmcf->shared;
-    w->worker = mmcf->worker;
     w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
 
     /* signals are for the worker's own thread */
@@ -159,6 +158,10 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
         return NGX_OK;
     }
 
+    w->done = ngx_modelgw_ledger_done_ever(w->ledger);
+
+    ngx_memory_barrier();
+
     w->stop = NGX_HTTP_MODELGW_WRITER_STOP;
     ngx_modelgw_ledger_wake(w->ledger);
 
@@ -166,7 +169,8 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
 
     for ( ;; ) {
 
-        rc = ngx_http_modelgw_batch_left(w) ? NGX_DECLINED : NGX_OK;
+        rc = ngx_modelgw_ledger_durable(w->ledger, w->done) ? NGX_OK
+                                                            : NGX_DECLINED;
 
         if (rc == NGX_OK && w->state != NGX_HTTP_MODELGW_WRITER_WRITES) {
             break;
@@ -218,7 +222,7 @@ ngx_http_modelgw_writer_thread(void *data)
 
     while (w->stop == 0
            || (w->stop == NGX_HTTP_MODELGW_WRITER_STOP
-               && ngx_http_modelgw_batch_left(w)))
+               && !ngx_modelgw_ledger_durable(w->ledger, w->done)))
     {
 
         start = ngx_http_modelgw_writer_clock();

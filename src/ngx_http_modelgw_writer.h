@@ -42,7 +42,8 @@ typedef struct {
     ngx_modelgw_ledger_t       *ledger;
     ngx_http_modelgw_shared_t  *shared;
     char                       *path;        /* of the store, a copy */
-    uint32_t                    worker;
+    uint64_t                    done;        /* calls to be durable before the
+                                                thread stops */
     ngx_atomic_t                stop;        /* set by the worker; 0: no */
     ngx_atomic_t                state;       /* set by the thread */
     pthread_t                   thread;
@@ -93,9 +94,6 @@ void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
 
 /* Whether there is enough for a batch that is full. */
 ngx_uint_t ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w);
-
-/* Whether there is something that a worker that stops must wait for. */
-ngx_uint_t ngx_http_modelgw_batch_left(ngx_http_modelgw_writer_t *w);
 
 
 #endif /* _NGX_HTTP_MODELGW_WRITER_H_INCLUDED_ */

@@ -390,35 +390,3 @@ ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w)
            || ngx_modelgw_ledger_stored(w->ledger)
               < ngx_modelgw_ledger_accounts(w->ledger);
 }
-
-
-/*
- * Calls of this worker that are DONE, and accounts.  While others go on, the
- * ring may never be empty.  It is read from its end: what the writer takes off
- * its beginning meanwhile moves the rest towards us, so nothing is passed over.
- */
-
-ngx_uint_t
-ngx_http_modelgw_batch_left(ngx_http_modelgw_writer_t *w)
-{
-    ngx_uint_t           i;
-    ngx_modelgw_call_t  *call;
-
-    if (ngx_modelgw_ledger_stored(w->ledger)
-        < ngx_modelgw_ledger_accounts(w->ledger))
-    {
-        return 1;
-    }
-
-    for (i = ngx_modelgw_ledger_done_count(w->ledger); i > 0; i--) {
-        call = ngx_modelgw_ledger_done(w->ledger, i - 1);
-
-        if (call
-            && __atomic_load_n(&call->worker, __ATOMIC_RELAXED) == w->worker)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}

@@ -57,6 +57,25 @@ ngx_uint_t ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key);
 
 /* zone_store.c: from the store to shared memory, as nginx starts */
 
+#define NGX_HTTP_MODELGW_GROUPS  1024
+
+typedef struct {
+    char                      *name;     /* NULL: we are it, or are not root */
+    gid_t                      gid;
+    int                        n;
+    gid_t                      groups[NGX_HTTP_MODELGW_GROUPS];
+} ngx_http_modelgw_user_t;
+
+/*
+ * The process, if it is root, acts as the workers' user, with all its threads,
+ * until it returns to what it was.
+ *     NGX_OK, NGX_ERROR (logged; it is what it was)
+ */
+ngx_int_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
+    ngx_cycle_t *cycle, ngx_log_t *log);
+ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
+    ngx_log_t *log);
+
 /*
  * Locks the ledger for this nginx, makes it in the memory given and fills it
  * from the store; under "nginx -t" nothing on disk is touched.

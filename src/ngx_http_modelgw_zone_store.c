@@ -27,23 +27,14 @@
 
 #define NGX_HTTP_MODELGW_LOCK_TRIES  10  /* a tenth of a second apart: those
                                             that were killed need a moment */
-#define NGX_HTTP_MODELGW_GROUPS      1024
-
-
-typedef struct {
-    gid_t                          gid;
-    int                            n;
-    gid_t                          groups[NGX_HTTP_MODELGW_GROUPS];
-    unsigned                       changed:1;
-} ngx_http_modelgw_user_t;
 
 
 typedef struct {
     ngx_http_modelgw_main_conf_t  *mmcf;
     ngx_log_t                     *log;
-    char                          *user;     /* who we act as; NULL: we are */
     u_char                        *memory;
     size_t                         size;
+    ngx_http_modelgw_user_t        user;
     ngx_modelgw_store_error_t      error;
 } ngx_http_modelgw_load_t;
 
@@ -63,24 +54,14 @@ static ngx_int_t ngx_http_modelgw_duplicate(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_fd_t old, ngx_fd_t *fd);
 static ngx_int_t ngx_http_modelgw_keep(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_fd_t fd, ngx_fd_t *kept);
-static ngx_int_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
-    ngx_http_modelgw_load_t *load);
-static ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
-    ngx_log_t *log);
 
 
 ngx_int_t
 ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log,
     u_char *memory, size_t size)
 {
-    ngx_int_t                 rc;
-    ngx_http_modelgw_load_t   load;
-    ngx_http_modelgw_user_t  *user;
-
-    user = ngx_pcalloc(mmcf->cycle->pool, sizeof(ngx_http_modelgw_user_t));
-    if (user == NULL) {
-        return NGX_ERROR;
-    }
+    ngx_int_t                rc;
+    ngx_http_modelgw_load_t  load;
 
     ngx_memzero(&load, sizeof(ngx_http_modelgw_load_t));
 
@@ -89,13 +70,13 @@ ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log,
     load.memory = memory;
     load.size = size;
 
-    if (ngx_http_modelgw_user_become(user, &load) != NGX_OK) {
+    if (ngx_http_modelgw_user_become(&load.user, mmcf->cycle, log) != NGX_OK) {
         return NGX_ERROR;
     }
 
     rc = ngx_http_modelgw_load_as_user(&load);
 
-    if (ngx_http_modelgw_user_return(user, log) != NGX_OK) {
+    if (ngx_http_modelgw_user_return(&load.user, log) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -301,8 +282,8 @@ ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load)
     ngx_log_error(NGX_LOG_EMERG, load->log, 0,
                   "\"modelgw_ledger\": %*s%s%s",
                   load->error.len, load->error.data,
-                  load->user ? ", as the user " : "",
-                  load->user ? load->user : "");
+                  load->user.name ? ", as the user " : "",
+                  load->user.name ? load->user.name : "");
 
     return NGX_ERROR;
 }
@@ -336,8 +317,8 @@ ngx_http_modelgw_lock(ngx_http_modelgw_load_t *load)
     if (fd == NGX_INVALID_FILE) {
         ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
                       "\"modelgw_ledger\": " ngx_open_file_n " \"%s\" failed"
-                      "%s%s", name, load->user ? ", as the user " : "",
-                      load->user ? load->user : "");
+                      "%s%s", name, load->user.name ? ", as the user " : "",
+                      load->user.name ? load->user.name : "");
         return NGX_ERROR;
     }
 
@@ -440,14 +421,15 @@ ngx_http_modelgw_keep(ngx_http_modelgw_main_conf_t *mmcf, ngx_fd_t fd,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
-    ngx_http_modelgw_load_t *load)
+ngx_int_t
+ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user, ngx_cycle_t *cycle,
+    ngx_log_t *log)
 {
     ngx_core_conf_t  *ccf;
 
-    ccf = (ngx_core_conf_t *) ngx_get_conf(load->mmcf->cycle->conf_ctx,
-                                           ngx_core_module);
+    user->name = NULL;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
 
     if (geteuid() != 0
         || ccf->user == (ngx_uid_t) NGX_CONF_UNSET_UINT
@@ -458,32 +440,33 @@ ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
 
     user->gid = getegid();
     user->n = getgroups(NGX_HTTP_MODELGW_GROUPS, user->groups);
-    user->changed = (user->n != -1);
 
-    if (!user->changed
+    if (user->n != -1) {
+        user->name = ccf->username;
+    }
+
+    if (user->name == NULL
         || initgroups(ccf->username, ccf->group) == -1
         || setegid(ccf->group) == -1
         || seteuid(ccf->user) == -1)
     {
-        ngx_log_error(NGX_LOG_EMERG, load->log, ngx_errno,
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
                       "\"modelgw_ledger\": acting as the user %s failed",
                       ccf->username);
 
-        (void) ngx_http_modelgw_user_return(user, load->log);
+        (void) ngx_http_modelgw_user_return(user, log);
 
         return NGX_ERROR;
     }
-
-    load->user = ccf->username;
 
     return NGX_OK;
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user, ngx_log_t *log)
 {
-    if (!user->changed) {
+    if (user->name == NULL) {
         return NGX_OK;
     }
 

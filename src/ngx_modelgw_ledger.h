@@ -231,8 +231,8 @@ void ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker);
 
 /*
  * Ends the calls of workers that have died: what was not SENT is released, the
- * rest is charged by what was seen.  self is the caller's own number, or NONE;
- * the calls are its own from then on.  time: milliseconds since the Epoch.
+ * rest is charged by what was seen.  self is the caller's own number, or NONE.
+ * time: milliseconds since the Epoch.
  * Returns how many calls it ended; adds the sum of their charges to *charged.
  */
 ngx_uint_t ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
@@ -313,6 +313,13 @@ ngx_modelgw_call_t *ngx_modelgw_ledger_done(ngx_modelgw_ledger_t *l,
 
 /* Frees the first n of them: they are durable. */
 void ngx_modelgw_ledger_written(ngx_modelgw_ledger_t *l, ngx_uint_t n);
+
+/*
+ * For any process: how many calls became DONE so far, and whether that many of
+ * them, and all accounts, are durable.
+ */
+uint64_t ngx_modelgw_ledger_done_ever(ngx_modelgw_ledger_t *l);
+ngx_uint_t ngx_modelgw_ledger_durable(ngx_modelgw_ledger_t *l, uint64_t n);
 
 /*
  * The i-th call that was SENT since; NULL: there is none.  *id is the call's if

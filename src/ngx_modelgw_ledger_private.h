@@ -147,10 +147,7 @@ ngx_modelgw_ledger_sum(int64_t a, int64_t b)
 }
 
 
-/*
- * An entry more; it is there when the caller has committed.  Who is not the
- * writer may look at the one that was in its place.
- */
+/* An entry more; it is there when the caller has committed. */
 
 static ngx_inline void
 ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
@@ -164,7 +161,7 @@ ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
 
     e = &ring->entries[ring->tail % ring->size];
     e->id = call->id;
-    __atomic_store_n(&e->slot, call - l->calls, __ATOMIC_RELAXED);
+    e->slot = call - l->calls;
 
     ngx_modelgw_redo_add(&l->redo, &ring->tail, ring->tail + 1);
 }

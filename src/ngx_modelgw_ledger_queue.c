@@ -120,9 +120,7 @@ ngx_modelgw_ledger_done(ngx_modelgw_ledger_t *l, ngx_uint_t i)
 
     e = ngx_modelgw_ledger_entry(&l->done, i);
 
-    /* of who stops and is not the writer it may be taken out, and used again */
-
-    return e ? &l->calls[__atomic_load_n(&e->slot, __ATOMIC_RELAXED)] : NULL;
+    return e ? &l->calls[e->slot] : NULL;
 }
 
 
@@ -142,6 +140,23 @@ ngx_modelgw_ledger_written(ngx_modelgw_ledger_t *l, ngx_uint_t n)
 
         n -= k;
     }
+}
+
+
+/* The ring is written in its order: what is before the n-th is durable, too. */
+
+uint64_t
+ngx_modelgw_ledger_done_ever(ngx_modelgw_ledger_t *l)
+{
+    return ngx_modelgw_ledger_load(&l->done.tail);
+}
+
+
+ngx_uint_t
+ngx_modelgw_ledger_durable(ngx_modelgw_ledger_t *l, uint64_t n)
+{
+    return ngx_modelgw_ledger_load(&l->done.head) >= n
+           && ngx_modelgw_ledger_stored(l) >= ngx_modelgw_ledger_accounts(l);
 }
 
 

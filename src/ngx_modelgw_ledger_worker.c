@@ -20,12 +20,9 @@
 
 static ngx_uint_t ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l,
     uint32_t worker);
-static ngx_uint_t ngx_modelgw_ledger_end_of(ngx_modelgw_ledger_t *l,
-    uint32_t worker, uint32_t self, ngx_modelgw_end_e end, uint64_t time,
-    int64_t *charged);
 static ngx_uint_t ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call, uint32_t worker, uint32_t self,
-    ngx_modelgw_end_e end, uint64_t time, int64_t *charged);
+    ngx_modelgw_call_t *call, uint32_t worker, ngx_modelgw_end_e end,
+    uint64_t time, int64_t *charged);
 
 
 ngx_int_t
@@ -104,8 +101,8 @@ ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
             continue;
         }
 
-        n += ngx_modelgw_ledger_end_of(l, i, self, NGX_MODELGW_END_KILLED,
-                                       time, charged);
+        n += ngx_modelgw_ledger_end_all(l, i, NGX_MODELGW_END_KILLED, time,
+                                        charged);
 
         /* its lock is ours now: we leave in its place */
 
@@ -144,23 +141,14 @@ ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l, uint32_t worker)
 }
 
 
-ngx_uint_t
-ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
-    ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
-{
-    return ngx_modelgw_ledger_end_of(l, worker, NGX_MODELGW_LEDGER_NONE, end,
-                                     time, charged);
-}
-
-
 /*
  * Looks for them without the mutex, so that nobody waits for us meanwhile: the
  * calls of a worker that is dead, or is the caller, are not changed by others.
  */
 
-static ngx_uint_t
-ngx_modelgw_ledger_end_of(ngx_modelgw_ledger_t *l, uint32_t worker,
-    uint32_t self, ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
+ngx_uint_t
+ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
+    ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
 {
     uint64_t             i, fresh, state;
     ngx_uint_t           n;
@@ -179,8 +167,7 @@ ngx_modelgw_ledger_end_of(ngx_modelgw_ledger_t *l, uint32_t worker,
             continue;
         }
 
-        n += ngx_modelgw_ledger_end_call(l, call, worker, self, end, time,
-                                         charged);
+        n += ngx_modelgw_ledger_end_call(l, call, worker, end, time, charged);
     }
 
     if (n) {
@@ -191,16 +178,9 @@ ngx_modelgw_ledger_end_of(ngx_modelgw_ledger_t *l, uint32_t worker,
 }
 
 
-/*
- * One that is charged for the dead is self's from then on, who waits as it
- * stops until its calls are written.  That is stored first: if self is killed
- * behind it, both are dead, and the call is swept up as either's.
- */
-
 static ngx_uint_t
 ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
-    uint32_t worker, uint32_t self, ngx_modelgw_end_e end, uint64_t time,
-    int64_t *charged)
+    uint32_t worker, ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
 {
     ngx_uint_t  ended;
 
@@ -211,14 +191,6 @@ ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
              && call->state != NGX_MODELGW_CALL_DONE);
 
     if (ended) {
-
-        if (self != NGX_MODELGW_LEDGER_NONE
-            && call->state == NGX_MODELGW_CALL_SENT
-            && call->account != NGX_MODELGW_LEDGER_NONE)
-        {
-            __atomic_store_n(&call->worker, self, __ATOMIC_RELEASE);
-        }
-
         (void) ngx_modelgw_ledger_settle_locked(l, call, end, time,
                                                 ngx_modelgw_ledger_clock());
 

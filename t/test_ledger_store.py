@@ -102,6 +102,10 @@ def finish(g, sig):
     """Ends all of it by a signal to the master; it says that it went well."""
     process, g.process = g.process, None
     process.send_signal(sig)
+    ended(g, process)
+
+
+def ended(g, process):
     assert process.wait(LIMIT) == 0
     assert not g.faults(), g.faults()
 
@@ -470,6 +474,54 @@ def test_worker_killed(start):
     assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
 
 
+def kill_and_signal(g, pids, sig):
+    """Kills workers, and ends nginx before their master can replace them."""
+    process, g.process = g.process, None
+    g.expect("exited on signal 9")
+    process.send_signal(signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    lib.wait_dead(pids)
+    process.send_signal(sig)
+    process.send_signal(signal.SIGCONT)
+    return process
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT,
+                                 signal.SIGQUIT])
+@pytest.mark.parametrize("workers, killed", [(1, 1), (2, 1), (2, 2), (4, 2),
+                                             (4, 4)])
+def test_worker_killed_then_end(start, sig, workers, killed):
+    """Workers die, and nginx is stopped before any other looks after them, or
+    with none left but the master: it is as if they had been swept up, and what
+    they had settled is written."""
+    g = start(options="flush=1s", workers=workers)
+    assert g.chat().status == 200
+    stored(g, 1)
+    with contextlib.ExitStack() as streams:
+        for _ in range(3):
+            streams.enter_context(Stream(g))
+        g.b.script(lib_both)
+        for _ in range(5):
+            assert g.chat().status == 200
+        process = kill_and_signal(g, g.pids()[:killed], sig)
+    ended(g, process)
+    ends = query(g, 'SELECT outcome, "end", cost > 0, status FROM calls'
+                 ' ORDER BY id')
+    assert len(ends) == 9, ends
+    for row in ends[1:4]:
+        assert row[0] == "estimated" and row[2:] == (1, 200), ends
+        assert row[1] in ("killed", "stopped", "client"), ends
+    assert {row[:2] for row in ends[:1] + ends[4:]} == {
+        ("reported", "complete")}
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    if killed == workers:
+        assert {row[1] for row in ends[1:4]} == {"killed"}
+    g.start()
+    assert g.log_count("calls that were open as nginx ended") == 0
+
+
 def test_writers_killed(start):
     """Whoever dies, another one writes."""
     g = start(workers=2)
@@ -620,7 +672,7 @@ def test_user(upstreams):
     directory = tempfile.mkdtemp(prefix="modelgw-")
     os.chmod(directory, 0o755)
     g = Nobody(directory, *upstreams, groups=GROUPS,
-               http=http().replace("$dir", "$dir/data"))
+               http=http("flush=1s").replace("$dir", "$dir/data"))
     try:
         os.mkdir(g.path("data"))
         p = g.check()
@@ -638,10 +690,18 @@ def test_user(upstreams):
         g.reload()
         assert g.chat().status == 200
         stored(g, 2, "data/ledger.db")
+        assert g.chat().status == 200       # the master writes it
         for name in os.listdir(g.path("data")):
             st = os.stat(g.path("data/" + name))
             assert (st.st_uid, st.st_mode & 0o777) == (nobody, 0o600), name
         assert os.stat(g.path("nginx.pid")).st_uid == 0
+
+        ended(g, kill_and_signal(g, g.pids(), signal.SIGTERM))
+        for name in os.listdir(g.path("data")):
+            assert os.stat(g.path("data/" + name)).st_uid == nobody, name
+        g.start()
+        assert g.chat().status == 200
+        stored(g, 4, "data/ledger.db")
         g.stop()
     finally:
         g.kill()

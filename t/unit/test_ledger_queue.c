@@ -47,10 +47,20 @@ test_rings(void **state)
     assert_ptr_equal(ngx_modelgw_ledger_done(l, 1), calls[0]);
     assert_null(ngx_modelgw_ledger_done(l, 2));
 
+    /* an account that is not stored is waited for, too */
+
+    assert_int_equal(ngx_modelgw_ledger_done_ever(l), 2);
+    assert_false(ngx_modelgw_ledger_durable(l, 0));
+    ngx_modelgw_ledger_set_stored(l, 1);
+    assert_true(ngx_modelgw_ledger_durable(l, 0));
+    assert_false(ngx_modelgw_ledger_durable(l, 1));
+
     ngx_modelgw_ledger_noted(l, 1);
     assert_ptr_equal(ngx_modelgw_ledger_held(l, 0, &id), calls[1]);
 
     ngx_modelgw_ledger_written(l, 1);
+    assert_true(ngx_modelgw_ledger_durable(l, 1));
+    assert_false(ngx_modelgw_ledger_durable(l, 2));
     assert_int_equal(calls[2]->state, NGX_MODELGW_CALL_FREE);
     assert_ptr_equal(ngx_modelgw_ledger_done(l, 0), calls[0]);
     ledger_assert(l);
