@@ -59,8 +59,30 @@ ngx_int_t ngx_http_modelgw_process_init(ngx_cycle_t *cycle);
 void ngx_http_modelgw_process_exit(ngx_cycle_t *cycle);
 void ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle);
 
+#define NGX_HTTP_MODELGW_GROUPS  1024
+
+typedef struct {
+    char                      *name;     /* NULL: we are it, or are not root */
+    gid_t                      gid;
+    int                        n;
+    gid_t                      groups[NGX_HTTP_MODELGW_GROUPS];
+} ngx_http_modelgw_user_t;
+
+/*
+ * The process, if it is root, acts as the workers' user, with all its threads,
+ * until it returns to what it was.
+ *     NGX_OK, NGX_ERROR (logged; it is what it was)
+ */
+ngx_int_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
+    ngx_cycle_t *cycle, ngx_log_t *log);
+ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
+    ngx_log_t *log);
+
 
 /* writer.c: the thread that writes the store */
+
+#define NGX_HTTP_MODELGW_CANNOT                                               \
+    "the ledger cannot be written, calls are refused until it can: "
 
 /*
  * Starts the process's thread, which becomes the writer when nobody else is.

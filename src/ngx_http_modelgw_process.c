@@ -14,7 +14,6 @@
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_writer.h"
-#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_SWEEP  500      /* milliseconds */
@@ -158,7 +157,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
         }
     }
 
-    ngx_http_modelgw_writer_log(ngx_cycle->log);
+    ngx_http_modelgw_writer_log(mmcf->shared, ngx_cycle->log);
     ngx_http_modelgw_process_hung(mmcf);
 
     ev->log = ngx_cycle->log;
@@ -292,6 +291,7 @@ ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle)
     }
 
     ngx_http_modelgw_process_sweep(mmcf, NGX_MODELGW_LEDGER_NONE, cycle->log);
+    ngx_http_modelgw_writer_log(mmcf->shared, cycle->log);
 
     if (ngx_modelgw_ledger_durable(mmcf->ledger,
                                    ngx_modelgw_ledger_done_ever(mmcf->ledger)))
@@ -325,7 +325,7 @@ ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
                       ngx_process == NGX_PROCESS_MASTER ? "master" : "worker");
     }
 
-    ngx_http_modelgw_writer_log(log);
+    ngx_http_modelgw_writer_log(mmcf->shared, log);
 }
 
 
@@ -337,4 +337,66 @@ ngx_http_modelgw_process_time(void)
     tp = ngx_timeofday();
 
     return (uint64_t) tp->sec * 1000 + tp->msec;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user, ngx_cycle_t *cycle,
+    ngx_log_t *log)
+{
+    ngx_core_conf_t  *ccf;
+
+    user->name = NULL;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    if (geteuid() != 0
+        || ccf->user == (ngx_uid_t) NGX_CONF_UNSET_UINT
+        || ccf->user == 0)
+    {
+        return NGX_OK;
+    }
+
+    user->gid = getegid();
+    user->n = getgroups(NGX_HTTP_MODELGW_GROUPS, user->groups);
+
+    if (user->n != -1) {
+        user->name = ccf->username;
+    }
+
+    if (user->name == NULL
+        || initgroups(ccf->username, ccf->group) == -1
+        || setegid(ccf->group) == -1
+        || seteuid(ccf->user) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "\"modelgw_ledger\": acting as the user %s failed",
+                      ccf->username);
+
+        (void) ngx_http_modelgw_user_return(user, log);
+
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user, ngx_log_t *log)
+{
+    if (user->name == NULL) {
+        return NGX_OK;
+    }
+
+    if (seteuid(0) == -1
+        || setegid(user->gid) == -1
+        || setgroups(user->n, user->groups) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "\"modelgw_ledger\": acting as root again failed");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }

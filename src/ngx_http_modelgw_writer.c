@@ -21,14 +21,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/statvfs.h>
 
 
 #define NGX_HTTP_MODELGW_WRITER_IDLE   1000        /* milliseconds */
 #define NGX_HTTP_MODELGW_WRITER_STEP   10          /* milliseconds */
 #define NGX_HTTP_MODELGW_WRITER_RETRY  100         /* milliseconds */
 #define NGX_HTTP_MODELGW_WRITER_MAX    1000        /* milliseconds */
-#define NGX_HTTP_MODELGW_WRITER_SPACE  (512 * 1024)
 
 #define NGX_HTTP_MODELGW_WRITER_PATIENCE  1500     /* milliseconds, fewer than
                                                       after what it hangs */
@@ -168,7 +166,6 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
     end = ngx_http_modelgw_writer_clock() + timeout;
 
     for ( ;; ) {
-
         rc = ngx_modelgw_ledger_durable(w->ledger, w->done) ? NGX_OK
                                                             : NGX_DECLINED;
 
@@ -217,8 +214,11 @@ ngx_http_modelgw_writer_thread(void *data)
     }
 
     w->state = NGX_HTTP_MODELGW_WRITER_WRITES;
-    w->patience = ngx_http_modelgw_writer_clock()
-                  + NGX_HTTP_MODELGW_WRITER_PATIENCE;
+
+    if (w->shared->patience == 0) {
+        w->shared->patience = ngx_http_modelgw_writer_clock()
+                              + NGX_HTTP_MODELGW_WRITER_PATIENCE;
+    }
 
     while (w->stop == 0
            || (w->stop == NGX_HTTP_MODELGW_WRITER_STOP
@@ -273,6 +273,8 @@ ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
         return ngx_http_modelgw_writer_failed(w);
     }
 
+    w->shared->patience = 0;
+
     if (ngx_modelgw_ledger_failed(w->ledger)) {
         return ngx_http_modelgw_writer_well(w);
     }
@@ -315,7 +317,9 @@ ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
 
 /*
  * Of a writer that was killed the kernel gives up the mutex first, the locks of
- * its files a moment later: a new writer is patient.
+ * its files a moment later: a new writer is patient with locks until its first
+ * flush has worked.  Should it be killed, too, the next one has what is left of
+ * that time: the lock may be that of a stranger.
  *
  * A file that was removed or moved stays open: what is in it is not lost as
  * long as we live.  Nothing was committed then, nor if it could not be opened
@@ -327,7 +331,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 {
     if (w->store && !w->lost) {
 
-        if (!ngx_modelgw_store_locked(w->store)) {
+        if (!w->error.locked) {
             w->shared->doubt = 1;
         }
 
@@ -335,7 +339,9 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
         w->store = NULL;
     }
 
-    if (ngx_http_modelgw_writer_clock() < w->patience) {
+    if (w->error.locked
+        && ngx_http_modelgw_writer_clock() < w->shared->patience)
+    {
         w->retry = NGX_HTTP_MODELGW_WRITER_STEP;
         return NGX_AGAIN;
     }
@@ -365,11 +371,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 static ngx_int_t
 ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
 {
-    struct statvfs  fs;
-
-    if (statvfs(w->path, &fs) == -1
-        || (uint64_t) fs.f_bavail * fs.f_frsize < NGX_HTTP_MODELGW_WRITER_SPACE)
-    {
+    if (ngx_modelgw_store_space(w->store) != NGX_OK) {
         w->retry = NGX_HTTP_MODELGW_WRITER_MAX;
         return NGX_ERROR;
     }
@@ -389,55 +391,63 @@ ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
 }
 
 
-/* What the worker has not logged meanwhile, for seconds, is not said. */
+/* What the workers have not logged meanwhile, for seconds, is not said. */
 
 static void
 ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w, u_char *text,
     size_t len)
 {
-    ngx_http_modelgw_line_t  *line;
+    ngx_http_modelgw_line_t    *line;
+    ngx_http_modelgw_shared_t  *shared;
 
-    if (w->said - w->logged == NGX_HTTP_MODELGW_WRITER_LINES) {
+    shared = w->shared;
+
+    if (shared->said - shared->logged == NGX_HTTP_MODELGW_LINES) {
         return;
     }
 
-    line = &w->lines[w->said % NGX_HTTP_MODELGW_WRITER_LINES];
+    line = &shared->lines[shared->said % NGX_HTTP_MODELGW_LINES];
 
     line->len = len;
     ngx_memcpy(line->text, text, len);
 
     ngx_memory_barrier();
 
-    w->said++;
+    shared->said++;
 }
 
 
+/* A line is copied first: as soon as it is ours its place may be used again. */
+
 void
-ngx_http_modelgw_writer_log(ngx_log_t *log)
+ngx_http_modelgw_writer_log(ngx_http_modelgw_shared_t *shared, ngx_log_t *log)
 {
-    ngx_http_modelgw_line_t    *line;
-    ngx_http_modelgw_writer_t  *w;
+    ngx_atomic_uint_t        n;
+    ngx_http_modelgw_line_t  line;
 
-    w = &ngx_http_modelgw_writer;
+    for ( ;; ) {
+        n = shared->logged;
 
-    while (w->logged != w->said) {
+        if (n == shared->said) {
+            return;
+        }
+
         ngx_memory_barrier();
 
-        line = &w->lines[w->logged % NGX_HTTP_MODELGW_WRITER_LINES];
+        line = shared->lines[n % NGX_HTTP_MODELGW_LINES];
 
-        if (line->len) {
+        if (!ngx_atomic_cmp_set(&shared->logged, n, n + 1)) {
+            continue;
+        }
+
+        if (line.len) {
             ngx_log_error(NGX_LOG_ALERT, log, 0,
-                          "the ledger cannot be written, calls are refused "
-                          "until it can: %*s", line->len, line->text);
+                          NGX_HTTP_MODELGW_CANNOT "%*s", line.len, line.text);
 
         } else {
             ngx_log_error(NGX_LOG_NOTICE, log, 0,
                           "the ledger is written again");
         }
-
-        ngx_memory_barrier();
-
-        w->logged++;
     }
 }
 

@@ -24,18 +24,8 @@
 #define NGX_HTTP_MODELGW_WRITER_WRITES  2
 #define NGX_HTTP_MODELGW_WRITER_ENDED   3
 
-#define NGX_HTTP_MODELGW_WRITER_LINES   8    /* of the log, at a time */
-
 #define NGX_HTTP_MODELGW_WRITER_STOP    1    /* when all is written */
 #define NGX_HTTP_MODELGW_WRITER_GONE    2    /* at once */
-
-
-/* what the thread has to say; text of no length: that all is well again */
-
-typedef struct {
-    size_t                      len;
-    u_char                      text[NGX_MODELGW_STORE_ERROR];
-} ngx_http_modelgw_line_t;
 
 
 typedef struct {
@@ -48,12 +38,6 @@ typedef struct {
     ngx_atomic_t                state;       /* set by the thread */
     pthread_t                   thread;
 
-    /* a ring: the thread says, the worker logs */
-
-    ngx_atomic_t                said;        /* how many, ever */
-    ngx_atomic_t                logged;
-    ngx_http_modelgw_line_t     lines[NGX_HTTP_MODELGW_WRITER_LINES];
-
     /* the thread's own */
 
     ngx_modelgw_store_t        *store;       /* NULL: not open */
@@ -63,8 +47,6 @@ typedef struct {
     ngx_uint_t                  due;         /* holds that were there at the
                                                 flush before */
     ngx_msec_t                  retry;       /* milliseconds; 0: all is well */
-    uint64_t                    patience;    /* until then failures are not
-                                                told */
     time_t                      roll_up;     /* when it is next due */
 } ngx_http_modelgw_writer_t;
 
@@ -72,10 +54,12 @@ typedef struct {
 /* writer.c */
 
 /*
- * Logs what the thread has said.  It has no log of its own: nginx's may be a
- * connection to a syslog server, and that is the event loop's.
+ * Logs what writers have said.  They have no log of their own: nginx's may be a
+ * connection to a syslog server, and that is the event loop's.  What a writer
+ * has said that was killed is logged by another worker.
  */
-void ngx_http_modelgw_writer_log(ngx_log_t *log);
+void ngx_http_modelgw_writer_log(ngx_http_modelgw_shared_t *shared,
+    ngx_log_t *log);
 
 
 /* writer_batch.c */

@@ -15,9 +15,20 @@
 #include "ngx_http_modelgw_ledger.h"
 
 
+#define NGX_HTTP_MODELGW_LINES  8    /* of the log, at a time */
+
+
+/* what a writer has to say; text of no length: that all is well again */
+
+typedef struct {
+    size_t                     len;
+    u_char                     text[NGX_MODELGW_STORE_ERROR];
+} ngx_http_modelgw_line_t;
+
+
 /*
  * The first page of the zone: settings of the configuration that is in force,
- * for the writer, which may be of an older one.
+ * for the writer, which may be of an older one; and what outlives a writer.
  */
 
 struct ngx_http_modelgw_shared_s {
@@ -27,6 +38,15 @@ struct ngx_http_modelgw_shared_s {
     ngx_atomic_t               doubt;    /* of a writer: what the WAL has may
                                             be in memory only */
     ngx_atomic_t               hung;     /* a worker has said so in its log */
+    ngx_atomic_t               patience; /* of a writer: until then a lock of
+                                            the file does not stop calls; 0:
+                                            it does; milliseconds */
+
+    /* a ring: the writer says, any worker logs */
+
+    ngx_atomic_t               said;     /* how many, ever */
+    ngx_atomic_t               logged;
+    ngx_http_modelgw_line_t    lines[NGX_HTTP_MODELGW_LINES];
 
     ngx_modelgw_store_file_t   file;     /* that the memory belongs to */
 };
@@ -56,25 +76,6 @@ ngx_uint_t ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key);
 
 
 /* zone_store.c: from the store to shared memory, as nginx starts */
-
-#define NGX_HTTP_MODELGW_GROUPS  1024
-
-typedef struct {
-    char                      *name;     /* NULL: we are it, or are not root */
-    gid_t                      gid;
-    int                        n;
-    gid_t                      groups[NGX_HTTP_MODELGW_GROUPS];
-} ngx_http_modelgw_user_t;
-
-/*
- * The process, if it is root, acts as the workers' user, with all its threads,
- * until it returns to what it was.
- *     NGX_OK, NGX_ERROR (logged; it is what it was)
- */
-ngx_int_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user,
-    ngx_cycle_t *cycle, ngx_log_t *log);
-ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
-    ngx_log_t *log);
 
 /*
  * Locks the ledger for this nginx, makes it in the memory given and fills it

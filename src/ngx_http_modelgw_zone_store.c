@@ -48,6 +48,8 @@ static ngx_int_t ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load,
     uint64_t last);
 static ngx_int_t ngx_http_modelgw_load_account(void *data, ngx_str_t *name,
     int64_t balance, uint64_t opened);
+static void ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load);
 static ngx_int_t ngx_http_modelgw_lock(ngx_http_modelgw_load_t *load);
 static ngx_int_t ngx_http_modelgw_duplicate(ngx_http_modelgw_main_conf_t *mmcf,
@@ -123,6 +125,10 @@ ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load)
     }
 
     rc = ngx_http_modelgw_load_store(load, store);
+
+    if (rc == NGX_OK) {
+        ngx_http_modelgw_load_probe(load, store);
+    }
 
     ngx_modelgw_store_close(store);
 
@@ -276,6 +282,41 @@ ngx_http_modelgw_load_account(void *data, ngx_str_t *name, int64_t balance,
 }
 
 
+/*
+ * A ledger that can be read and not be written does not keep nginx from
+ * starting, but no call is admitted before a writer has found it well.  Locks
+ * may be those of processes that were just killed: the writer waits for them.
+ */
+
+static void
+ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store)
+{
+    if (ngx_modelgw_store_space(store) == NGX_OK) {
+
+        if (ngx_modelgw_store_probe(store) == NGX_OK) {
+            return;
+        }
+
+        ngx_modelgw_store_error(store, &load->error);
+
+        if (load->error.locked) {
+            return;
+        }
+
+        load->mmcf->shared->doubt = 1;
+    }
+
+    ngx_modelgw_store_error(store, &load->error);
+
+    ngx_modelgw_ledger_set_writable(load->mmcf->ledger, 0);
+
+    ngx_log_error(NGX_LOG_ALERT, load->log, 0,
+                  NGX_HTTP_MODELGW_CANNOT "%*s",
+                  load->error.len, load->error.data);
+}
+
+
 static ngx_int_t
 ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load)
 {
@@ -416,68 +457,6 @@ ngx_http_modelgw_keep(ngx_http_modelgw_main_conf_t *mmcf, ngx_fd_t fd,
     cln->handler = ngx_pool_cleanup_file;
 
     *kept = fd;
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user, ngx_cycle_t *cycle,
-    ngx_log_t *log)
-{
-    ngx_core_conf_t  *ccf;
-
-    user->name = NULL;
-
-    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
-
-    if (geteuid() != 0
-        || ccf->user == (ngx_uid_t) NGX_CONF_UNSET_UINT
-        || ccf->user == 0)
-    {
-        return NGX_OK;
-    }
-
-    user->gid = getegid();
-    user->n = getgroups(NGX_HTTP_MODELGW_GROUPS, user->groups);
-
-    if (user->n != -1) {
-        user->name = ccf->username;
-    }
-
-    if (user->name == NULL
-        || initgroups(ccf->username, ccf->group) == -1
-        || setegid(ccf->group) == -1
-        || seteuid(ccf->user) == -1)
-    {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                      "\"modelgw_ledger\": acting as the user %s failed",
-                      ccf->username);
-
-        (void) ngx_http_modelgw_user_return(user, log);
-
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user, ngx_log_t *log)
-{
-    if (user->name == NULL) {
-        return NGX_OK;
-    }
-
-    if (seteuid(0) == -1
-        || setegid(user->gid) == -1
-        || setgroups(user->n, user->groups) == -1)
-    {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                      "\"modelgw_ledger\": acting as root again failed");
-        return NGX_ERROR;
-    }
 
     return NGX_OK;
 }

@@ -362,13 +362,6 @@ ngx_modelgw_store_exec(ngx_modelgw_store_t *s, const char *sql)
 }
 
 
-ngx_uint_t
-ngx_modelgw_store_locked(ngx_modelgw_store_t *s)
-{
-    return s->locked;
-}
-
-
 void
 ngx_modelgw_store_error(ngx_modelgw_store_t *s,
     ngx_modelgw_store_error_t *error)
@@ -406,6 +399,7 @@ ngx_modelgw_store_say(ngx_modelgw_store_error_t *error, const char *path,
     }
 
     error->len = p - error->data;
+    error->locked = 0;
 }
 
 
@@ -418,8 +412,6 @@ ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
     last = errno;
     rc = s->db ? sqlite3_errcode(s->db) & 0xff : SQLITE_NOMEM;
     err = 0;
-
-    s->locked = (rc == SQLITE_BUSY);
 
     if (rc == SQLITE_IOERR || rc == SQLITE_CANTOPEN) {
         err = sqlite3_system_errno(s->db);
@@ -436,6 +428,8 @@ ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 
     ngx_modelgw_store_say(&s->error, s->path, text, err);
 
+    s->error.locked = (rc == SQLITE_BUSY);
+
     if (stmt) {
         (void) sqlite3_reset(stmt);
     }
@@ -447,8 +441,6 @@ ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 ngx_int_t
 ngx_modelgw_store_fail_text(ngx_modelgw_store_t *s, const char *text)
 {
-    s->locked = 0;
-
     ngx_modelgw_store_say(&s->error, s->path, text, 0);
 
     return NGX_ERROR;

@@ -29,6 +29,8 @@ typedef struct ngx_modelgw_store_s  ngx_modelgw_store_t;
 typedef struct {
     u_char                data[NGX_MODELGW_STORE_ERROR];
     size_t                len;
+    ngx_uint_t            locked;        /* somebody else has locked the file:
+                                            nothing was committed */
 } ngx_modelgw_store_error_t;
 
 
@@ -72,11 +74,14 @@ void ngx_modelgw_store_close(ngx_modelgw_store_t *s);
  * For the writer, outside of a batch.  _checkpoint() moves all that the WAL has
  * into the file itself, made durable there, and begins the WAL anew: behind a
  * commit that failed, what SQLite finds of it in the WAL may be in memory only.
- * It fails while somebody reads.  _probe() writes something, and makes it
+ * It fails while somebody reads.  _space() looks whether the file system has
+ * more left than a few rows take.  _probe() writes something, and makes it
  * durable, that changes nothing.
- *     NGX_OK, NGX_ERROR (the store is to be closed)
+ *     NGX_OK, NGX_ERROR (after _checkpoint() and _probe() the store is to be
+ *     closed)
  */
 ngx_int_t ngx_modelgw_store_checkpoint(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_space(ngx_modelgw_store_t *s);
 ngx_int_t ngx_modelgw_store_probe(ngx_modelgw_store_t *s);
 
 /*
@@ -92,12 +97,6 @@ void ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s);
  */
 ngx_int_t ngx_modelgw_store_check(const char *path,
     ngx_modelgw_store_error_t *error);
-
-/*
- * Whether the last failure of a function below was that somebody else has
- * locked the file: then nothing was committed.
- */
-ngx_uint_t ngx_modelgw_store_locked(ngx_modelgw_store_t *s);
 
 /* The words of the last failure of a function below that returned NGX_ERROR. */
 void ngx_modelgw_store_error(ngx_modelgw_store_t *s,

@@ -14,8 +14,11 @@
 
 #include "ngx_modelgw_store_private.h"
 
+#include <sys/statvfs.h>
+
 
 #define NGX_MODELGW_STORE_HEADER  100    /* bytes of an SQLite file's */
+#define NGX_MODELGW_STORE_SPACE   (512 * 1024)
 
 
 static void ngx_modelgw_store_directory(const char *path, char *dir,
@@ -100,6 +103,24 @@ ngx_modelgw_store_known(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 
     if (now.dev != file->dev || now.ino != file->ino) {
         return ngx_modelgw_store_fail_text(s, "is another file now");
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_space(ngx_modelgw_store_t *s)
+{
+    struct statvfs  fs;
+
+    if (statvfs(s->path, &fs) == -1) {
+        ngx_modelgw_store_say(&s->error, s->path, "cannot be looked at", errno);
+        return NGX_ERROR;
+    }
+
+    if ((uint64_t) fs.f_bavail * fs.f_frsize < NGX_MODELGW_STORE_SPACE) {
+        return ngx_modelgw_store_fail_text(s, "is on a disk that is full");
     }
 
     return NGX_OK;

@@ -76,7 +76,6 @@ struct ngx_modelgw_store_s {
 
     ngx_uint_t                   batch;  /* between _begin() and _commit() */
     ngx_uint_t                   failed; /* nothing more is written */
-    ngx_uint_t                   locked; /* by somebody else: the last error */
 
     /* the table "temp.modelgw_batch": rows from "first" on, before "end" */
 

@@ -1255,6 +1255,104 @@ def test_disk_full(disk, start):
 
 
 @timed
+def test_start_on_full_disk(disk, start):
+    """Not a single call is admitted before the disk is well."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk))
+    f = Faults(g, path)
+    f.until(200)
+    stored(g, f.answered, path)
+    g.stop()
+    fill(disk, leave=256 * 1024)
+    for n in range(2):
+        g.start()
+        g.wait_log("(?s)(%s.*){%d}" % (CANNOT, n + 1))
+        f.stays(503)
+        g.stop()
+    g.start()
+    f.stays(503)
+    os.unlink(disk + "/filler")
+    f.until(200)
+    stored(g, f.answered, path)
+    assert query(g, "SELECT count(*) FROM holds", path) == [(0,)]
+    g.wait_log("the ledger is written again")
+    assert g.log_count(CANNOT) == 3
+
+
+@timed
+@pytest.mark.parametrize("change", ["reload", "kill_workers"])
+def test_full_disk_and_a_new_writer(disk, start, change):
+    """A new writer is not patient with a disk that is full: what is admitted
+    is what comes before its first batch, or what comes at a time if the machine
+    is busy."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk), workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g, path)
+    f.until(200)
+    admitted = []
+    for n in range(5):
+        stored(g, f.answered, path)
+        before = f.answered
+        fill(disk)
+        getattr(g, change)()
+        f.until(503)
+        f.stays(503, 0.5)
+        admitted.append(f.answered - before)
+        os.unlink(disk + "/filler")
+        f.until(200)
+        if admitted[-1] <= 3:
+            break
+    assert admitted[-1] <= 3, admitted
+    f.well(len(admitted))
+
+
+def until_said(f):
+    """Workers die all the time, until a writer has stopped the calls."""
+    end = time.monotonic() + LIMIT
+    while not f.g.log_count(CANNOT):
+        assert time.monotonic() < end
+        f.g.kill_workers()
+        f.call()
+        time.sleep(0.9)     # that is less than a new writer is patient
+    for _ in range(3):
+        f.g.kill_workers()
+        f.stays(503, 0.2)
+
+
+@timed
+def test_full_disk_and_dying_workers(disk, start):
+    """No writer lives for long, but what one has found out stays."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk), workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g, path)
+    f.until(200)
+    fill(disk)
+    until_said(f)
+    os.unlink(disk + "/filler")
+    f.until(200)
+    f.well()
+
+
+@timed
+def test_locked_and_dying_workers(start):
+    """New writers are patient with a lock, which may be that of a dead one, for
+    a time that is over for all of them."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g)
+    f.until(200)
+    db = sqlite3.connect(g.path("ledger.db"), isolation_level=None, timeout=5)
+    db.execute("BEGIN EXCLUSIVE")
+    until_said(f)
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    f.well()
+
+
+@timed
 def test_disk_nearly_full(disk, start):
     """Room for a few rows is not enough to go on."""
     path = disk + "/ledger.db"

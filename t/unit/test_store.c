@@ -1082,10 +1082,11 @@ test_locked(void **state)
         assert_int_equal(sqlite3_exec(db, locks[i], NULL, NULL, NULL),
                          SQLITE_OK);
 
-        assert_false(ngx_modelgw_store_locked(s));
-        assert_int_equal(ngx_modelgw_store_begin(s), NGX_ERROR);
-        assert_true(ngx_modelgw_store_locked(s));
         ngx_modelgw_store_error(s, &error);
+        assert_false(error.locked);
+        assert_int_equal(ngx_modelgw_store_begin(s), NGX_ERROR);
+        ngx_modelgw_store_error(s, &error);
+        assert_true(error.locked);
         unit_error_has(&error, "database is locked");
         ngx_modelgw_store_close(s);
 
@@ -1211,7 +1212,7 @@ test_full(void **state)
     assert_int_equal(rc, NGX_ERROR);
     ngx_modelgw_store_error(s, &error);
     unit_error_has(&error, "disk I/O error (27: File too large)");
-    assert_false(ngx_modelgw_store_locked(s));
+    assert_false(error.locked);
     ngx_modelgw_store_close(s);
 
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM accounts"), 1);
