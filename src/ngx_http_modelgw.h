@@ -113,6 +113,8 @@ typedef struct {
     void                              (*finalize_upstream)(
                                             ngx_http_request_t *r,
                                             ngx_int_t rc);
+    ngx_int_t                         (*input_init)(void *data);
+    ngx_int_t                         (*input)(void *data, ssize_t bytes);
     ngx_int_t                           upstream_rc; /* NGX_AGAIN: goes on */
     ngx_uint_t                          http_version; /* the client's */
 
@@ -255,6 +257,10 @@ void ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx);
 /* upstream.c */
 
 void ngx_http_modelgw_upstream_init(void);
+
+/* Has an answer with broken framing end as one that breaks off. */
+void ngx_http_modelgw_upstream_watch(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /* Has nginx end the upstream's answer here, as if all of it had come. */
 void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);

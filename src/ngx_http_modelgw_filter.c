@@ -235,6 +235,8 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
     ctx->finalize_upstream = u->finalize_request;
     u->finalize_request = ngx_http_modelgw_filter_finalize;
 
+    ngx_http_modelgw_upstream_watch(r, ctx);
+
     return NGX_OK;
 }
 
@@ -291,8 +293,8 @@ ngx_http_modelgw_filter_type(ngx_http_request_t *r, const char *type)
 
 
 /*
- * After 502 and 504 nginx sends a flush through the filters, after 0 last_buf.
- * After NGX_ERROR, which is broken framing, it sends nothing: we do.
+ * After 502 and 504 nginx sends a flush through the filters, after 0 last_buf,
+ * and nothing after NGX_ERROR.
  */
 
 static void
@@ -310,12 +312,6 @@ ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
         && r->headers_out.status < NGX_HTTP_BAD_REQUEST)
     {
         r->upstream->keepalive = 0;
-    }
-
-    if (rc == NGX_ERROR && !r->connection->error) {
-        ctx->upstream_rc = NGX_HTTP_BAD_GATEWAY;
-        r->keepalive = 0;
-        (void) ngx_http_send_special(r, NGX_HTTP_FLUSH);
     }
 
     ctx->finalize_upstream(r, rc);

@@ -12,8 +12,21 @@
  *
  * What comes after OPEN is dropped.  A stream that is COMPLETE or FAILED ends
  * with last_buf at once.  One that is BROKEN ends without, and so never looks
- * whole: no last chunk, or RST_STREAM, or a closed connection behind the error
- * frame.
+ * whole: no last chunk, or RST_STREAM, or a closed connection.
+ *
+ * That end follows the error frame after a moment: clients that find both at
+ * once, as node's fetch does, drop the frame.  The call is settled and the
+ * upstream's connection closed by then; what waits is the request, in the hands
+ * of ngx_http_writer():
+ *
+ *     flush     a bit of r->buffered is ours, by which nginx does not end the
+ *               request; what it has still to send is bounded by send_timeout
+ *     grace     all is sent; the timer is that of the write event, "delayed",
+ *               as for limit_rate
+ *     end       our bit is gone: ngx_http_writer() finalizes the request
+ *
+ * A client that leaves in that time, or a worker that has to stop, ends it as
+ * any response that is still being sent.
  */
 
 
@@ -28,7 +41,15 @@
 
 /* for the upstream to end its answer, behind the last event */
 
-#define NGX_HTTP_MODELGW_STREAM_LINGER  1000
+#define NGX_HTTP_MODELGW_STREAM_LINGER    1000
+
+/* from the error frame to the unclean end */
+
+#define NGX_HTTP_MODELGW_STREAM_GRACE     200
+
+/* in r->buffered; shared with the image filter only, which leaves streams */
+
+#define NGX_HTTP_MODELGW_STREAM_BUFFERED  0x08
 
 
 static ngx_modelgw_scan_t *ngx_http_modelgw_stream_scan(
@@ -44,6 +65,8 @@ static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+static void ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 
 ngx_int_t
@@ -106,11 +129,17 @@ ngx_int_t
 ngx_http_modelgw_stream_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
+    ngx_int_t                   rc;
     ngx_uint_t                  last;
     ngx_chain_t                *cl;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->stream;
+
+    if (st->grace) {
+        r->buffered &= ~NGX_HTTP_MODELGW_STREAM_BUFFERED;
+        return NGX_OK;
+    }
 
     ngx_http_modelgw_emit_begin(&st->emit, in);
 
@@ -144,7 +173,13 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_stream_output(r, ctx, in);
+    rc = ngx_http_modelgw_stream_output(r, ctx, in);
+
+    if (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN && rc != NGX_ERROR) {
+        ngx_http_modelgw_stream_grace(r, ctx);
+    }
+
+    return rc;
 }
 
 
@@ -410,4 +445,37 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     }
 
     return ngx_http_modelgw_emit_send(r, &st->emit);
+}
+
+
+/* the stream is broken, and its error frame passed on: see the states above */
+
+static void
+ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    /* nginx has not ended the upstream yet; it became a status; the client has
+       left */
+
+    if (ctx->upstream_rc == NGX_AGAIN
+        || ctx->mode != NGX_HTTP_MODELGW_STREAM
+        || ctx->abort)
+    {
+        return;
+    }
+
+    r->buffered |= NGX_HTTP_MODELGW_STREAM_BUFFERED;
+
+    if (c->buffered) {
+        return;
+    }
+
+    ctx->stream->grace = 1;
+
+    c->write->delayed = 1;
+    ngx_add_timer(c->write, NGX_HTTP_MODELGW_STREAM_GRACE);
 }

@@ -35,7 +35,8 @@ typedef struct ngx_http_modelgw_translate_s  ngx_http_modelgw_translate_t;
 
 struct ngx_http_modelgw_stream_s {
     ngx_http_modelgw_stream_state_e   state;
-    ngx_uint_t                        ended;   /* last_buf was emitted */
+    unsigned                          ended:1; /* last_buf was emitted */
+    unsigned                          grace:1; /* the unclean end is near */
 
     ngx_modelgw_sse_t                 sse;
     ngx_modelgw_scan_t               *scan;    /* the worker's: what it knows

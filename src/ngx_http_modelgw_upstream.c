@@ -13,6 +13,8 @@
 #include "ngx_http_modelgw_headers.h"
 
 
+static ngx_int_t ngx_http_modelgw_upstream_input_init(void *data);
+static ngx_int_t ngx_http_modelgw_upstream_input(void *data, ssize_t bytes);
 static ngx_int_t ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h);
 static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
 
@@ -44,6 +46,72 @@ ngx_http_modelgw_upstream_init(void)
 {
     ngx_http_modelgw_headers_index(&ngx_http_modelgw_passed_out,
                                    ngx_http_modelgw_passed_out_list);
+}
+
+
+/*
+ * Broken framing is an error of the proxy module's input filter, by which nginx
+ * would close the client's connection at once and send nothing any more.
+ */
+
+void
+ngx_http_modelgw_upstream_watch(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    ctx->input_init = u->input_filter_init;
+    u->input_filter_init = ngx_http_modelgw_upstream_input_init;
+}
+
+
+/* the proxy module chooses its filter here */
+
+static ngx_int_t
+ngx_http_modelgw_upstream_input_init(void *data)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_http_upstream_t     *u;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    u = r->upstream;
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx->input_init(data) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ctx->input = u->input_filter;
+    u->input_filter = ngx_http_modelgw_upstream_input;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_upstream_input(void *data, ssize_t bytes)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_http_upstream_t     *u;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    u = r->upstream;
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx->input(data, bytes) != NGX_OK) {
+
+        /* what was read before still leaves, then nginx finalizes with 502;
+           in a buffer without room nothing more is read */
+
+        u->error = 1;
+        u->buffer.last = u->buffer.end;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -5,15 +5,28 @@ protocol's own form, without the terminal event, and without a proper end of
 the response.  Before the first event it is a real status.
 """
 
+import itertools
 import json
+import time
 
 import pytest
 
+import client
 from client import assert_flat
 from gateway import STALL, chat, messages
 from upstream import (DONE, chat_completion, chat_error, chat_stream, data,
                       event, message, message_error, message_stream, raw,
                       reply, sse)
+
+COUNT = itertools.count()
+
+# what lies between the upstream's end and the client's, by nginx's clock
+LOG = """log_format end escape=json '{"tag":"$http_x_test_tag",'
+        '"took":"$request_time","upstream":"$upstream_response_time",'
+        '"at":"$msec","completion":"$request_completion"}';"""
+SERVER = "access_log $dir/end.log end;"
+
+GRACE = 0.19        # seconds; the clocks are in whole milliseconds
 
 TERMINAL = {"chat": b"[DONE]", "messages": b"message_stop"}
 
@@ -40,7 +53,7 @@ def name(request):
 
 
 def gateway_of(make, version, more=""):
-    return make(gateway="""
+    return make(http=LOG, server=SERVER, gateway="""
         location /v1/ {
             modelgw on;
             proxy_http_version %s;
@@ -54,7 +67,7 @@ def gateway_of(make, version, more=""):
 def broken(request, module_gateway):
     """Gateways that give up after a while, under both versions upwards."""
     return gateway_of(module_gateway, request.param,
-                      "proxy_read_timeout %ds;" % STALL)
+                      "proxy_read_timeout %ds; send_timeout 2s;" % STALL)
 
 
 @pytest.fixture(scope="module", params=["1.1", "1.0"])
@@ -242,6 +255,179 @@ def test_break_is_told_at_once(patient, name):
     side = Side(patient, name)
     side.up.script(sse(side.events[:2], end="close"))
     assert_broken(side.call(side.body), side.name)
+
+
+# the unclean end follows the error frame, it does not come with it
+
+class Ending:
+    """A stream of a client that is seen in the log."""
+
+    def __init__(self, gw, side):
+        self.gw = gw
+        self.tag = "end-%d" % next(COUNT)
+        self.target = "/v1/chat/completions" if side.name == "chat" \
+            else "/v1/messages"
+        self.body = side.body
+        self.headers = [(gw.bob if side.name == "chat" else gw.alice).bearer(),
+                        ("X-Test-Tag", self.tag)]
+
+    def call(self, version="h1"):
+        return self.gw.request("POST", self.target, None, self.headers,
+                               self.body, version=version)
+
+    def start(self, **kw):
+        c = self.gw.connect(**kw)
+        c.request("POST", self.target, self.headers, body=self.body)
+        return c
+
+    def line(self, timeout=client.LIMIT):
+        end = time.monotonic() + timeout
+        while True:
+            for line in map(json.loads, self.gw.whole_lines("end.log")):
+                if line["tag"] == self.tag:
+                    return line
+            assert time.monotonic() < end, "it has not ended"
+            time.sleep(0.02)
+
+    def waited(self):
+        line = self.line()
+        return float(line["took"]) - float(line["upstream"])
+
+
+GARBLED = b"data: {\n\n"
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "stall", "clean",
+                                 "garbled", "chunk"])
+def test_the_end_follows_the_error_frame(side, broken, how, http):
+    """Clients that meet both at once drop the frame."""
+    events = side.events[:2]
+    if how == "chunk":
+        side.up.script(sse(events + [0.05, lambda x: x.send(b"zzzz\r\n")],
+                           end="stall"))
+    elif how == "garbled":
+        side.up.script(sse(events + [GARBLED], end="stall"))
+    else:
+        side.up.script(sse(events + [0.05], end=how))
+    one = Ending(broken, side)
+    assert_broken(one.call(http), side.name,
+                  None if how == "reset" else mapped(events))
+    assert one.waited() >= GRACE
+    if how != "clean":          # the upstream's connection does not wait
+        assert side.up.last().gone.wait(client.LIMIT)
+
+
+def test_an_error_of_the_upstream_ends_at_once(side, broken):
+    """It ends cleanly: nothing is to be waited for."""
+    error = event("error", message_error("x")) if side.name == "messages" \
+        else data(chat_error("x"))
+
+    def ended():
+        one = Ending(broken, side)
+        side.up.script(sse(side.events[:2] + [error]))
+        r = one.call()
+        assert r.complete and b'"error"' in r.body
+        return one.waited()
+
+    assert any(ended() < GRACE for _ in range(5))
+
+
+@pytest.fixture
+def big(side):
+    """One event, longer than any buffer on the way, then the break."""
+    text = [e for e in side.events if b"Hel" in e][0].replace(
+        b"Hel", b"H" + b"e" * 3500000 + b"l")
+    side.up.script(sse(side.events[:1] + [text], framing="close"))
+    return mapped(side.events[:1] + [text])
+
+
+BROKEN = "cannot be passed on: it ended before"
+
+
+def wait_broken(gw, before):
+    end = time.monotonic() + client.LIMIT
+    while gw.log_count(BROKEN) == before:
+        assert time.monotonic() < end, "the break was not seen"
+        time.sleep(0.01)
+
+
+def test_the_grace_begins_when_the_frame_is_flushed(side, broken, big):
+    one = Ending(broken, side)
+    before = broken.log_count(BROKEN)
+    with one.start(rcvbuf=4096) as c:
+        wait_broken(broken, before)
+        begin = time.time()
+        assert_broken(c.response(), side.name, big)
+    assert float(one.line()["at"]) - begin >= GRACE
+
+
+def test_the_grace_begins_when_the_frame_is_flushed_h2(side, broken, big):
+    one = Ending(broken, side)
+    before = broken.log_count(BROKEN)
+    with client.H2(broken.port2) as c:
+        sid = c.request("POST", one.target, one.headers, one.body)
+        wait_broken(broken, before)
+        begin = time.time()
+        assert_broken(c.response(sid), side.name, big)
+    assert float(one.line()["at"]) - begin >= GRACE
+
+
+@pytest.mark.parametrize("version", ["h1", "h2"])
+def test_a_frame_that_is_not_read_is_bounded(side, broken, big, version):
+    """By send_timeout, as any response."""
+    one = Ending(broken, side)
+    before = broken.log_count(BROKEN)
+    if version == "h1":
+        c = one.start(rcvbuf=4096)
+    else:
+        c = client.H2(broken.port2)
+        c.request("POST", one.target, one.headers, one.body)
+    with c:
+        wait_broken(broken, before)
+        one.line()
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_the_client_leaves_within_the_grace(side, broken, how):
+    side.up.script(sse(side.events[:2], end="close"))
+    one = Ending(broken, side)
+    with one.start() as c:
+        c.head()
+        while b"error" not in c.event():
+            pass
+        getattr(c, how)()
+    one.line()
+    side.up.reset()
+    assert side.call(side.body).complete
+
+
+@pytest.mark.parametrize("how", ["stream", "connection"])
+def test_the_client_leaves_within_the_grace_h2(side, broken, how):
+    side.up.script(sse(side.events[:2], end="close"))
+    one = Ending(broken, side)
+    with client.H2(broken.port2) as c:
+        sid = c.request("POST", one.target, one.headers, one.body)
+        while b"error" not in c.streams[sid].data:
+            c.wait()
+        if how == "connection":
+            c.close()
+        elif not c.streams[sid].over:
+            c.reset(sid)
+        one.line()
+    side.up.reset()
+    assert side.call(side.body).complete
+
+
+def test_a_worker_that_has_to_stop_waits_for_the_grace(side, broken):
+    side.up.script(sse(side.events[:2], end="close"))
+    one = Ending(broken, side)
+    with one.start() as c:
+        c.head()
+        while b"error" not in c.event():
+            pass
+        broken.reload()
+        assert c.closed()
+    assert one.waited() >= GRACE
 
 
 # answers that are no streams

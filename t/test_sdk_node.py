@@ -10,7 +10,7 @@ import json
 import pytest
 
 import upstream
-from gateway import Gateway
+from gateway import Gateway, chat, messages
 from sdk import answers, node
 from upstream import (chat_error, chat_stream, data, event, message_error,
                       message_stream, reply_json, sse)
@@ -23,6 +23,9 @@ CHAT = ["openai", "translated"]
 NEW = CHAT + ["anthropic"]
 SDKS = NEW + ["openai-5", "openai-6", "anthropic-0"]
 AI = ["ai-chat", "ai-messages", "ai-translated"]
+
+WHY = {"ai-chat": "The upstream failed", "ai-messages": "The upstream failed",
+       "ai-translated": "before it was complete"}
 
 pytestmark = node.needed
 
@@ -384,3 +387,24 @@ def test_ai_error(run, sdk):
 def test_ai_broken_stream(run, sdk):
     r = run.ok(sdk + ".broken_cut")
     assert r["text"] == "Hello" and r["errors"], r
+
+
+@of(AI)
+@pytest.mark.parametrize("how", ["cut", "clean"])
+def test_ai_shows_why_a_stream_broke(run, sdk, how):
+    r = run.ok("%s.broken_%s" % (sdk, how))
+    assert WHY[sdk] in r["errors"][0]["message"], r
+
+
+def test_fetch_that_is_slow_to_read_gets_the_error_frame(gateway):
+    g = gateway()
+    g.a.script(sse(message_stream("large-2026-01-01")[:5], end="close"))
+    g.b.script(sse(chat_stream("one-0613")[:3], end="close"))
+    url = "http://127.0.0.1:%d/v1/" % g.port
+    r = node.Results(node.play("fetch.mjs", g.dir, requests={
+        "chat": {"url": url + "chat/completions", "key": g.bob.secret,
+                 "body": chat(stream=True)},
+        "messages": {"url": url + "messages", "key": g.alice.secret,
+                     "body": messages(stream=True)}}))
+    assert "The upstream failed" in r.ok("chat")
+    assert "The upstream failed" in r.ok("messages")

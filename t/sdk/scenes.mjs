@@ -236,10 +236,12 @@ async function ai(prefix, model, provider) {
         }
         return { text, calls };
     });
-    scene('broken_cut', async (name) => {
-        return gather(streamText({ model: make(name), prompt: name,
-                                   onError: () => {} }));
-    });
+    for (const how of ['cut', 'clean']) {
+        scene(`broken_${how}`, async (name) => {
+            return gather(streamText({ model: make(name), prompt: name,
+                                       onError: () => {} }));
+        });
+    }
     scene('error_401', (name) => generateText({
         model: make(name, { apiKey: 'sk-eu-no' }), prompt: name }));
     scene('compat', (name) => generateText({
