@@ -117,6 +117,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       offsetof(ngx_http_modelgw_loc_conf_t, abort_timeout),
       NULL },
 
+    { ngx_string("modelgw_keepalive"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_keepalive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("modelgw_admin"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
       ngx_http_modelgw_set_admin,

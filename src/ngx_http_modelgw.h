@@ -378,6 +378,10 @@ ngx_int_t ngx_http_modelgw_models(ngx_http_request_t *r,
 /* Milliseconds since the first byte of the request. */
 ngx_msec_t ngx_http_modelgw_elapsed(ngx_http_request_t *r);
 
+/* The first byte of the answer leaves. */
+void ngx_http_modelgw_answered(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 ngx_int_t ngx_http_modelgw_add_variables(ngx_conf_t *cf);
 
 

@@ -45,7 +45,6 @@ struct ngx_http_modelgw_abort_s {
 static void ngx_http_modelgw_abort_read(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_abort_gone(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_abort_peek(ngx_connection_t *c);
-static void ngx_http_modelgw_abort_cut(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_abort_wanted(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_abort_forget(ngx_http_request_t *r,
@@ -233,7 +232,7 @@ ngx_http_modelgw_abort_peek(ngx_connection_t *c)
  * without a reference more that would free it under them.
  */
 
-static void
+void
 ngx_http_modelgw_abort_cut(ngx_http_request_t *r)
 {
     r->main->count++;

@@ -137,6 +137,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
     mlcf->abort = NGX_CONF_UNSET_UINT;
     mlcf->abort_timeout = NGX_CONF_UNSET_MSEC;
+    mlcf->keepalive = NGX_CONF_UNSET_MSEC;
 
     return mlcf;
 }
@@ -166,6 +167,7 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->abort, prev->abort,
                               NGX_HTTP_MODELGW_ABORT_AUTO);
     ngx_conf_merge_msec_value(conf->abort_timeout, prev->abort_timeout, 60000);
+    ngx_conf_merge_msec_value(conf->keepalive, prev->keepalive, 15000);
 
     if (ngx_http_modelgw_admin_location(cf, prev, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;

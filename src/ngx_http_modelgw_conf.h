@@ -171,6 +171,7 @@ typedef struct {
     size_t                            max_event_size;
     ngx_uint_t                        abort;       /* one of these */
     ngx_msec_t                        abort_timeout;
+    ngx_msec_t                        keepalive;   /* 0: off */
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
     ngx_http_modelgw_place_t          admin;       /* of modelgw_admin; line 0:
                                                       none */
@@ -311,6 +312,11 @@ ngx_uint_t ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key,
 
 ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf,
     ngx_http_modelgw_model_t *model);
+
+/* keepalive.c: modelgw_keepalive */
+
+char *ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* keys.c: modelgw_keys */
 

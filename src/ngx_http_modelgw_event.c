@@ -366,7 +366,7 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
 {
     u_char      *state;
     ngx_str_t    data, line;
-    ngx_uint_t   early;
+    ngx_uint_t   first, early;
 
     data.len = 0;
     data.data = ngx_pnalloc(r->pool, ev->raw.len);
@@ -381,9 +381,11 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
         data.len += line.len;
     }
 
+    first = (!ctx->stream->begun && ctx->stream->emit.out == NULL);
+
     /* with nothing sent yet it can be a real status */
 
-    early = (ctx->header_held && ctx->stream->emit.out == NULL);
+    early = (first && ctx->header_held);
 
     if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK,
                                         !early && !ctx->translate, &data)
@@ -392,8 +394,11 @@ ngx_http_modelgw_event_error(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (early) {
+    if (first) {
         ngx_http_modelgw_settle_status(ctx, ctx->error.status);
+    }
+
+    if (early) {
         ctx->stream->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
         return NGX_OK;
     }

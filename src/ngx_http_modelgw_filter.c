@@ -339,8 +339,12 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
 
     if (ctx->header_held) {
         ctx->header_held = 0;
-        ctx->answered = 1;
-        ctx->first_byte = ngx_http_modelgw_elapsed(r);
+
+        /* that of a stream may leave before the first event */
+
+        if (ctx->mode != NGX_HTTP_MODELGW_STREAM) {
+            ngx_http_modelgw_answered(r, ctx);
+        }
     }
 
     rc = ngx_http_next_header_filter(r);

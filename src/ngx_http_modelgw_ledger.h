@@ -244,6 +244,9 @@ void ngx_http_modelgw_abort_watch(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_abort_drain(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+/* Ends the request, and the upstream's answer with it. */
+void ngx_http_modelgw_abort_cut(ngx_http_request_t *r);
+
 /*
  * Counts what was read for nobody: ctx->abort is set.
  *     NGX_OK

@@ -63,8 +63,6 @@ static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 static void ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
@@ -100,8 +98,13 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 
     ngx_http_clear_content_length(r);
 
-    return ctx->translate ? ngx_http_modelgw_translate_stream_init(r, ctx)
-                          : NGX_OK;
+    if (ctx->translate
+        && ngx_http_modelgw_translate_stream_init(r, ctx) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_keepalive_init(r, ctx);
 }
 
 
@@ -171,6 +174,14 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         && ngx_http_modelgw_stream_last(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    if (st->emit.out && !st->begun) {
+        st->begun = 1;
+
+        if (ctx->abort == NULL) {
+            ngx_http_modelgw_answered(r, ctx);
+        }
     }
 
     rc = ngx_http_modelgw_stream_output(r, ctx, in);
@@ -404,7 +415,7 @@ ngx_http_modelgw_stream_last(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
@@ -443,6 +454,8 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     if (st->emit.out == NULL && st->emit.busy == NULL && in != NULL) {
         return NGX_OK;
     }
+
+    st->passed = ngx_current_msec;
 
     return ngx_http_modelgw_emit_send(r, &st->emit);
 }

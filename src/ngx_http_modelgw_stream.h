@@ -36,6 +36,7 @@ typedef struct ngx_http_modelgw_translate_s  ngx_http_modelgw_translate_t;
 struct ngx_http_modelgw_stream_s {
     ngx_http_modelgw_stream_state_e   state;
     unsigned                          ended:1; /* last_buf was emitted */
+    unsigned                          begun:1; /* an event was passed on */
     unsigned                          grace:1; /* the unclean end is near */
 
     ngx_modelgw_sse_t                 sse;
@@ -52,7 +53,25 @@ struct ngx_http_modelgw_stream_s {
 
     ngx_http_modelgw_emit_t           emit;
     ngx_http_modelgw_translate_t     *translate;  /* NULL: passed on */
+
+    ngx_event_t                       keepalive;  /* its timer */
+    ngx_msec_t                        passed;     /* when output was, last */
 };
+
+
+/*
+ * Passes on what was emitted, after the header if that is still held; in is
+ * what the body filter was called with.  The usual return codes of filters.
+ */
+ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+/*
+ * keepalive.c: starts to watch for silence, as set by modelgw_keepalive:
+ * NGX_OK, NGX_ERROR (no memory).
+ */
+ngx_int_t ngx_http_modelgw_keepalive_init(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 
 /*

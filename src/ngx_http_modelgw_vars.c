@@ -209,6 +209,14 @@ ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
 }
 
 
+void
+ngx_http_modelgw_answered(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ctx->answered = 1;
+    ctx->first_byte = ngx_http_modelgw_elapsed(r);
+}
+
+
 /* seconds, as $request_time has them */
 
 static ngx_int_t
