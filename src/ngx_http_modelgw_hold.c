@@ -314,15 +314,16 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
                                       "INSUFFICIENT_CREDIT",
                                       "Insufficient credit: the call may cost "
-                                      "up to %s euro, %s are left, which does "
-                                      "not cover its input", need, left);
+                                      "up to %s euro, %s are left; add credit",
+                                      need, left);
     }
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
                                   "INSUFFICIENT_CREDIT",
                                   "Insufficient credit: the call may cost up "
-                                  "to %s euro, %s are left; max_tokens of %L "
-                                  "would fit", need, left, fits);
+                                  "to %s euro, %s are left; add credit, or "
+                                  "ask for less: max_tokens of %L would fit",
+                                  need, left, fits);
 }
 
 

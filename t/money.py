@@ -263,8 +263,8 @@ def message_classes(usage):
 
 REFUSAL = re.compile(
     r"Insufficient credit: the call may cost up to (-?[0-9.]+) euro, "
-    r"(-?[0-9.]+) are left(?:; max_tokens of ([0-9]+) would fit"
-    r"|, which does not cover its input)$")
+    r"(-?[0-9.]+) are left; add credit"
+    r"(?:, or ask for less: max_tokens of ([0-9]+) would fit)?$")
 
 
 def refusal(message):

@@ -840,7 +840,8 @@ def test_402_when_the_input_alone_is_too_much(make_bank):
     bank = make_bank("0.00003")
     body = body_of(CHAT, max_tokens=1)
     told = assert_flat(bank.post(CHAT, body), 402, "INSUFFICIENT_CREDIT",
-                       has="does not cover its input")
+                       has="add credit")
+    assert "max_tokens" not in told["message"]
     assert money.refusal(told["message"]) == (
         bound(CHAT, body).hold, 30000, 0)
     assert bank.rows() == [] and bank.g.untouched()

@@ -169,6 +169,18 @@ def test_stops_cleanly(tmp_path, signum):
     assert not list((tmp_path / "run/conf/modelgw").glob("*.secret"))
 
 
+@pytest.mark.parametrize("name", ["conf/nginx.conf", "README.md"])
+def test_error_compat_is_at_hand(name):
+    """As a comment with its reason, in the gateway location, in both complete
+    configurations."""
+    with open(os.path.join(HERE, "..", name)) as f:
+        (location,) = re.findall(r"^ +location /v1/ {\n(.*?)^ +}$", f.read(),
+                                 re.M | re.S)
+    assert re.search(r"^ +modelgw +on;$", location, re.M)
+    assert re.search(r"^ +# modelgw_error_compat +on;", location, re.M)
+    assert "some clients show no reason of a flat error" in location
+
+
 def test_port_is_taken(tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
