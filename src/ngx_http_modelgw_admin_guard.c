@@ -173,7 +173,9 @@ ngx_http_modelgw_admin_matches(ngx_str_t *name, ngx_str_t *host)
         return 0;
     }
 
-    if (part.data[part.len - 1] == '*') {
+    if (part.len > 2
+        && part.data[part.len - 2] == '.' && part.data[part.len - 1] == '*')
+    {
         part.len--;
         return host->len > part.len
                && ngx_memcmp(host->data, part.data, part.len) == 0;

@@ -901,6 +901,13 @@ def test_host_as_server_name(gateway, name, good, bad):
             assert_unserved(client.h1(port, "GET", "/keys", host=host))
 
 
+def test_host_as_a_name_that_is_no_wildcard(gateway):
+    """nginx refuses the name only beside another server."""
+    port = lib.free_port()
+    gateway(http=NAMES % (port, "server_name x.exampl*;"))
+    assert_unserved(client.h1(port, "GET", "/keys", host="x.example"))
+
+
 def has_ipv6():
     try:
         with socket.socket(socket.AF_INET6) as s:
