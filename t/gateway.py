@@ -584,12 +584,12 @@ http {
                         if s.encode() in text]
         return out
 
-    def logged(self, tag, timeout=client.LIMIT):
-        """The line of the access log of the request with the header
+    def logged(self, tag, timeout=client.LIMIT, name="access.log"):
+        """The line of an access log of the request with the header
         X-Test-Tag."""
         end = time.monotonic() + timeout
         while True:
-            for line in self.whole_lines("access.log"):
+            for line in self.whole_lines(name):
                 if '"tag":"%s"' % tag in line:
                     return json.loads(line)
             assert time.monotonic() < end, "nothing logged for " + tag

@@ -263,7 +263,7 @@ class Ending:
     """A stream of a client that is seen in the log."""
 
     def __init__(self, gw, side):
-        self.gw = gw
+        self.gw, self.side = gw, side
         self.tag = "end-%d" % next(COUNT)
         self.target = "/v1/chat/completions" if side.name == "chat" \
             else "/v1/messages"
@@ -280,14 +280,17 @@ class Ending:
         c.request("POST", self.target, self.headers, body=self.body)
         return c
 
+    def broken(self):
+        """A client that has read the error frame."""
+        self.side.up.script(sse(self.side.events[:2], end="close"))
+        c = self.start()
+        c.head()
+        while b"error" not in c.event():
+            pass
+        return c
+
     def line(self, timeout=client.LIMIT):
-        end = time.monotonic() + timeout
-        while True:
-            for line in map(json.loads, self.gw.whole_lines("end.log")):
-                if line["tag"] == self.tag:
-                    return line
-            assert time.monotonic() < end, "it has not ended"
-            time.sleep(0.02)
+        return self.gw.logged(self.tag, timeout, "end.log")
 
     def waited(self):
         line = self.line()
@@ -389,12 +392,8 @@ def test_a_frame_that_is_not_read_is_bounded(side, broken, big, version):
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_the_client_leaves_within_the_grace(side, broken, how):
-    side.up.script(sse(side.events[:2], end="close"))
     one = Ending(broken, side)
-    with one.start() as c:
-        c.head()
-        while b"error" not in c.event():
-            pass
+    with one.broken() as c:
         getattr(c, how)()
     one.line()
     side.up.reset()
@@ -419,12 +418,8 @@ def test_the_client_leaves_within_the_grace_h2(side, broken, how):
 
 
 def test_a_worker_that_has_to_stop_waits_for_the_grace(side, broken):
-    side.up.script(sse(side.events[:2], end="close"))
     one = Ending(broken, side)
-    with one.start() as c:
-        c.head()
-        while b"error" not in c.event():
-            pass
+    with one.broken() as c:
         broken.reload()
         assert c.closed()
     assert one.waited() >= GRACE

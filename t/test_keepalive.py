@@ -81,14 +81,15 @@ class Call:
         c.request("POST", self.target, self.headers, body=self.body)
         return c
 
-    def line(self, timeout=5):
-        end = time.monotonic() + timeout
-        while True:
-            for line in map(json.loads, self.gw.whole_lines("keepalive.log")):
-                if line["tag"] == self.tag:
-                    return line
-            assert time.monotonic() < end, "it has not ended"
-            time.sleep(0.02)
+    def line(self):
+        return self.gw.logged(self.tag, name="keepalive.log")
+
+    def silent(self, c, n=1):
+        """Reads the header, and events until n keep-alives have come."""
+        assert c.head().status == 200
+        for _ in range(n):
+            while c.event() != self.text:
+                pass
 
     def plain(self, body):
         """The stream without its keep-alives, which stand between events."""
@@ -125,10 +126,7 @@ def test_between_events(call):
     gate = threading.Event()
     call.up.script(sse(call.events[:3] + [gate] + call.events[3:]))
     with call.start() as c:
-        assert c.head().status == 200
-        for _ in range(3):
-            while c.event() != call.text:
-                pass
+        call.silent(c, 3)
         gate.set()
         r = finish(c)
     assert r.complete
@@ -161,10 +159,7 @@ def test_not_inside_an_event(call, size):
     call.up.script(sse(call.events[:at] + [text[:cut], gate, text[cut:]]
                        + call.events[at + 1:]))
     with call.start() as c:
-        assert c.head().status == 200
-        for _ in range(2):
-            while c.event() != call.text:
-                pass
+        call.silent(c, 2)
         gate.set()
         r = finish(c)
     assert r.complete
@@ -236,8 +231,7 @@ def test_an_early_error_is_a_frame_then(call):
     gate = threading.Event()
     call.up.script(sse([gate, call.error]))
     with call.start() as c:
-        assert c.head().status == 200
-        assert c.event() == call.text
+        call.silent(c)
         gate.set()
         r = finish(c)
     assert r.complete
@@ -250,8 +244,7 @@ def test_an_early_break_is_a_frame_then(call, how):
     gate = threading.Event()
     call.up.script(sse([gate], end=how))
     with call.start() as c:
-        assert c.head().status == 200
-        assert c.event() == call.text
+        call.silent(c)
         gate.set()
         r = finish(c)
     assert not r.complete
@@ -285,11 +278,10 @@ def test_the_charge_is_the_same(ledger, name, end):
                            end="clean" if end == "whole" else "close"))
         with call.start() as c:
             if silent:
-                assert c.head().status == 200
-                assert c.event() == call.text
-            gate.set()
-            if not silent:
+                call.silent(c)
+            else:
                 c.head()
+            gate.set()
             finish(c)
         line = call.line()
         rows.append((line["outcome"], line["cost"]))
@@ -330,9 +322,7 @@ def test_client_leaves_while_it_is_silent(call, how, early):
     """The call is cut, as ever."""
     call.up.script(sse([] if early else call.events[:3], end="stall"))
     with call.start() as c:
-        assert c.head().status == 200
-        while c.event() != call.text:
-            pass
+        call.silent(c)
         getattr(c, how)()
         assert call.up.last().gone.wait(5)
     call.line()
@@ -357,9 +347,7 @@ def test_drained_call(gateway, name):
     gate = threading.Event()
     call.up.script(sse(call.events[:3] + [gate] + call.events[3:]))
     with call.start() as c:
-        assert c.head().status == 200
-        while c.event() != call.text:
-            pass
+        call.silent(c)
         c.reset()
     g.wait_log("client has left, ")
     time.sleep(0.3)             # some intervals
@@ -412,9 +400,7 @@ def test_reload_while_it_is_silent(gateway, name):
     gate = threading.Event()
     call.up.script(sse(call.events[:3] + [gate] + call.events[3:]))
     with call.start() as c:
-        assert c.head().status == 200
-        while c.event() != call.text:
-            pass
+        call.silent(c)
         reload = threading.Thread(target=g.reload)
         reload.start()
         while c.event() != call.text:
