@@ -8,7 +8,8 @@
  *     ANSWER   an upstream's JSON; the header is held until all of it is here:
  *              the model id changes its length, and an answer that breaks off
  *              becomes a real 502
- *     STREAM   an upstream's events; the header is held until the first
+ *     STREAM   an upstream's events; the header is held until the first, or
+ *              until the first keep-alive
  *     ERROR    whatever else an upstream sent; read, then answered flat
  *     ENDED    our response is sent whole; what still comes is dropped
  *

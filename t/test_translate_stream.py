@@ -3,6 +3,7 @@ of shared/translate.md, section 4, and all that an upstream can do wrong.  A
 stream ends in one of three ways, and never looks like another: whole, with
 [DONE]; broken, with an error frame and no [DONE]; refused, with a status."""
 
+import concurrent.futures
 import gzip
 import itertools
 import json
@@ -548,16 +549,29 @@ def end_of(r):
 
 
 def test_EOF_after_each_byte(g):
+    """Many at a time: a broken stream ends a moment after its error frame.
+    The question says where the answer is cut."""
     pieces = base()
     stream = b"".join(pieces)
-    for at, n, more in ends_of(pieces):
-        r = ask(g, [stream[:at]] if at else [],
-                framing="close" if at % 2 else "chunked")
-        allowed = {expected_end(pieces, n)}
-        if more:
-            allowed.add(expected_end(pieces, n + 1))
-        got = end_of(r)
-        assert got in allowed, (stream[:at][-100:], got, allowed)
+
+    def answer(x):
+        at = int(re.search(rb"cut-(\d+)", x.request.body).group(1))
+        sse([stream[:at]] if at else [],
+            framing="close" if at % 2 else "chunked")(x)
+
+    def one(cut):
+        return g.chat(chat("fam-a-large", stream=True, messages=[
+            {"role": "user", "content": "cut-%d" % cut[0]}]), g.alice)
+
+    g.a.script(answer)
+    cuts = list(ends_of(pieces))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for (at, n, more), r in zip(cuts, pool.map(one, cuts)):
+            allowed = {expected_end(pieces, n)}
+            if more:
+                allowed.add(expected_end(pieces, n + 1))
+            got = end_of(r)
+            assert got in allowed, (stream[:at][-100:], got, allowed)
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "sized"])
