@@ -155,13 +155,18 @@ def free_port():
     raise RuntimeError("no free port")
 
 
+def thread_state(pid, tid):
+    """"R", "S", "D", "Z" as in proc(5)."""
+    with open("/proc/%d/task/%s/stat" % (pid, tid)) as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
 def dead(pid):
     """No thread of it is left, so that its files are closed; what remains may
     be a zombie."""
     try:
-        with open("/proc/%d/stat" % pid) as f:
-            state = f.read().rsplit(")", 1)[1].split()[0]
-        return state in "ZX" and os.listdir("/proc/%d/task" % pid) == [str(pid)]
+        return thread_state(pid, pid) in "ZX" \
+            and os.listdir("/proc/%d/task" % pid) == [str(pid)]
     except (FileNotFoundError, ProcessLookupError):
         return True
 
@@ -499,28 +504,23 @@ http {
             return [int(p) for p in f.read().split()]
 
     def rest(self, seconds=0.2, timeout=client.LIMIT):
-        """Waits until the workers have nothing to do: no thread of theirs has
-        run for so long, none waits for a disk or for a core."""
-        end, before, since = time.monotonic() + timeout, None, 0
-        while before is None or time.monotonic() - since < seconds:
+        """Waits until the workers have done what there was to do: none of
+        their threads is seen to run, or to wait for a core or a disk, for so
+        long."""
+        end = since = time.monotonic()
+        end += timeout
+        while time.monotonic() - since < seconds:
             assert time.monotonic() < end, "the workers do not rest"
+            if not self.asleep():
+                since = time.monotonic()
             time.sleep(0.02)
-            now = self.switches()
-            if now is None or now != before:
-                before, since = now, time.monotonic()
 
-    def switches(self):
-        """How often each thread of the workers has gone to sleep; None if one
-        does not sleep."""
-        out = {}
-        for pid in self.pids():
-            for tid in os.listdir("/proc/%d/task" % pid):
-                with open("/proc/%d/task/%s/status" % (pid, tid)) as f:
-                    fields = dict(line.split(":", 1) for line in f)
-                if fields["State"].split()[0] != "S":
-                    return None
-                out[tid] = int(fields["voluntary_ctxt_switches"])
-        return out
+    def asleep(self):
+        try:
+            return all(thread_state(pid, tid) == "S" for pid in self.pids()
+                       for tid in os.listdir("/proc/%d/task" % pid))
+        except (FileNotFoundError, ProcessLookupError):
+            return False        # one has just ended
 
     def cpu(self):
         """Seconds of processor time that the workers have used."""

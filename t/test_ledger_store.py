@@ -85,15 +85,6 @@ def stored(g, calls, path="ledger.db", cost=COST):
                  path) == [(cost * calls or None,)]
 
 
-def idle(g):
-    """Waits until no thread waits for the disk; the writer's flushes wake it
-    now and then, so that rest() is not what it has."""
-    end = time.monotonic() + LIMIT
-    while g.switches() is None:
-        assert time.monotonic() < end, "the disk does not come to rest"
-        time.sleep(0.01)
-
-
 def opened(g, account):
     return g.log_count('account "%s" opened' % account)
 
@@ -394,8 +385,7 @@ def test_check_while_it_runs(start):
     while before != files():        # the writer is still at it
         assert time.monotonic() < end
         before = files()
-        time.sleep(0.2)
-        idle(g)
+        g.rest()
     assert "ledger.db-wal" in before
     p = g.check_again()
     assert p.returncode == 0, p.stderr
