@@ -33,6 +33,8 @@ static void ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
 static void ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_msec_t timeout, ngx_log_t *log);
+static void ngx_http_modelgw_process_log(ngx_http_modelgw_shared_t *shared,
+    ngx_log_t *log);
 static uint64_t ngx_http_modelgw_process_time(void);
 
 
@@ -40,6 +42,23 @@ static ngx_event_t       ngx_http_modelgw_sweep_event;
 static ngx_connection_t  ngx_http_modelgw_sweep_connection;
 static uint64_t          ngx_http_modelgw_process_start;  /* milliseconds of the
                                                             ledger's clock */
+
+
+static struct {
+    ngx_uint_t   level;
+    const char  *text;
+}  ngx_http_modelgw_process_lines[] = {
+
+    [NGX_HTTP_MODELGW_LINE_FAILED] = {
+        NGX_LOG_ALERT, NGX_HTTP_MODELGW_CANNOT },
+
+    [NGX_HTTP_MODELGW_LINE_WELL] = {
+        NGX_LOG_NOTICE, "the ledger is written again" },
+
+    [NGX_HTTP_MODELGW_LINE_SAVED] = {
+        NGX_LOG_ERR, "a file of the ledger was lost while it was open, what "
+                     "it had is in the ledger now: " }
+};
 
 
 ngx_int_t
@@ -157,7 +176,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
         }
     }
 
-    ngx_http_modelgw_writer_log(mmcf->shared, ngx_cycle->log);
+    ngx_http_modelgw_process_log(mmcf->shared, ngx_cycle->log);
     ngx_http_modelgw_process_hung(mmcf);
 
     ev->log = ngx_cycle->log;
@@ -291,7 +310,7 @@ ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle)
     }
 
     ngx_http_modelgw_process_sweep(mmcf, NGX_MODELGW_LEDGER_NONE, cycle->log);
-    ngx_http_modelgw_writer_log(mmcf->shared, cycle->log);
+    ngx_http_modelgw_process_log(mmcf->shared, cycle->log);
 
     if (ngx_modelgw_ledger_durable(mmcf->ledger,
                                    ngx_modelgw_ledger_done_ever(mmcf->ledger)))
@@ -325,7 +344,42 @@ ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
                       ngx_process == NGX_PROCESS_MASTER ? "master" : "worker");
     }
 
-    ngx_http_modelgw_writer_log(mmcf->shared, log);
+    ngx_http_modelgw_process_log(mmcf->shared, log);
+}
+
+
+/*
+ * A writer has no log of its own: nginx's may be a connection to a syslog
+ * server, and that is the event loop's.  What is said by one that was killed is
+ * logged by another worker.
+ *
+ * A line is copied first: as soon as it is ours its place may be used again.
+ */
+
+static void
+ngx_http_modelgw_process_log(ngx_http_modelgw_shared_t *shared, ngx_log_t *log)
+{
+    ngx_atomic_uint_t        n;
+    ngx_http_modelgw_line_t  line;
+
+    for ( ;; ) {
+        n = shared->logged;
+
+        if (n == shared->said) {
+            return;
+        }
+
+        ngx_memory_barrier();
+
+        line = shared->lines[n % NGX_HTTP_MODELGW_LINES];
+
+        if (ngx_atomic_cmp_set(&shared->logged, n, n + 1)) {
+            ngx_log_error(ngx_http_modelgw_process_lines[line.what].level,
+                          log, 0, "%s%*s",
+                          ngx_http_modelgw_process_lines[line.what].text,
+                          line.len, line.text);
+        }
+    }
 }
 
 

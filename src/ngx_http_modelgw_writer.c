@@ -44,8 +44,6 @@ static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w);
-static void ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
-    u_char *text, size_t len);
 static void ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w,
     uint64_t start);
 static void ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w,
@@ -233,6 +231,13 @@ ngx_http_modelgw_writer_thread(void *data)
     }
 
     if (w->store) {
+
+        /* beside a reader, closing it does not move what the WAL has */
+
+        if (ngx_modelgw_store_beside(w->store) != NGX_OK) {
+            (void) ngx_modelgw_store_checkpoint(w->store);
+        }
+
         ngx_modelgw_store_close(w->store);
         w->store = NULL;
     }
@@ -322,15 +327,17 @@ ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
  * that time: the lock may be that of a stranger.
  *
  * A file that was removed or moved stays open: what is in it is not lost as
- * long as we live.  Nothing was committed then, nor if it could not be opened
- * or is locked, so nothing new is in doubt.
+ * long as we live.  Nothing new is in doubt then: what is in a WAL is moved to
+ * the ledger before it goes on.  Nor is it if the ledger could not be opened or
+ * is locked: nothing was committed.
  */
 
 static ngx_int_t
 ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 {
-    if (w->store && !w->lost) {
-
+    if (w->store && !w->lost
+        && ngx_modelgw_store_beside(w->store) == NGX_OK)
+    {
         if (!w->error.locked) {
             w->shared->doubt = 1;
         }
@@ -357,7 +364,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 
     ngx_modelgw_ledger_set_writable(w->ledger, 0);
 
-    ngx_http_modelgw_writer_say(w, w->error.data, w->error.len);
+    ngx_http_modelgw_writer_say(w, NGX_HTTP_MODELGW_LINE_FAILED);
 
     return NGX_ERROR;
 }
@@ -385,7 +392,7 @@ ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
 
     ngx_modelgw_ledger_set_writable(w->ledger, 1);
 
-    ngx_http_modelgw_writer_say(w, w->error.data, 0);
+    ngx_http_modelgw_writer_say(w, NGX_HTTP_MODELGW_LINE_WELL);
 
     return NGX_OK;
 }
@@ -393,9 +400,9 @@ ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
 
 /* What the workers have not logged meanwhile, for seconds, is not said. */
 
-static void
-ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w, u_char *text,
-    size_t len)
+void
+ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_line_e what)
 {
     ngx_http_modelgw_line_t    *line;
     ngx_http_modelgw_shared_t  *shared;
@@ -408,47 +415,13 @@ ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w, u_char *text,
 
     line = &shared->lines[shared->said % NGX_HTTP_MODELGW_LINES];
 
-    line->len = len;
-    ngx_memcpy(line->text, text, len);
+    line->what = what;
+    line->len = (what == NGX_HTTP_MODELGW_LINE_WELL) ? 0 : w->error.len;
+    ngx_memcpy(line->text, w->error.data, line->len);
 
     ngx_memory_barrier();
 
     shared->said++;
-}
-
-
-/* A line is copied first: as soon as it is ours its place may be used again. */
-
-void
-ngx_http_modelgw_writer_log(ngx_http_modelgw_shared_t *shared, ngx_log_t *log)
-{
-    ngx_atomic_uint_t        n;
-    ngx_http_modelgw_line_t  line;
-
-    for ( ;; ) {
-        n = shared->logged;
-
-        if (n == shared->said) {
-            return;
-        }
-
-        ngx_memory_barrier();
-
-        line = shared->lines[n % NGX_HTTP_MODELGW_LINES];
-
-        if (!ngx_atomic_cmp_set(&shared->logged, n, n + 1)) {
-            continue;
-        }
-
-        if (line.len) {
-            ngx_log_error(NGX_LOG_ALERT, log, 0,
-                          NGX_HTTP_MODELGW_CANNOT "%*s", line.len, line.text);
-
-        } else {
-            ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                          "the ledger is written again");
-        }
-    }
 }
 
 

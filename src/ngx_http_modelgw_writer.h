@@ -41,7 +41,8 @@ typedef struct {
     /* the thread's own */
 
     ngx_modelgw_store_t        *store;       /* NULL: not open */
-    ngx_uint_t                  lost;        /* its path leads elsewhere */
+    ngx_uint_t                  lost;        /* its path leads elsewhere, or
+                                                to no WAL: it stays open */
     uint64_t                    look;        /* when that is next looked at */
     ngx_modelgw_store_error_t   error;       /* of the batch that failed */
     ngx_uint_t                  due;         /* holds that were there at the
@@ -53,13 +54,9 @@ typedef struct {
 
 /* writer.c */
 
-/*
- * Logs what writers have said.  They have no log of their own: nginx's may be a
- * connection to a syslog server, and that is the event loop's.  What a writer
- * has said that was killed is logged by another worker.
- */
-void ngx_http_modelgw_writer_log(ngx_http_modelgw_shared_t *shared,
-    ngx_log_t *log);
+/* For the thread: what of it, with the text of w->error. */
+void ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_line_e what);
 
 
 /* writer_batch.c */

@@ -39,6 +39,7 @@ typedef struct {
 
 static ngx_int_t ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w,
     uint64_t now);
+static ngx_int_t ngx_http_modelgw_batch_save(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
@@ -74,13 +75,20 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         return NGX_ERROR;
     }
 
+    if (b.begun
+        && ngx_modelgw_store_beside(w->store) != NGX_OK
+        && ngx_http_modelgw_batch_save(w) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     ngx_http_modelgw_batch_durable(w, &b);
 
     return NGX_OK;
 }
 
 
-/* It is open, and its file where it was. */
+/* It is open, and its files where they were. */
 
 static ngx_int_t
 ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w, uint64_t now)
@@ -89,7 +97,7 @@ ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w, uint64_t now)
         return ngx_http_modelgw_batch_open(w);
     }
 
-    if (now < w->look) {
+    if (now < w->look && !w->lost) {
         return NGX_OK;
     }
 
@@ -102,7 +110,34 @@ ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w, uint64_t now)
 
     w->look = now + NGX_HTTP_MODELGW_BATCH_LOOK;
 
-    return NGX_OK;
+    return (ngx_modelgw_store_beside(w->store) == NGX_OK)
+           ? NGX_OK : ngx_http_modelgw_batch_save(w);
+}
+
+
+/*
+ * A file beside the ledger was removed or replaced, so that what was committed
+ * would be lost with us.  It is moved to the ledger, out of the file that we
+ * have open, and the files are made anew.  Somebody who reads may be in the way
+ * of that: then it is tried again, and nothing passes for durable meanwhile.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_batch_save(ngx_http_modelgw_writer_t *w)
+{
+    ngx_modelgw_store_error(w->store, &w->error);
+
+    w->lost = 1;
+
+    if (ngx_modelgw_store_checkpoint(w->store) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_modelgw_writer_say(w, NGX_HTTP_MODELGW_LINE_SAVED);
+
+    ngx_modelgw_store_close(w->store);
+
+    return ngx_http_modelgw_batch_open(w);
 }
 
 

@@ -18,9 +18,17 @@
 #define NGX_HTTP_MODELGW_LINES  8    /* of the log, at a time */
 
 
-/* what a writer has to say; text of no length: that all is well again */
+/* what a writer has to say, with the text of an error */
+
+typedef enum {
+    NGX_HTTP_MODELGW_LINE_FAILED = 0,
+    NGX_HTTP_MODELGW_LINE_WELL,          /* without a text */
+    NGX_HTTP_MODELGW_LINE_SAVED
+} ngx_http_modelgw_line_e;
+
 
 typedef struct {
+    ngx_http_modelgw_line_e    what;
     size_t                     len;
     u_char                     text[NGX_MODELGW_STORE_ERROR];
 } ngx_http_modelgw_line_t;

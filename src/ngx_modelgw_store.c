@@ -211,6 +211,7 @@ ngx_modelgw_store_probe(ngx_modelgw_store_t *s)
 static ngx_int_t
 ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 {
+    int64_t    pages;
     ngx_int_t  rc;
 
     if (file && ngx_modelgw_store_known(s, file) != NGX_OK) {
@@ -250,7 +251,17 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 
     (void) sqlite3_busy_timeout(s->db, 0);
 
-    return ngx_modelgw_store_write_init(s);
+    if (ngx_modelgw_store_write_init(s) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* SQLite opens the files beside it as it reads, if it has not yet */
+
+    if (ngx_modelgw_store_number(s, "PRAGMA page_count", &pages) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_beside(s);
 }
 
 

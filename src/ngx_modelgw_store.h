@@ -71,6 +71,18 @@ ngx_modelgw_store_t *ngx_modelgw_store_open_read(const char *path,
 void ngx_modelgw_store_close(ngx_modelgw_store_t *s);
 
 /*
+ * For the writer: whether the files beside the ledger, "-wal" and "-shm", are
+ * those that were there as it was opened.  SQLite does not look, and goes on
+ * with a file that was removed, which no other process finds.  So a commit is
+ * durable only if they are there after it; or when _checkpoint() has moved it
+ * into the ledger, which it does from a removed WAL, too.
+ *     NGX_OK
+ *     NGX_ERROR  the store is to stay open until its _checkpoint() has worked,
+ *                then to be closed
+ */
+ngx_int_t ngx_modelgw_store_beside(ngx_modelgw_store_t *s);
+
+/*
  * For the writer, outside of a batch.  _checkpoint() moves all that the WAL has
  * into the file itself, made durable there, and begins the WAL anew: behind a
  * commit that failed, what SQLite finds of it in the WAL may be in memory only.

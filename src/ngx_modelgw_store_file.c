@@ -109,6 +109,46 @@ ngx_modelgw_store_known(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 }
 
 
+/* SQLite tells of the ledger itself whether it has moved, not of these. */
+
+ngx_int_t
+ngx_modelgw_store_beside(ngx_modelgw_store_t *s)
+{
+    char                       name[PATH_MAX];
+    ngx_uint_t                 i;
+    struct stat                st;
+    ngx_modelgw_store_file_t  *file;
+
+    static const char  *suffixes[NGX_MODELGW_STORE_BESIDE] = { "-wal", "-shm" };
+
+    for (i = 0; i < NGX_MODELGW_STORE_BESIDE; i++) {
+
+        (void) snprintf(name, sizeof(name), "%s%s",
+                        sqlite3_db_filename(s->db, "main"), suffixes[i]);
+
+        if (stat(name, &st) == -1) {
+            ngx_modelgw_store_say(&s->error, name, "is not there any more",
+                                  errno);
+            return NGX_ERROR;
+        }
+
+        file = &s->beside[i];
+
+        if (file->ino == 0) {
+            file->dev = st.st_dev;
+            file->ino = st.st_ino;
+        }
+
+        if (st.st_dev != file->dev || st.st_ino != file->ino) {
+            ngx_modelgw_store_say(&s->error, name, "is another file now", 0);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_modelgw_store_space(ngx_modelgw_store_t *s)
 {

@@ -20,6 +20,8 @@
 #define NGX_MODELGW_STORE_DELTAS  256    /* accounts charged before a flush */
 #define NGX_MODELGW_STORE_SLOTS   1024   /* of their hash, a power of 2 */
 
+#define NGX_MODELGW_STORE_BESIDE  2      /* files: "-wal", "-shm" */
+
 #define NGX_MODELGW_STORE_TOKENS  6      /* numbers of ngx_modelgw_tokens_t */
 
 #define NGX_MODELGW_STORE_DAY     86400  /* seconds */
@@ -93,6 +95,8 @@ struct ngx_modelgw_store_s {
                                             a delta and 1; 0: free */
     ngx_modelgw_store_delta_t    deltas[NGX_MODELGW_STORE_DELTAS];
 
+    ngx_modelgw_store_file_t     beside[NGX_MODELGW_STORE_BESIDE]; /* of a
+                                            writer; ino 0: not known yet */
     ngx_modelgw_store_error_t    error;
     const char                  *path;
 };

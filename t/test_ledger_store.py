@@ -830,6 +830,99 @@ def test_replaced_is_not_read(start):
     f.well()
 
 
+def remove(path):
+    os.unlink(path)
+
+
+def replace(path):
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("lose", [remove, replace])
+def test_wal_lost(start, suffix, lose):
+    """What is answered as durable is there after a kill of everything: all that
+    the file had is in the ledger before."""
+    g = start(workers=2, locations=ADMIN)
+    for n in range(1, 4):
+        assert g.chat().status == 200
+        stored(g, n)
+        lose(g.path("ledger.db" + suffix))
+        r = g.post("/admin/accounts/bob-1/topups",
+                   {"id": "t-%d" % n, "amount": "7.00"})
+        assert r.status == 201, r
+        if n == 2:
+            g.wait_log('a file of the ledger was lost.*ledger.db%s" is'
+                       % suffix)
+        else:
+            g.power_cut()
+            g.start()
+        assert query(g, "SELECT count(*) FROM topups WHERE id LIKE 't-%'"
+                     ) == [(n,)]
+        assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    assert g.log_count(CANNOT) == 0
+
+
+def test_wal_lost_while_idle(start):
+    """It is noticed without a call, and again at the next time."""
+    g = start()
+    assert g.chat().status == 200
+    stored(g, 1)
+    for n in range(1, 3):
+        os.unlink(g.path("ledger.db-wal"))
+        g.wait_log("(?s)(a file of the ledger was lost.*){%d}" % n)
+        assert g.chat().status == 200
+        stored(g, n + 1)
+    g.power_cut()
+    g.start()
+    stored(g, 3)
+
+
+@timed
+def test_wal_lost_beside_a_reader(start):
+    """Who reads keeps it from being saved: nothing is admitted, and no top-up
+    is said to be made."""
+    g = start(workers=2, locations=ADMIN)
+    f = Faults(g)
+    f.until(200)
+    stored(g, 1)
+    topup = "/admin/accounts/bob-1/topups", {"id": "t-1", "amount": "7.00"}
+    db = sqlite3.connect("file:%s?mode=ro" % g.path("ledger.db"), uri=True,
+                         isolation_level=None)
+    db.execute("BEGIN")
+    db.execute("SELECT count(*) FROM calls").fetchone()
+    f.until(200)
+    os.unlink(g.path("ledger.db-wal"))
+    assert g.post(*topup, timeout=20).status not in (200, 201)
+    f.until(503)
+    f.stays(503)
+    g.wait_log(CANNOT + '.*ledger.db-wal" is ')
+    db.close()
+    f.until(200)
+    f.well()
+    assert g.post(*topup).status in (200, 201)
+    g.power_cut()
+    g.start()
+    stored(g, f.answered)
+    assert query(g, "SELECT count(*) FROM topups WHERE id = 't-1'") == [(1,)]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT])
+def test_wal_lost_at_the_end(start, sig):
+    """Beside a connection that stays, closing does not save it by itself."""
+    g = start()
+    for _ in range(3):
+        assert g.chat().status == 200
+    stored(g, 3)
+    db = sqlite3.connect("file:%s?mode=ro" % g.path("ledger.db"), uri=True)
+    assert db.execute("SELECT count(*) FROM calls").fetchone() == (3,)
+    os.unlink(g.path("ledger.db-wal"))
+    finish(g, sig)
+    db.close()
+    stored(g, 3)
+
+
 @timed
 def test_back_beside_a_reader(start):
     """A file that was merely moved leaves nothing in doubt: a reader that stays

@@ -1065,6 +1065,53 @@ test_schema_changes(void **state)
 }
 
 
+/* a WAL that was removed, and another file in its place, while it is open */
+
+static void
+test_beside(void **state)
+{
+    int                         i;
+    char                        name[PATH_MAX], text[32];
+    unit_store_t               *u = *state;
+    ngx_modelgw_store_t        *s;
+    ngx_modelgw_store_error_t   error;
+
+    for (i = 0; i < 4; i++) {
+        s = unit_open(u);
+        assert_int_equal(ngx_modelgw_store_beside(s), NGX_OK);
+
+        (void) snprintf(name, sizeof(name), "%s%s", u->path,
+                        (i & 1) ? "-shm" : "-wal");
+        assert_int_equal(unlink(name), 0);
+
+        if (i & 2) {
+            assert_int_equal(symlink("/dev/null", name), 0);
+        }
+
+        (void) snprintf(text, sizeof(text), "account-%d", i);
+        unit_begin(s);
+        unit_put_account(s, text, 1);
+        unit_commit(s);
+
+        assert_int_equal(ngx_modelgw_store_beside(s), NGX_ERROR);
+        ngx_modelgw_store_error(s, &error);
+        unit_error_has(&error, (i & 1) ? "-shm\" is" : "-wal\" is");
+        unit_error_has(&error, (i & 2) ? "another file now"
+                                       : "not there any more");
+
+        assert_int_equal(ngx_modelgw_store_checkpoint(s), NGX_OK);
+
+        /* another connection finds it, without what was removed */
+
+        (void) unlink(name);
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM accounts"), i + 1);
+        unit_audit(u);
+
+        ngx_modelgw_store_close(s);
+    }
+}
+
+
 static void
 test_locked(void **state)
 {
@@ -1937,6 +1984,7 @@ main(void)
         unit_store_case(test_shadow),
         unit_store_case(test_left_out),
         unit_store_case(test_schema_changes),
+        unit_store_case(test_beside),
         unit_store_case(test_locked),
         unit_store_case(test_reader),
         unit_store_case(test_full),
