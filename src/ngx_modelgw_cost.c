@@ -21,6 +21,7 @@
 
 #define NGX_MODELGW_COST_COUNT   999999999LL   /* tokens of a class, at most */
 #define NGX_MODELGW_COST_EURO    1000000000LL  /* nano-euro */
+#define NGX_MODELGW_COST_AMOUNT  999999999LL   /* euro, at most */
 #define NGX_MODELGW_COST_DIGITS  9             /* on either side of the point */
 #define NGX_MODELGW_COST_BYTES   3             /* of text, to a token */
 
@@ -303,6 +304,10 @@ ngx_modelgw_amount_parse(ngx_str_t *text, int64_t *nano)
 
     for ( /* void */ ; digits < NGX_MODELGW_COST_DIGITS; digits++) {
         n *= 10;
+    }
+
+    if (n > NGX_MODELGW_COST_AMOUNT * NGX_MODELGW_COST_EURO) {
+        return NGX_DECLINED;
     }
 
     *nano = n;

@@ -123,7 +123,7 @@ const char *ngx_modelgw_outcome_name(ngx_modelgw_outcome_e outcome);
 
 /*
  * Reads euro as decimal text, "10", "0.000000001", as nano-euro: 1 to 9 digits,
- * and behind a point 1 to 9 more; no sign, no exponent.
+ * and after a point 1 to 9 more; no sign, no exponent; at most 999,999,999.
  *     NGX_OK        *nano is set
  *     NGX_DECLINED  text is no such number
  */
