@@ -200,6 +200,15 @@ ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in, size_t size,
     ngx_chain_t **out, off_t *length);
 
+/*
+ * The size bytes of a chain in one piece; it is the chain's, or in memory of
+ * the pool.
+ *     NGX_OK
+ *     NGX_ERROR     no memory, or a file that cannot be read
+ */
+ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
+    ngx_chain_t *in, size_t size, ngx_str_t *doc);
+
 /* What the codecs of answers must know of the call. */
 void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_completion_t *c);
@@ -311,6 +320,10 @@ ngx_int_t ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mode_e mode);
 ngx_int_t ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+/* A call ends that is not complete: reads what has come of a JSON answer. */
+void ngx_http_modelgw_answer_cut(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 ngx_int_t ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);

@@ -9,6 +9,9 @@
  * each way an answer can break into a status.  Passing it on as it comes was
  * rejected: the length of the model id changes that of the body.
  *
+ * What has no JSON type is an error of the upstream, but may hold usage all the
+ * same: all that came with a status of success is scanned.
+ *
  *     collecting   until the end, the fault of a scan, or too many bytes
  *     last_buf     the upstream ended; or upstream_rc tells why it did not
  *     finished     the response is sent, the state is ENDED
@@ -20,6 +23,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_text.h"
 
 
 #define NGX_HTTP_MODELGW_ANSWER_MAX   (32 * 1024 * 1024)
@@ -28,7 +32,7 @@
 
 
 struct ngx_http_modelgw_answer_s {
-    ngx_modelgw_scan_t       *scan;      /* NULL: an error */
+    ngx_modelgw_scan_t       *scan;      /* NULL: the status is an error's */
     ngx_chain_t              *first;
     ngx_chain_t             **last;
     ngx_buf_t                *buf;       /* the one with room */
@@ -44,6 +48,10 @@ static ngx_int_t ngx_http_modelgw_answer_room(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, size_t size);
 static ngx_int_t ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static size_t ngx_http_modelgw_answer_text(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
@@ -53,7 +61,7 @@ static void ngx_http_modelgw_answer_replace(ngx_buf_t *b,
 static ngx_int_t ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_answer_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status);
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t kind);
 
 
 ngx_int_t
@@ -69,16 +77,21 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     }
 
     a->last = &a->first;
-    a->max = NGX_MODELGW_ERROR_MAX_BODY;
+    a->max = (mode == NGX_HTTP_MODELGW_ANSWER) ? NGX_HTTP_MODELGW_ANSWER_MAX
+                                               : NGX_MODELGW_ERROR_MAX_BODY;
 
     ctx->answer = a;
 
-    if (mode == NGX_HTTP_MODELGW_ERROR) {
+    if (r->headers_out.status < NGX_HTTP_OK) {
 
         /* what has no body (RFC 9110, 15.2) is not waited for */
 
-        a->full = (r->headers_out.status < NGX_HTTP_OK);
+        a->full = 1;
 
+        return NGX_OK;
+    }
+
+    if (r->headers_out.status >= NGX_HTTP_SPECIAL_RESPONSE) {
         return NGX_OK;
     }
 
@@ -87,13 +100,7 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     a->scan = ngx_modelgw_scan_make(r->pool,
                                     ngx_http_modelgw_plan(mmcf->plans,
                                                           ctx->protocol));
-    if (a->scan == NULL) {
-        return NGX_ERROR;
-    }
-
-    a->max = NGX_HTTP_MODELGW_ANSWER_MAX;
-
-    return NGX_OK;
+    return a->scan ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -146,6 +153,7 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 {
     u_char                     *p;
     size_t                      size, n;
+    ngx_int_t                   rc;
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
@@ -156,8 +164,12 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 
     size = in->last - in->pos;
 
-    if (a->scan && ngx_modelgw_scan_feed(a->scan, in->pos, size) != NGX_OK) {
-        return NGX_DECLINED;
+    rc = a->scan ? ngx_modelgw_scan_feed(a->scan, in->pos, size) : NGX_OK;
+
+    /* nobody expects JSON of what says that it is none */
+
+    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+        rc = NGX_OK;
     }
 
     if (size > a->max - a->size) {
@@ -177,7 +189,7 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
         a->size += n;
     }
 
-    return a->full ? NGX_DECLINED : NGX_OK;
+    return a->full ? NGX_DECLINED : rc;
 }
 
 
@@ -244,7 +256,7 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     a = ctx->answer;
     status = r->headers_out.status;
 
-    ngx_http_modelgw_settle_seen(ctx, a->size);
+    kind = ngx_http_modelgw_answer_usage(r, ctx);
 
     /* an error's status has told already, whatever became of its body */
 
@@ -255,7 +267,7 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     }
 
     if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
-        return ngx_http_modelgw_answer_error(r, ctx, status);
+        return ngx_http_modelgw_answer_error(r, ctx, status, kind);
     }
 
     if (a->full) {
@@ -266,14 +278,80 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
         return ngx_http_modelgw_answer_broken(r, ctx, "it is not whole JSON");
     }
 
-    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol, a->scan);
-    ngx_http_modelgw_settle_seen(ctx, 0);
-
     if (kind == NGX_MODELGW_DOC_ERROR) {
-        return ngx_http_modelgw_answer_error(r, ctx, NGX_HTTP_OK);
+        return ngx_http_modelgw_answer_error(r, ctx, NGX_HTTP_OK, kind);
     }
 
     return ngx_http_modelgw_answer_send(r, ctx);
+}
+
+
+void
+ngx_http_modelgw_answer_cut(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    if (ctx->mode == NGX_HTTP_MODELGW_ANSWER
+        || ctx->mode == NGX_HTTP_MODELGW_ERROR)
+    {
+        (void) ngx_http_modelgw_answer_usage(r, ctx);
+    }
+}
+
+
+/*
+ * What the answer tells of its cost, whatever becomes of it: the usage in what
+ * has come, else the text.  Returns one of NGX_MODELGW_DOC_*.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    size_t                      text;
+    ngx_uint_t                  kind;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+
+    if (a->scan == NULL) {
+        return NGX_MODELGW_DOC_OTHER;
+    }
+
+    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol, a->scan);
+    ngx_modelgw_usage_end(&ctx->usage, ctx->protocol);
+
+    text = (ctx->call && !ctx->usage.final)
+           ? ngx_http_modelgw_answer_text(r, ctx) : 0;
+
+    ngx_http_modelgw_settle_seen(ctx, text);
+
+    return kind;
+}
+
+
+/* without memory for it the customer pays for no text */
+
+static size_t
+ngx_http_modelgw_answer_text(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    size_t                      n;
+    ngx_str_t                   doc;
+    ngx_http_modelgw_answer_t  *a;
+
+    a = ctx->answer;
+
+    if (ngx_http_modelgw_translate_whole(r, a->first, a->size, &doc)
+        != NGX_OK)
+    {
+        return 0;
+    }
+
+    n = ngx_modelgw_text_answer(ctx->protocol, doc.data, doc.len);
+
+    if (a->first && doc.data != a->first->buf->pos) {
+        (void) ngx_pfree(r->pool, doc.data);
+    }
+
+    return n;
 }
 
 
@@ -395,7 +473,7 @@ ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_modelgw_answer_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t kind)
 {
     u_char       *p;
     ngx_str_t     body;
@@ -421,7 +499,7 @@ ngx_http_modelgw_answer_error(ngx_http_request_t *r,
 
     /* a 200 may hold an error */
 
-    if (status == NGX_HTTP_OK && ctx->mode == NGX_HTTP_MODELGW_ANSWER) {
+    if (kind == NGX_MODELGW_DOC_ERROR) {
         ngx_http_modelgw_settle_status(ctx, ctx->error.status);
     }
 

@@ -42,26 +42,9 @@ ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
 void
 ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text)
 {
-    ngx_modelgw_seen_t   *seen;
-    ngx_modelgw_usage_t  *usage;
-
-    if (ctx->call == NULL) {
-        return;
-    }
-
-    seen = &ctx->call->seen;
-    usage = &ctx->usage;
-
-    seen->input = usage->input;
-    seen->cache_read = usage->cache_read;
-    seen->cache_write = usage->cache_write;
-    seen->cache_write_1h = usage->cache_write_1h;
-    seen->output = usage->output;
-    seen->reasoning = usage->reasoning;
-    seen->text += text;
-
-    if (usage->final) {
-        seen->flags |= NGX_MODELGW_SEEN_FINAL;
+    if (ctx->call) {
+        ngx_modelgw_seen_usage(&ctx->call->seen, &ctx->usage);
+        ctx->call->seen.text += text;
     }
 }
 
@@ -81,8 +64,6 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return;
     }
 
-    ctx->call = NULL;
-
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
     tp = ngx_timeofday();
 
@@ -92,16 +73,20 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
         /* some vendors of chat report with the last choice, or with each */
 
-        if (ctx->complete && ctx->protocol == NGX_MODELGW_CHAT
-            && ctx->usage.output >= 0)
-        {
-            call->seen.flags |= NGX_MODELGW_SEEN_FINAL;
+        if (ctx->complete) {
+            ngx_modelgw_usage_end(&ctx->usage, ctx->protocol);
+            ngx_http_modelgw_settle_seen(ctx, 0);
+
+        } else {
+            ngx_http_modelgw_answer_cut(r, ctx);
         }
 
         if (call->seen.status == 0) {
             call->seen.flags |= ngx_http_modelgw_settle_unread(r);
         }
     }
+
+    ctx->call = NULL;
 
     end = ngx_http_modelgw_settle_end(r, ctx);
 

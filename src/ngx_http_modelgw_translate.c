@@ -28,8 +28,6 @@
 #define NGX_HTTP_MODELGW_TRANSLATE_COPY  65536
 
 
-static ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
-    ngx_chain_t *in, size_t size, ngx_str_t *doc);
 static ngx_int_t ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p,
     size_t size, ngx_log_t *log);
 
@@ -161,12 +159,7 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/*
- * The size bytes of the chain in one piece.
- *     NGX_OK, NGX_ERROR (no memory, or a file that cannot be read)
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_translate_whole(ngx_http_request_t *r, ngx_chain_t *in,
     size_t size, ngx_str_t *doc)
 {

@@ -36,6 +36,8 @@ static ngx_modelgw_outcome_e ngx_modelgw_charge_outcome(
     ngx_modelgw_seen_t *seen);
 static void ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen,
     int64_t estimate, ngx_modelgw_tokens_t *tokens);
+static int64_t ngx_modelgw_charge_output(ngx_modelgw_seen_t *seen);
+static ngx_uint_t ngx_modelgw_charge_final(ngx_modelgw_seen_t *seen);
 static int64_t ngx_modelgw_charge_count(int64_t n);
 static u_char *ngx_modelgw_amount_digits(u_char *p, u_char *last,
     int64_t *n, ngx_uint_t *digits);
@@ -135,7 +137,6 @@ void
 ngx_modelgw_charge(ngx_modelgw_price_t *price, int64_t hold, int64_t estimate,
     ngx_modelgw_seen_t *seen, ngx_modelgw_charge_t *charge)
 {
-    int64_t                text;
     ngx_modelgw_tokens_t  *tokens;
 
     ngx_memzero(charge, sizeof(ngx_modelgw_charge_t));
@@ -146,17 +147,9 @@ ngx_modelgw_charge(ngx_modelgw_price_t *price, int64_t hold, int64_t estimate,
     switch (charge->outcome) {
 
     case NGX_MODELGW_REPORTED:
-        ngx_modelgw_charge_input(seen, estimate, tokens);
-        tokens->output = ngx_modelgw_charge_count(seen->output);
-        tokens->reasoning = ngx_modelgw_charge_count(seen->reasoning);
-        break;
-
     case NGX_MODELGW_ESTIMATED:
-        text = seen->text / NGX_MODELGW_COST_BYTES
-               + (seen->text % NGX_MODELGW_COST_BYTES != 0);
-
         ngx_modelgw_charge_input(seen, estimate, tokens);
-        tokens->output = ngx_modelgw_charge_count(ngx_max(seen->output, text));
+        tokens->output = ngx_modelgw_charge_output(seen);
         tokens->reasoning = ngx_modelgw_charge_count(seen->reasoning);
         break;
 
@@ -187,7 +180,10 @@ ngx_modelgw_charge_outcome(ngx_modelgw_seen_t *seen)
         return NGX_MODELGW_REFUSED;
     }
 
-    if ((seen->flags & NGX_MODELGW_SEEN_FINAL) && seen->output >= 0) {
+    if (ngx_modelgw_charge_final(seen)
+        && seen->input >= 0
+        && !(seen->flags & NGX_MODELGW_SEEN_ODD))
+    {
         return NGX_MODELGW_REPORTED;
     }
 
@@ -209,13 +205,13 @@ static void
 ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen, int64_t estimate,
     ngx_modelgw_tokens_t *tokens)
 {
-    int64_t  writes, cached;
-
-    writes = ngx_modelgw_charge_count(seen->cache_write);
+    int64_t  cached;
 
     tokens->cache_read = ngx_modelgw_charge_count(seen->cache_read);
     tokens->cache_write_1h = ngx_modelgw_charge_count(seen->cache_write_1h);
-    tokens->cache_write = ngx_max(writes - tokens->cache_write_1h, 0);
+    tokens->cache_write = ngx_modelgw_charge_count(
+                                                ngx_max(seen->cache_write, 0)
+                                                - tokens->cache_write_1h);
 
     if (seen->input >= 0) {
         tokens->input = ngx_modelgw_charge_count(seen->input);
@@ -224,6 +220,29 @@ ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen, int64_t estimate,
 
     cached = tokens->cache_read + tokens->cache_write + tokens->cache_write_1h;
     tokens->input = ngx_modelgw_charge_count(estimate - cached);
+}
+
+
+static int64_t
+ngx_modelgw_charge_output(ngx_modelgw_seen_t *seen)
+{
+    int64_t  text;
+
+    if (ngx_modelgw_charge_final(seen)) {
+        return ngx_modelgw_charge_count(seen->output);
+    }
+
+    text = seen->text / NGX_MODELGW_COST_BYTES
+           + (seen->text % NGX_MODELGW_COST_BYTES != 0);
+
+    return ngx_modelgw_charge_count(ngx_max(seen->output, text));
+}
+
+
+static ngx_uint_t
+ngx_modelgw_charge_final(ngx_modelgw_seen_t *seen)
+{
+    return (seen->flags & NGX_MODELGW_SEEN_FINAL) && seen->output >= 0;
 }
 
 
@@ -246,6 +265,32 @@ ngx_modelgw_seen_init(ngx_modelgw_seen_t *seen)
     seen->text = 0;
     seen->status = 0;
     seen->flags = 0;
+}
+
+
+void
+ngx_modelgw_seen_usage(ngx_modelgw_seen_t *seen, ngx_modelgw_usage_t *usage)
+{
+    uint32_t  flags;
+
+    seen->input = usage->input;
+    seen->cache_read = usage->cache_read;
+    seen->cache_write = usage->cache_write;
+    seen->cache_write_1h = usage->cache_write_1h;
+    seen->output = usage->output;
+    seen->reasoning = usage->reasoning;
+
+    flags = seen->flags & ~(NGX_MODELGW_SEEN_FINAL|NGX_MODELGW_SEEN_ODD);
+
+    if (usage->final) {
+        flags |= NGX_MODELGW_SEEN_FINAL;
+    }
+
+    if (usage->odd) {
+        flags |= NGX_MODELGW_SEEN_ODD;
+    }
+
+    seen->flags = flags;
 }
 
 

@@ -32,11 +32,12 @@ typedef struct {
  * that another process can settle the call of a worker that was killed.
  */
 
-#define NGX_MODELGW_SEEN_FINAL   0x01    /* the usage is the last word */
+#define NGX_MODELGW_SEEN_FINAL   0x01    /* the output is the last word */
 #define NGX_MODELGW_SEEN_UNREAD  0x02    /* a connection that was kept open was
-                                            reset before any byte came back: the
-                                            request was not read */
+                                            closed before any byte came back:
+                                            the request was not read */
 #define NGX_MODELGW_SEEN_UNSENT  0x04    /* no upstream was reached */
+#define NGX_MODELGW_SEEN_ODD     0x08    /* of the usage some is no count */
 
 typedef struct {
     int64_t               input;         /* as in ngx_modelgw_usage_t: */
@@ -45,7 +46,7 @@ typedef struct {
     int64_t               cache_write_1h;
     int64_t               output;
     int64_t               reasoning;
-    int64_t               text;          /* bytes of answer passed on */
+    int64_t               text;          /* bytes of text that came */
     uint32_t              status;        /* the upstream's; 0: none came */
     uint32_t              flags;
 } ngx_modelgw_seen_t;
@@ -55,7 +56,8 @@ typedef struct {
 
 typedef enum {
     NGX_MODELGW_REPORTED = 0,            /* by the upstream's usage */
-    NGX_MODELGW_ESTIMATED,               /* by what was seen of a 2xx */
+    NGX_MODELGW_ESTIMATED,               /* by what was seen of a 2xx, some of
+                                            which may be reported */
     NGX_MODELGW_UNANSWERED,              /* the input's estimate */
     NGX_MODELGW_REFUSED,                 /* the upstream answered an error, or
                                             did not read the request: nothing */
@@ -96,12 +98,13 @@ int64_t ngx_modelgw_cost_fits(ngx_modelgw_price_t *price, int64_t input,
 /*
  * What a call that was sent is charged (design.md, 6), in this order:
  *
- *     UNSENT, UNREAD, or a status of 300 and above without usage: nothing
- *     FINAL usage with output: by it, whatever it is, above the hold too; input
- *         that it does not tell is the estimate
- *     a 2xx: reported input, else the estimate; output the larger of what was
- *         reported so far and a third of the text, rounded up; never above the
- *         hold
+ *     UNSENT, UNREAD: nothing
+ *     usage with input and FINAL output, not ODD: by it, whatever it is, above
+ *         the hold too
+ *     a status of 300 and above: nothing
+ *     a 2xx: reported input, else the estimate; FINAL output, else the larger
+ *         of what was reported so far and a third of the text, rounded up;
+ *         never above the hold
  *     no answer: the estimate of the input, never above the hold
  *
  * hold: nano-euro; estimate: tokens of input, at least 1.
@@ -111,6 +114,10 @@ void ngx_modelgw_charge(ngx_modelgw_price_t *price, int64_t hold,
 
 /* Nothing seen. */
 void ngx_modelgw_seen_init(ngx_modelgw_seen_t *seen);
+
+/* Puts in what is reported so far. */
+void ngx_modelgw_seen_usage(ngx_modelgw_seen_t *seen,
+    ngx_modelgw_usage_t *usage);
 
 /*
  * "reported", "estimated", "unanswered", "refused", "unsent": how the store

@@ -46,6 +46,8 @@
 
 #define NGX_MODELGW_SCAN_KEYS     0x0100     /* an object whose keys are checked
                                                 as the root's are (see below) */
+#define NGX_MODELGW_SCAN_BRIEF    0x0200     /* no text is kept that is longer
+                                                than a COUNT */
 
 
 /*
@@ -70,9 +72,10 @@ typedef struct {
     off_t                 to;
 
     /* STRING: unescaped, as UTF-8; NUMBER: as written.  If the value is longer
-       than NGX_MODELGW_SCAN_TEXT, len is that plus 1, and text is not to be
-       read.  A lone surrogate in a string makes it so, too: such text equals
-       no text of ours. */
+       than NGX_MODELGW_SCAN_TEXT (of a BRIEF watch: than a COUNT can be), len
+       is NGX_MODELGW_SCAN_TEXT + 1, and text is not to be read.  A lone
+       surrogate in a string makes it so, too: such text equals no text of
+       ours. */
     size_t                len;
     u_char               *text;          /* the scanner's */
 } ngx_modelgw_scan_value_t;

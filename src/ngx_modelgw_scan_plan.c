@@ -244,7 +244,7 @@ ngx_modelgw_scan_plan_room(ngx_modelgw_scan_plan_t *plan)
 }
 
 
-/* a number that may only be a COUNT need not be kept if it is longer */
+/* what may only be a COUNT need not be kept if it is longer */
 
 static void
 ngx_modelgw_scan_plan_text(ngx_modelgw_scan_plan_t *plan, ngx_uint_t i)
@@ -255,7 +255,9 @@ ngx_modelgw_scan_plan_text(ngx_modelgw_scan_plan_t *plan, ngx_uint_t i)
     name = &plan->names[i];
     types = plan->conf.watches[i].types;
 
-    if (types & (NGX_MODELGW_SCAN_STRING|NGX_MODELGW_SCAN_NUMBER)) {
+    if ((types & (NGX_MODELGW_SCAN_STRING|NGX_MODELGW_SCAN_NUMBER))
+        && !(types & NGX_MODELGW_SCAN_BRIEF))
+    {
         name->room = NGX_MODELGW_SCAN_TEXT;
 
     } else if (types & NGX_MODELGW_SCAN_COUNT) {

@@ -12,6 +12,9 @@
  * thinking, partial_json and signature in delta.  A name written with escapes
  * is not found; nobody does.
  *
+ * A JSON answer is counted when it has ended without usage, in the same way: it
+ * may have broken off, so it is not known to be JSON, and no tape fits it.
+ *
  * Rejected: watches of the scanner, which do not reach into arrays, and keep
  * 256 bytes; the tape, which would be built for each event; and memmem(), which
  * costs more than the colons of an event, for each of the names.
@@ -22,20 +25,30 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_text.h"
+#include "ngx_modelgw_usage.h"
 
 
+static void ngx_modelgw_text_members(ngx_modelgw_text_t *text,
+    ngx_str_t *member, u_char *p, size_t len);
 static u_char *ngx_modelgw_text_key(u_char *first, u_char *colon);
 static ngx_uint_t ngx_modelgw_text_named(u_char *first, u_char *end,
     ngx_str_t *name);
 static u_char *ngx_modelgw_text_space(u_char *p, u_char *last);
-static u_char *ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p,
-    u_char *last);
+static u_char *ngx_modelgw_text_value(ngx_modelgw_text_t *text,
+    ngx_uint_t answer, u_char *p, u_char *last);
+static u_char *ngx_modelgw_text_object(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n);
 static ngx_uint_t ngx_modelgw_text_left_out(u_char *p, size_t len);
 
 
+/* where text is: in events, and in JSON answers of both protocols */
+
 static ngx_str_t  ngx_modelgw_text_delta = ngx_string("\"delta\"");
+static ngx_str_t  ngx_modelgw_text_message = ngx_string("\"message\"");
+static ngx_str_t  ngx_modelgw_text_content = ngx_string("\"content\"");
+
+static ngx_str_t  ngx_modelgw_text_input = ngx_string("\"input\"");
 static ngx_str_t  ngx_modelgw_text_finish = ngx_string("\"finish_reason\"");
 static ngx_str_t  ngx_modelgw_text_noise = ngx_string("\"obfuscation\"");
 
@@ -59,6 +72,29 @@ static ngx_str_t  ngx_modelgw_text_names[] = {
 void
 ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
 {
+    ngx_modelgw_text_members(text, &ngx_modelgw_text_delta, p, len);
+}
+
+
+size_t
+ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len)
+{
+    ngx_modelgw_text_t  text;
+
+    ngx_modelgw_text_members(&text,
+                             (protocol == NGX_MODELGW_CHAT)
+                             ? &ngx_modelgw_text_message
+                             : &ngx_modelgw_text_content,
+                             p, len);
+
+    return text.n;
+}
+
+
+static ngx_inline void
+ngx_modelgw_text_members(ngx_modelgw_text_t *text, ngx_str_t *member,
+    u_char *p, size_t len)
+{
     size_t   n;
     u_char  *first, *last, *colon, *end;
 
@@ -78,8 +114,9 @@ ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
         end = ngx_modelgw_text_key(first, colon);
         p = ngx_modelgw_text_space(colon + 1, last);
 
-        if (ngx_modelgw_text_named(first, end, &ngx_modelgw_text_delta)) {
-            p = ngx_modelgw_text_value(text, p, last);
+        if (ngx_modelgw_text_named(first, end, member)) {
+            p = ngx_modelgw_text_value(text, member != &ngx_modelgw_text_delta,
+                                       p, last);
             continue;
         }
 
@@ -173,7 +210,8 @@ ngx_modelgw_text_space(u_char *p, u_char *last)
 /* adds the text in the value at p; returns where it ends */
 
 static u_char *
-ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p, u_char *last)
+ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
+    u_char *last)
 {
     size_t       size;
     u_char      *from, *end;
@@ -211,6 +249,13 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p, u_char *last)
 
             if (depth && p < last && *p == ':') {
                 left_out = ngx_modelgw_text_left_out(from, end - from);
+
+                if (answer && ngx_modelgw_text_named(from - 1, end + 1,
+                                                     &ngx_modelgw_text_input))
+                {
+                    p = ngx_modelgw_text_object(p, last, &text->n);
+                }
+
                 continue;
             }
 
@@ -230,6 +275,64 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, u_char *p, u_char *last)
             return p;
         }
     }
+
+    return p;
+}
+
+
+/*
+ * Adds the bytes of the object that follows the colon at p, as it is written,
+ * without white space; returns where it ends.  Another value is left unread.
+ */
+
+static u_char *
+ngx_modelgw_text_object(u_char *p, u_char *last, size_t *n)
+{
+    size_t       size;
+    u_char      *from;
+    ngx_uint_t   depth;
+
+    size = 0;
+    depth = 0;
+
+    p = ngx_modelgw_text_space(p + 1, last);
+
+    if (p == last || *p != '{') {
+        return p;
+    }
+
+    do {
+        from = p;
+
+        switch (*p++) {
+
+        case '{':
+        case '[':
+            depth++;
+            break;
+
+        case '}':
+        case ']':
+            depth--;
+            break;
+
+        case '"':
+            p = ngx_min(ngx_modelgw_text_string(p, last, &size) + 1, last);
+            break;
+
+        case ' ':
+        case '\t':
+        case CR:
+        case LF:
+            continue;
+
+        default:
+            break;
+        }
+
+        *n += p - from;
+
+    } while (p < last && depth);
 
     return p;
 }

@@ -2,7 +2,7 @@
 /*
  * What one event of a stream brings of an answer: for a stream that ends
  * without usage, for the event that usage is due in, and for those that differ
- * in nothing else.
+ * in nothing else.  And how much text is in a JSON answer without usage.
  */
 
 
@@ -42,6 +42,15 @@ typedef struct {
  * is no JSON gives some n up to len.
  */
 void ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len);
+
+/*
+ * The bytes of answer in a JSON document of the protocol, counted as above, so
+ * that the same answer is as long in a stream: chat has them in members
+ * "message", messages in "content", where a tool's input, an object, counts as
+ * it is written, without white space.  The document may be cut anywhere, or be
+ * no JSON: of that nothing counts but what looks like such a member.
+ */
+size_t ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len);
 
 /* How many bytes the inside of a string is, unescaped. */
 size_t ngx_modelgw_text_len(ngx_str_t *inside);

@@ -8,9 +8,10 @@
  * so the cached part is taken off.  Both report output with reasoning in it.
  * Messages streams report twice: message_start has input and cache, and some
  * output; message_delta has totals again, not increments.  So a field that is
- * present replaces, one that is absent keeps, and nothing is ever added: adding
- * has charged twice in several gateways.  Look-alikes report the input in
- * message_start, and 0 in message_delta: a 0 of input never replaces a count.
+ * present replaces, also if it is lower, one that is absent keeps, and nothing
+ * is ever added: adding has charged twice in several gateways.  Look-alikes
+ * report the input in message_start, and 0 in message_delta: a 0 of input never
+ * replaces a count.
  *
  * One table for each protocol serves answers and events alike.  Rejected: to
  * read usage with the whole-document reader; the scanner is on every byte of an
@@ -28,26 +29,41 @@
 
 typedef struct {
     ngx_uint_t            watch;
-    size_t                offset;        /* of an int64_t */
-    ngx_uint_t            beside;        /* the watch without which a 0 does
-                                            not replace; itself: never does */
+    ngx_uint_t            container;     /* the watch of the object it is in */
+    ngx_uint_t            class;         /* index in ngx_modelgw_usage_t */
 } ngx_modelgw_usage_field_t;
 
 
-#define NGX_MODELGW_USAGE_ANY  NGX_MODELGW_SCAN_MAX_WATCHES
+/* all but null, which says as much as no value */
+
+#define NGX_MODELGW_USAGE_VALUE  ((NGX_MODELGW_SCAN_ANY                        \
+                                   & ~NGX_MODELGW_SCAN_NULL)                  \
+                                  |NGX_MODELGW_SCAN_BRIEF)
+
+#define ngx_modelgw_usage_class(field)                                        \
+    (offsetof(ngx_modelgw_usage_t, field) / sizeof(int64_t))
+
+#define ngx_modelgw_usage_field(watch, container, field)                      \
+    { watch, container, ngx_modelgw_usage_class(field) }
+
+#define ngx_modelgw_usage_bit(field)                                          \
+    ((ngx_uint_t) 1 << ngx_modelgw_usage_class(field))
 
 
 static void ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
-    ngx_modelgw_usage_field_t *fields, ngx_uint_t has_cache,
+    ngx_modelgw_usage_field_t *fields, ngx_uint_t shift, ngx_uint_t has_cache,
     ngx_modelgw_scan_t *s);
+static void ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage,
+    ngx_uint_t set);
 static ngx_uint_t ngx_modelgw_usage_messages_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
-static void ngx_modelgw_usage_fields(ngx_modelgw_usage_field_t *field,
-    void *dst, ngx_modelgw_scan_t *s);
+static ngx_uint_t ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s);
+static ngx_uint_t ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_usage_field_t *field, ngx_uint_t shift, ngx_modelgw_scan_t *s);
+static ngx_uint_t ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field,
+    ngx_uint_t shift, ngx_modelgw_scan_t *s);
 static int64_t ngx_modelgw_usage_count(ngx_modelgw_scan_t *s,
     ngx_uint_t watch);
-static ngx_uint_t ngx_modelgw_usage_final(ngx_modelgw_scan_t *s,
-    ngx_uint_t protocol);
 static ngx_uint_t ngx_modelgw_usage_is(ngx_modelgw_scan_t *s, ngx_uint_t watch,
     ngx_uint_t types);
 static ngx_uint_t ngx_modelgw_usage_text_is(ngx_modelgw_scan_t *s,
@@ -65,92 +81,59 @@ enum {
     MESSAGES_CACHE_READ,
     MESSAGES_CACHE_WRITE,
     MESSAGES_CACHE_CREATION,
+    MESSAGES_CACHE_WRITE_5M,
     MESSAGES_CACHE_WRITE_1H,
     MESSAGES_OUTPUT,
     MESSAGES_OUTPUT_DETAILS,
     MESSAGES_THINKING,
     MESSAGES_MESSAGE,
     MESSAGES_START_MODEL,
-    MESSAGES_START_USAGE,
-    MESSAGES_START_INPUT,
-    MESSAGES_START_CACHE_READ,
-    MESSAGES_START_CACHE_WRITE,
-    MESSAGES_START_CACHE_CREATION,
-    MESSAGES_START_CACHE_WRITE_1H,
-    MESSAGES_START_OUTPUT,
-    MESSAGES_START_OUTPUT_DETAILS,
-    MESSAGES_START_THINKING
+    MESSAGES_START_USAGE
 };
 
 
-static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_messages_watches[] = {
+#define ngx_modelgw_usage_watch(path)                                         \
+    { ngx_string(path), NGX_MODELGW_USAGE_VALUE }
 
+/* a JSON answer and message_delta have it at the root, message_start has not */
+
+#define ngx_modelgw_usage_messages_usage(path)                                \
+    ngx_modelgw_usage_watch(path),                                            \
+    ngx_modelgw_usage_watch(path ".input_tokens"),                            \
+    ngx_modelgw_usage_watch(path ".cache_read_input_tokens"),                 \
+    ngx_modelgw_usage_watch(path ".cache_creation_input_tokens"),             \
+    ngx_modelgw_usage_watch(path ".cache_creation"),                          \
+    ngx_modelgw_usage_watch(path                                              \
+                            ".cache_creation.ephemeral_5m_input_tokens"),     \
+    ngx_modelgw_usage_watch(path                                              \
+                            ".cache_creation.ephemeral_1h_input_tokens"),     \
+    ngx_modelgw_usage_watch(path ".output_tokens"),                           \
+    ngx_modelgw_usage_watch(path ".output_tokens_details"),                   \
+    ngx_modelgw_usage_watch(path ".output_tokens_details.thinking_tokens")
+
+
+static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_messages_watches[] = {
     { ngx_string("type"), NGX_MODELGW_SCAN_STRING },
     { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
     { ngx_string("error"), NGX_MODELGW_SCAN_OBJECT },
-
-    /* a JSON answer, message_delta */
-
-    { ngx_string("usage"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.input_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.cache_read_input_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.cache_creation_input_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.cache_creation"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.cache_creation.ephemeral_1h_input_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.output_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.output_tokens_details"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.output_tokens_details.thinking_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-
-    /* message_start */
-
+    ngx_modelgw_usage_messages_usage("usage"),
     { ngx_string("message"), NGX_MODELGW_SCAN_OBJECT },
     { ngx_string("message.model"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("message.usage"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("message.usage.input_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("message.usage.cache_read_input_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("message.usage.cache_creation_input_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("message.usage.cache_creation"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("message.usage.cache_creation.ephemeral_1h_input_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("message.usage.output_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("message.usage.output_tokens_details"),
-      NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("message.usage.output_tokens_details.thinking_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
+    ngx_modelgw_usage_messages_usage("message.usage")
 };
 
 
 static ngx_modelgw_usage_field_t  ngx_modelgw_usage_messages_fields[] = {
-
-    { MESSAGES_START_INPUT, offsetof(ngx_modelgw_usage_t, input),
-      MESSAGES_START_INPUT },
-    { MESSAGES_START_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read),
-      MESSAGES_START_INPUT },
-    { MESSAGES_START_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
-      MESSAGES_START_INPUT },
-    { MESSAGES_START_CACHE_WRITE_1H,
-      offsetof(ngx_modelgw_usage_t, cache_write_1h), MESSAGES_START_INPUT },
-    { MESSAGES_START_OUTPUT, offsetof(ngx_modelgw_usage_t, output),
-      NGX_MODELGW_USAGE_ANY },
-    { MESSAGES_START_THINKING, offsetof(ngx_modelgw_usage_t, reasoning),
-      NGX_MODELGW_USAGE_ANY },
-
-    { MESSAGES_INPUT, offsetof(ngx_modelgw_usage_t, input), MESSAGES_INPUT },
-    { MESSAGES_CACHE_READ, offsetof(ngx_modelgw_usage_t, cache_read),
-      MESSAGES_INPUT },
-    { MESSAGES_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
-      MESSAGES_INPUT },
-    { MESSAGES_CACHE_WRITE_1H, offsetof(ngx_modelgw_usage_t, cache_write_1h),
-      MESSAGES_INPUT },
-    { MESSAGES_OUTPUT, offsetof(ngx_modelgw_usage_t, output),
-      NGX_MODELGW_USAGE_ANY },
-    { MESSAGES_THINKING, offsetof(ngx_modelgw_usage_t, reasoning),
-      NGX_MODELGW_USAGE_ANY },
-
+    ngx_modelgw_usage_field(MESSAGES_INPUT, MESSAGES_USAGE, input),
+    ngx_modelgw_usage_field(MESSAGES_CACHE_READ, MESSAGES_USAGE, cache_read),
+    ngx_modelgw_usage_field(MESSAGES_CACHE_WRITE, MESSAGES_USAGE, cache_write),
+    ngx_modelgw_usage_field(MESSAGES_CACHE_WRITE_5M, MESSAGES_CACHE_CREATION,
+                            cache_write_5m),
+    ngx_modelgw_usage_field(MESSAGES_CACHE_WRITE_1H, MESSAGES_CACHE_CREATION,
+                            cache_write_1h),
+    ngx_modelgw_usage_field(MESSAGES_OUTPUT, MESSAGES_USAGE, output),
+    ngx_modelgw_usage_field(MESSAGES_THINKING, MESSAGES_OUTPUT_DETAILS,
+                            reasoning),
     { NGX_MODELGW_SCAN_MAX_WATCHES, 0, 0 }
 };
 
@@ -171,39 +154,28 @@ enum {
 
 
 static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_chat_watches[] = {
-
     { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
     { ngx_string("error"), NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_STRING },
     { ngx_string("choices"), NGX_MODELGW_SCAN_ARRAY },
-    { ngx_string("usage"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.prompt_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.prompt_tokens_details"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.prompt_tokens_details.cached_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.prompt_tokens_details.cache_write_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.completion_tokens"), NGX_MODELGW_SCAN_COUNT },
-    { ngx_string("usage.completion_tokens_details"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("usage.completion_tokens_details.reasoning_tokens"),
-      NGX_MODELGW_SCAN_COUNT },
+    ngx_modelgw_usage_watch("usage"),
+    ngx_modelgw_usage_watch("usage.prompt_tokens"),
+    ngx_modelgw_usage_watch("usage.prompt_tokens_details"),
+    ngx_modelgw_usage_watch("usage.prompt_tokens_details.cached_tokens"),
+    ngx_modelgw_usage_watch("usage.prompt_tokens_details.cache_write_tokens"),
+    ngx_modelgw_usage_watch("usage.completion_tokens"),
+    ngx_modelgw_usage_watch("usage.completion_tokens_details"),
+    ngx_modelgw_usage_watch("usage.completion_tokens_details.reasoning_tokens")
 };
 
 
 /* input holds the whole prompt until the cached part is taken off */
 
 static ngx_modelgw_usage_field_t  ngx_modelgw_usage_chat_fields[] = {
-
-    { CHAT_PROMPT, offsetof(ngx_modelgw_usage_t, input),
-      NGX_MODELGW_USAGE_ANY },
-    { CHAT_CACHED, offsetof(ngx_modelgw_usage_t, cache_read),
-      NGX_MODELGW_USAGE_ANY },
-    { CHAT_CACHE_WRITE, offsetof(ngx_modelgw_usage_t, cache_write),
-      NGX_MODELGW_USAGE_ANY },
-    { CHAT_COMPLETION, offsetof(ngx_modelgw_usage_t, output),
-      NGX_MODELGW_USAGE_ANY },
-    { CHAT_REASONING, offsetof(ngx_modelgw_usage_t, reasoning),
-      NGX_MODELGW_USAGE_ANY },
-
+    ngx_modelgw_usage_field(CHAT_PROMPT, CHAT_USAGE, input),
+    ngx_modelgw_usage_field(CHAT_CACHED, CHAT_PROMPT_DETAILS, cache_read),
+    ngx_modelgw_usage_field(CHAT_CACHE_WRITE, CHAT_PROMPT_DETAILS, cache_write),
+    ngx_modelgw_usage_field(CHAT_COMPLETION, CHAT_USAGE, output),
+    ngx_modelgw_usage_field(CHAT_REASONING, CHAT_COMPLETION_DETAILS, reasoning),
     { NGX_MODELGW_SCAN_MAX_WATCHES, 0, 0 }
 };
 
@@ -239,10 +211,12 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->input = -1;
     usage->cache_read = -1;
     usage->cache_write = -1;
+    usage->cache_write_5m = -1;
     usage->cache_write_1h = -1;
     usage->output = -1;
     usage->reasoning = -1;
     usage->prompt = -1;
+    usage->odd = 0;
     usage->input_has_cache = 0;
     usage->final = 0;
 }
@@ -252,20 +226,31 @@ ngx_uint_t
 ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
     ngx_modelgw_scan_t *s)
 {
-    if (ngx_modelgw_usage_final(s, protocol)) {
-        usage->final = 1;
-    }
-
     if (protocol == NGX_MODELGW_MESSAGES) {
         ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields,
+                               MESSAGES_START_USAGE - MESSAGES_USAGE,
+                               usage->input_has_cache, s);
+        ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields, 0,
                                usage->input_has_cache, s);
 
         return ngx_modelgw_usage_messages_kind(s);
     }
 
-    ngx_modelgw_usage_take(usage, ngx_modelgw_usage_chat_fields, 1, s);
+    ngx_modelgw_usage_take(usage, ngx_modelgw_usage_chat_fields, 0, 1, s);
 
     return ngx_modelgw_usage_chat_kind(s);
+}
+
+
+void
+ngx_modelgw_usage_end(ngx_modelgw_usage_t *usage, ngx_uint_t protocol)
+{
+    if (protocol == NGX_MODELGW_CHAT
+        && usage->output >= 0
+        && !(usage->odd & ngx_modelgw_usage_bit(output)))
+    {
+        usage->final = 1;
+    }
 }
 
 
@@ -296,14 +281,24 @@ ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
 }
 
 
-/* has_cache: the upstream's input has cache reads and writes in it */
+/*
+ * shift: from the watches of the usage at the root to those of the one that is
+ * taken; has_cache: the upstream's input has cache reads and writes in it
+ */
 
 static void
 ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
-    ngx_modelgw_usage_field_t *fields, ngx_uint_t has_cache,
+    ngx_modelgw_usage_field_t *fields, ngx_uint_t shift, ngx_uint_t has_cache,
     ngx_modelgw_scan_t *s)
 {
-    int64_t  cached;
+    int64_t     cached;
+    ngx_uint_t  set;
+
+    if (!ngx_modelgw_usage_is(s, fields->container + shift,
+                              NGX_MODELGW_SCAN_ANY))
+    {
+        return;
+    }
 
     /* what was derived must not stand in for what is reported */
 
@@ -311,13 +306,9 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
         usage->input = usage->prompt;
     }
 
-    ngx_modelgw_usage_fields(fields, usage, s);
+    set = ngx_modelgw_usage_fields(usage, fields, shift, s);
 
-    /* the total has all lifetimes in it, whatever the upstream says */
-
-    if (usage->cache_write < usage->cache_write_1h) {
-        usage->cache_write = usage->cache_write_1h;
-    }
+    ngx_modelgw_usage_writes(usage, set);
 
     if (has_cache) {
         usage->prompt = usage->input;
@@ -327,6 +318,54 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
             usage->input = ngx_max(usage->prompt - cached, 0);
         }
     }
+
+    if (shift == 0 && (set & ngx_modelgw_usage_bit(output))) {
+        usage->final |= (fields == ngx_modelgw_usage_messages_fields
+                         || ngx_modelgw_usage_choices(s) == 0);
+    }
+
+    if (usage->odd & ngx_modelgw_usage_bit(output)) {
+        usage->final = 0;
+    }
+}
+
+
+/*
+ * The total and its parts, the lifetimes of five minutes and of an hour, are
+ * one report: what a document has of it is newer than what it has not, and each
+ * part is billed, whatever the total says.  What the parts leave of the total
+ * has the shorter lifetime, which is the one that is the API's default.
+ */
+
+static void
+ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage, ngx_uint_t set)
+{
+    int64_t     parts;
+    ngx_uint_t  total, minutes, hour;
+
+    total = set & ngx_modelgw_usage_bit(cache_write);
+    minutes = set & ngx_modelgw_usage_bit(cache_write_5m);
+    hour = set & ngx_modelgw_usage_bit(cache_write_1h);
+
+    if (!(total || minutes || hour)) {
+        return;
+    }
+
+    if (!minutes && !hour) {
+        usage->cache_write_1h = ngx_min(usage->cache_write_1h,
+                                        usage->cache_write);
+    }
+
+    if (total && !minutes) {
+        usage->cache_write_5m = 0;
+    }
+
+    parts = ngx_max(usage->cache_write_5m, 0)
+            + ngx_max(usage->cache_write_1h, 0);
+
+    usage->cache_write = total ? ngx_max(usage->cache_write, parts) : parts;
+    usage->cache_write_5m = usage->cache_write
+                            - ngx_max(usage->cache_write_1h, 0);
 }
 
 
@@ -358,7 +397,7 @@ ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s)
 
     if (ngx_modelgw_usage_is(s, CHAT_USAGE, NGX_MODELGW_SCAN_OBJECT)
         && ngx_modelgw_usage_is(s, CHAT_CHOICES, NGX_MODELGW_SCAN_ARRAY)
-        && ngx_modelgw_scan_value(s, CHAT_CHOICES)->elements == 0)
+        && ngx_modelgw_usage_choices(s) == 0)
     {
         return NGX_MODELGW_DOC_USAGE;
     }
@@ -367,28 +406,71 @@ ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s)
 }
 
 
-/* Sets those fields that the document has as a count. */
-
-static void
-ngx_modelgw_usage_fields(ngx_modelgw_usage_field_t *field, void *dst,
-    ngx_modelgw_scan_t *s)
+static ngx_uint_t
+ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s)
 {
-    int64_t  n, *count;
+    return ngx_modelgw_usage_is(s, CHAT_CHOICES, NGX_MODELGW_SCAN_ARRAY)
+           ? ngx_modelgw_scan_value(s, CHAT_CHOICES)->elements : 0;
+}
+
+
+/*
+ * Sets those fields that the document has as a count; returns their bits.  Sets
+ * the bits of those that it has as something else in usage->odd.
+ */
+
+static ngx_uint_t
+ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_usage_field_t *field, ngx_uint_t shift, ngx_modelgw_scan_t *s)
+{
+    int64_t     n, *count;
+    ngx_uint_t  set, bit, zero;
+
+    set = 0;
+
+    /* what a 0 replaces: all, but in messages no input without input beside */
+
+    zero = ~(ngx_uint_t) 0;
+
+    if (field == ngx_modelgw_usage_messages_fields
+        && ngx_modelgw_usage_count(s, field->watch + shift) <= 0)
+    {
+        zero = ngx_modelgw_usage_bit(output) | ngx_modelgw_usage_bit(reasoning);
+    }
 
     for ( /* void */ ; field->watch < NGX_MODELGW_SCAN_MAX_WATCHES; field++) {
 
-        n = ngx_modelgw_usage_count(s, field->watch);
-        count = (int64_t *) ((u_char *) dst + field->offset);
+        n = ngx_modelgw_usage_count(s, field->watch + shift);
+        count = (int64_t *) usage + field->class;
+        bit = (ngx_uint_t) 1 << field->class;
 
-        if (n > 0
-            || (n == 0
-                && (*count <= 0
-                    || field->beside == NGX_MODELGW_USAGE_ANY
-                    || ngx_modelgw_usage_count(s, field->beside) > 0)))
-        {
+        if (n > 0 || (n == 0 && (*count <= 0 || (zero & bit)))) {
             *count = n;
+            set |= bit;
+            usage->odd &= ~bit;
+
+        } else if (n < 0 && ngx_modelgw_usage_odd(field, shift, s)) {
+            usage->odd |= bit;
         }
     }
+
+    return set;
+}
+
+
+/* the document has the field, or what the field is in, in another form */
+
+static ngx_uint_t
+ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field, ngx_uint_t shift,
+    ngx_modelgw_scan_t *s)
+{
+    ngx_uint_t  in;
+
+    in = ngx_modelgw_scan_value(s, field->container + shift)->type;
+
+    return (in & ~NGX_MODELGW_SCAN_OBJECT) != 0
+           || ngx_modelgw_usage_is(s, field->watch + shift,
+                                   NGX_MODELGW_SCAN_ANY);
 }
 
 
@@ -406,25 +488,6 @@ ngx_modelgw_usage_count(ngx_modelgw_scan_t *s, ngx_uint_t watch)
     value = ngx_modelgw_scan_value(s, watch);
 
     return ngx_atoi(value->text, value->len);
-}
-
-
-/* is the output here the last word? */
-
-static ngx_uint_t
-ngx_modelgw_usage_final(ngx_modelgw_scan_t *s, ngx_uint_t protocol)
-{
-    ngx_modelgw_scan_value_t  *choices;
-
-    if (protocol == NGX_MODELGW_MESSAGES) {
-        return ngx_modelgw_usage_is(s, MESSAGES_OUTPUT, NGX_MODELGW_SCAN_COUNT);
-    }
-
-    choices = ngx_modelgw_scan_value(s, CHAT_CHOICES);
-
-    return ngx_modelgw_usage_is(s, CHAT_COMPLETION, NGX_MODELGW_SCAN_COUNT)
-           && (choices->type == NGX_MODELGW_SCAN_ABSENT
-               || choices->elements == 0);
 }
 
 

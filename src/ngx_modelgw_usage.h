@@ -26,12 +26,17 @@ typedef struct {
     int64_t               input;         /* without cache reads and writes */
     int64_t               cache_read;
     int64_t               cache_write;   /* all lifetimes together */
+    int64_t               cache_write_5m;  /* all of it but the next */
     int64_t               cache_write_1h;
     int64_t               output;        /* reasoning included */
     int64_t               reasoning;
 
     int64_t               prompt;        /* input with cache reads and writes,
                                             where it is reported so */
+
+    ngx_uint_t            odd;           /* a bit for each of the above that the
+                                            last report had in a form that is no
+                                            count: not 0, no report is whole */
 
     unsigned              input_has_cache:1;  /* a messages upstream counts
                                                  cached input in input_tokens,
@@ -61,16 +66,24 @@ void ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf,
 void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
 
 /*
- * Merges the usage that a scanner of ngx_modelgw_usage_conf() found in a whole
- * document: a field that is present replaces, one that is absent, null or not a
- * plain integer up to 999,999,999 keeps what was known.  So does a 0 of input
- * in messages; one of its cache fields counts, if there is input beside it.
+ * Merges the usage that a scanner of ngx_modelgw_usage_conf() found in a
+ * document, or in the part of one that it was fed: a field that is present
+ * replaces, one that is absent or null keeps what was known.  So does one that
+ * is not a plain integer up to 999,999,999; it is noted in usage->odd, until
+ * its class is reported again.  So does a 0 of input in messages; one of its
+ * cache fields counts, if there is input beside it.
  * Sets final if the output was reported at the top of a messages document, or
- * in a chat document without choices; for a chat answer the caller sets it.
+ * in a chat document without choices; clears it if the output is odd.
  * Returns one of NGX_MODELGW_DOC_*.
  */
 ngx_uint_t ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage,
     ngx_uint_t protocol, ngx_modelgw_scan_t *s);
+
+/*
+ * Says that nothing more is reported: what a chat answer reported beside its
+ * choices is final.
+ */
+void ngx_modelgw_usage_end(ngx_modelgw_usage_t *usage, ngx_uint_t protocol);
 
 /*
  * The span of the model id in the document just scanned (quotes included).

@@ -163,17 +163,18 @@ class Seen:
     """What an upstream has said so far."""
 
     def __init__(self, status=0, usage=None, final=False, text=0,
-                 unread=False, unsent=False):
+                 unread=False, unsent=False, odd=()):
         self.status = status
         self.usage = dict(usage or {})  # by class; absent: not reported
-        self.final = final
+        self.final = final              # the output is the last word
+        self.odd = frozenset(odd)       # what is no count
         self.text = text                # bytes of the answer's strings
         self.unread = unread            # a kept connection was reset
         self.unsent = unsent            # no upstream was reached
 
     def but(self, **kw):
         out = Seen(self.status, self.usage, self.final, self.text,
-                   self.unread, self.unsent)
+                   self.unread, self.unsent, self.odd)
         usage = kw.pop("usage", None)
         out.__dict__.update(kw)
         if usage:
@@ -201,10 +202,9 @@ def charge(line, hold, estimate, seen):
         return Charge("refused", {}, 0)
 
     usage = seen.usage
-    if seen.final and "output" in usage:
+    if seen.final and not seen.odd and "output" in usage \
+       and "input" in usage:
         tokens = {name: usage.get(name, 0) for name in CLASSES}
-        if "input" not in usage:
-            tokens["input"] = estimate
         return Charge("reported", tokens, line.cost(tokens))
 
     if seen.status >= 300:
@@ -216,47 +216,133 @@ def charge(line, hold, estimate, seen):
 
     tokens = {name: usage.get(name, 0) for name in CLASSES}
     if "input" not in usage:
-        tokens["input"] = estimate
-    tokens["output"] = max(usage.get("output", 0), up(seen.text, 3))
+        tokens["input"] = max(0, estimate - tokens["cache_read"]
+                              - tokens["cache_write"]
+                              - tokens["cache_write_1h"])
+    if not (seen.final and "output" in usage):
+        tokens["output"] = max(usage.get("output", 0), up(seen.text, 3))
     return Charge("estimated", tokens, min(line.cost(tokens), hold))
 
 
 # Usage of the two protocols, by class.
 
-def chat_classes(usage):
-    """Of a chat answer's usage object: prompt_tokens has all input in it."""
-    out = {}
-    details = usage.get("prompt_tokens_details") or {}
-    for name, member in (("cache_read", "cached_tokens"),
-                         ("cache_write", "cache_write_tokens")):
-        if member in details:
-            out[name] = details[member]
-    if "prompt_tokens" in usage:
-        out["input"] = max(0, usage["prompt_tokens"]
-                           - out.get("cache_read", 0)
-                           - out.get("cache_write", 0))
-    if "completion_tokens" in usage:
-        out["output"] = usage["completion_tokens"]
-    return out
+class Told:
+    """The usage that a call's answer has told, object by object.
+
+    A count is an integer of at most nine digits; what is absent or null tells
+    nothing; anything else is odd, until the same is told as a count."""
+
+    def __init__(self, usage=None):
+        self.known = {}
+        self.odd = set()
+        self.take(usage)
+
+    def take(self, usage):
+        if isinstance(usage, dict):
+            self.read(usage)
+        elif usage is not None:
+            self.odd |= {"input", "output"}
+        return self
+
+    def told(self, usage, name, *path):
+        """The count at the path; None: there is none."""
+        value = usage
+        for member in path:
+            value = (value.get(member) if isinstance(value, dict)
+                     else "no object")
+            if value is None:
+                return None
+        if type(value) is int and 0 <= value <= MOST:
+            return value
+        self.odd.add(name)
+        return None
+
+    def keep(self, name, value):
+        if value is not None:
+            self.known[name] = value
+            self.odd.discard(name)
 
 
-def message_classes(usage):
-    """Of a messages answer's usage object: input_tokens has no cached ones,
-    cache_creation_input_tokens has those of both lifetimes."""
-    out = {}
-    if "input_tokens" in usage:
-        out["input"] = usage["input_tokens"]
-    if "cache_read_input_tokens" in usage:
-        out["cache_read"] = usage["cache_read_input_tokens"]
-    write = usage.get("cache_creation_input_tokens")
-    hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
-    if write is not None or hour is not None:
-        total = max(write or 0, hour or 0)
-        out["cache_write_1h"] = hour or 0
-        out["cache_write"] = total - (hour or 0)
-    if "output_tokens" in usage:
-        out["output"] = usage["output_tokens"]
-    return out
+class ChatTold(Told):
+    """prompt_tokens has all input in it."""
+
+    def read(self, usage):
+        for name, *path in (
+                ("input", "prompt_tokens"),
+                ("cache_read", "prompt_tokens_details", "cached_tokens"),
+                ("cache_write", "prompt_tokens_details",
+                 "cache_write_tokens"),
+                ("output", "completion_tokens"),
+                ("reasoning", "completion_tokens_details",
+                 "reasoning_tokens")):
+            self.keep(name, self.told(usage, name, *path))
+
+    def classes(self):
+        out = {name: n for name, n in self.known.items() if name in CLASSES}
+        if "input" in out:
+            out["input"] = max(0, out["input"] - out.get("cache_read", 0)
+                               - out.get("cache_write", 0))
+        return out
+
+
+class MessageTold(Told):
+    """input_tokens has no cached ones; those that were written are told as a
+    total, or by lifetime, or both: each lifetime is billed, and what the
+    total has more is of the shorter one.  A 0 of input takes nothing back,
+    one of the cache only beside input: look-alikes end streams with zeros."""
+
+    def read(self, usage):
+        known = self.known
+        minutes, hour = known.get("cache_write", 0), known.get(
+            "cache_write_1h", 0)
+
+        def told(name, before, *path):
+            n = self.told(usage, name, *path)
+            if n == 0 and before and not beside:
+                return None
+            return n
+
+        beside = self.told(usage, "input", "input_tokens")
+        for name, *path in (
+                ("input", "input_tokens"),
+                ("cache_read", "cache_read_input_tokens")):
+            self.keep(name, told(name, known.get(name), *path))
+
+        total = told("total", minutes + hour, "cache_creation_input_tokens")
+        m, h = (told(name, before, "cache_creation",
+                     "ephemeral_%s_input_tokens" % name)
+                for name, before in (("5m", minutes), ("1h", hour)))
+        for name, n in (("total", total), ("5m", m), ("1h", h)):
+            if n is not None:
+                self.odd.discard(name)
+
+        if m is None and h is None and total is not None:
+            hour = min(hour, total)
+            minutes = total - hour
+        elif m is not None or h is not None:
+            hour = hour if h is None else h
+            if total is None:
+                minutes = minutes if m is None else m
+            else:
+                minutes = max(m or 0, total - hour)
+        if (total, m, h) != (None, None, None):
+            known["cache_write"], known["cache_write_1h"] = minutes, hour
+
+        self.keep("output", self.told(usage, "output", "output_tokens"))
+        self.keep("reasoning", self.told(usage, "reasoning",
+                                         "output_tokens_details",
+                                         "thinking_tokens"))
+
+    def classes(self):
+        return {name: n for name, n in self.known.items() if name in CLASSES}
+
+
+def changes(told, final=True):
+    """Of what is seen, by what is told so far: see Seen.but()."""
+    classes = told.classes()
+    return {"usage": classes, "odd": frozenset(told.odd),
+            "final": final and "output" in classes
+            and "output" not in told.odd}
 
 
 # What a 402 says.

@@ -5,6 +5,7 @@ and what the scripted upstream has said, and compared with the call's row in
 the store.  Each call has a model id of its own, which finds its row."""
 
 import contextlib
+import gzip
 import hashlib
 import itertools
 import json
@@ -247,7 +248,7 @@ def expect(bank, api, body, seen, end="complete", status=200):
     for name in money.CLASSES:
         assert row[name] == c.tokens.get(name, 0), (name, row, c)
     assert row["cost"] == c.cost, (row, c)
-    assert row["end"] == end, row
+    assert end in (None, row["end"]), row
     assert row["status"] == status, row
     assert row["account"] == ACCOUNT
     assert row["key"] == bank.key(api).id
@@ -325,7 +326,6 @@ REPORTED_CHAT = [
         "reasoning_tokens": 40}), dict(input=10, output=50)),
     (chat_usage(0, 0), {}),
     (chat_usage(1, 0), dict(input=1)),
-    ({"completion_tokens": 9}, dict(output=9, input="estimate")),
 ]
 
 
@@ -353,15 +353,27 @@ REPORTED_MESSAGES = [
     (message_usage(3, 1, 5, 500, 0, 500),
      dict(input=3, cache_read=5, cache_write_1h=500, output=1)),
     (message_usage(0, 0, 0, 0, 0, 0), {}),
+
+    # without a total, and with one that is less than its parts
+
+    (message_usage(3, 1, 5, None, 200, 300),
+     dict(input=3, cache_read=5, cache_write=200, cache_write_1h=300,
+          output=1)),
+    (dict(message_usage(3, 1), cache_creation={
+        "ephemeral_5m_input_tokens": 200}),
+     dict(input=3, cache_write=200, output=1)),
+    (dict(message_usage(3, 1, 0, None, 0, 300),
+          cache_creation_input_tokens=None),
+     dict(input=3, cache_write_1h=300, output=1)),
+    (message_usage(3, 1, 0, 200, 200, 300),
+     dict(input=3, cache_write=200, cache_write_1h=300, output=1)),
 ]
 
 
-def told(tokens, api, body):
+def told(tokens):
     """All that is not in the table is none."""
     out = dict.fromkeys(money.CLASSES, 0)
     out.update(tokens)
-    if tokens.get("input") == "estimate":
-        out["input"] = bound(api, body).estimate
     return out
 
 
@@ -373,7 +385,7 @@ def test_reported_chat(bank, usage, tokens, stream):
     bank.g.b.script(sse(chat_stream("m", tokens=usage)) if stream
                     else reply_json(chat_completion("m", usage=usage)))
     assert bank.post(CHAT, body).complete
-    expect(bank, CHAT, body, Seen(200, told(tokens, CHAT, body), True))
+    expect(bank, CHAT, body, Seen(200, told(tokens), True))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -385,7 +397,7 @@ def test_reported_messages(bank, api, usage, tokens, stream):
     bank.g.a.script(sse(message_stream("m", usage=usage)) if stream
                     else reply_json(message("m", usage=usage)))
     assert bank.post(api, body).complete
-    expect(bank, api, body, Seen(200, told(tokens, api, body), True))
+    expect(bank, api, body, Seen(200, told(tokens), True))
 
 
 @pytest.mark.parametrize("more", [
@@ -415,6 +427,41 @@ def test_messages_totals_are_not_added(bank):
         assert bank.post(MESSAGES, body).complete
         expect(bank, MESSAGES, body, Seen(200, dict(
             input=12, output=9, cache_read=21, cache_write=31), True))
+
+
+@pytest.mark.parametrize("delta, tokens", [
+    (message_usage(50, 2, 10, 20, 5, 15), dict(
+        input=50, cache_read=10, cache_write=5, cache_write_1h=15, output=2)),
+    (message_usage(50, 2, 10, 40), dict(
+        input=50, cache_read=10, cache_write_1h=40, output=2)),
+    (message_usage(50, 0, 0, 0, 0, 0), dict(input=50)),
+    (dict(message_usage(50, 2), cache_read_input_tokens=None,
+          cache_creation=None), dict(
+        input=50, cache_read=80, cache_write=10, cache_write_1h=60,
+        output=2)),
+    ({"output_tokens": 2}, dict(
+        input=90, cache_read=80, cache_write=10, cache_write_1h=60,
+        output=2)),
+    (message_usage(0, 2, 0, 0), dict(
+        input=90, cache_read=80, cache_write=10, cache_write_1h=60,
+        output=2)),
+], ids=["all", "no lifetimes", "zeros", "null", "output", "look-alike"])
+@pytest.mark.parametrize("api", [MESSAGES, TRANSLATED])
+def test_the_last_report_counts_also_if_it_is_lower(bank, api, delta, tokens):
+    events = message_stream("m", usage=message_usage(90, 9, 80, 70, 10, 60))
+    start = next(e for e in events if b"message_start" in e)
+    events[events.index(start)] = start.replace(b'"output_tokens": 1',
+                                                b'"output_tokens": 99')
+    assert events != message_stream("m", usage=message_usage(90, 9, 80, 70,
+                                                             10, 60))
+    events = [e for e in events if b"message_delta" not in e]
+    events[-1:-1] = [event("message_delta", {
+        "type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": delta})]
+    body = body_of(api, stream=True)
+    bank.g.a.script(sse(events))
+    assert bank.post(api, body).complete
+    expect(bank, api, body, Seen(200, told(tokens), True))
 
 
 def test_chat_usage_of_every_chunk_is_not_added(bank):
@@ -542,19 +589,55 @@ def test_a_start_without_an_end_is_estimated(bank):
 
 
 def silent(api):
-    """An answer without usage."""
+    """An answer without usage; its text has SILENT bytes."""
     obj = chat_completion("m") if api == CHAT else message("m")
     del obj["usage"]
     return json.dumps(obj).encode()
 
 
+SILENT = len("Hello")
+
+
+@pytest.mark.parametrize("indent", [None, 4], ids=["a line", "lines"])
 @pytest.mark.parametrize("api", APIS)
-def test_an_answer_without_usage_is_estimated(bank, api):
+def test_an_answer_without_usage_is_estimated(bank, api, indent):
+    """By its text: the rest of the document is no answer."""
     body = body_of(api)
-    text = silent(api)
+    text = json.dumps(json.loads(silent(api)), indent=indent).encode()
     bank.up(api).script(reply(200, text))
     assert bank.post(api, body).status == 200
-    expect(bank, api, body, Seen(200, {}, False, len(text)))
+    expect(bank, api, body, Seen(200, {}, False, SILENT))
+
+
+def test_an_answer_is_as_long_as_in_a_stream(bank):
+    """All that a model writes counts, and what is beside it does not."""
+    arguments = '{"path":"/tmp/é","lines":[1,2,{"a":null}]}'
+    long = "Größe 😹 " * 9000
+    answers = {
+        CHAT: (dict(chat_completion("m"), choices=[
+            {"index": i, "finish_reason": "stop", "message": dict({
+                "role": "assistant", "content": long, "refusal": None,
+                "reasoning_content": "Hm. ", "tool_calls": [{
+                    "id": "call_1", "type": "function", "function": {
+                        "name": "look", "arguments": arguments}}]})}
+            for i in (0, 1)]),
+            2 * len((long + "Hm. " + arguments).encode())),
+        MESSAGES: (dict(message("m"), content=[
+            {"type": "thinking", "thinking": "Hm. ", "signature": "c2ln"},
+            {"type": "text", "text": long},
+            {"type": "tool_use", "id": "toolu_1", "name": "look",
+             "input": json.loads(arguments)}]),
+            len(("Hm. c2ln" + long + arguments).encode())),
+    }
+    answers[TRANSLATED] = answers[MESSAGES]
+    for api, (obj, n) in answers.items():
+        obj.pop("usage", None)
+        text = json.dumps(obj, ensure_ascii=False).encode()
+        for framing in ("sized", "chunked"):
+            body = body_of(api, max_tokens=60000)
+            bank.up(api).script(reply(200, text, framing=framing))
+            assert bank.post(api, body).status == 200
+            expect(bank, api, body, Seen(200, {}, False, n))
 
 
 def test_estimates_never_exceed_the_hold(bank):
@@ -565,20 +648,108 @@ def test_estimates_never_exceed_the_hold(bank):
     assert row["cost"] == bound(CHAT, body).hold
 
 
-@pytest.mark.parametrize("lie", [-1, "7", 7.5, None, [], {}, True,
-                                 10 ** 9, 10 ** 18, 10 ** 30])
-@pytest.mark.parametrize("api", [CHAT, MESSAGES])
-def test_L4_what_is_no_count_is_not_usage(bank, api, lie):
-    body = body_of(api)
-    if api == CHAT:
-        obj = chat_completion("m", usage={"prompt_tokens": 5,
-                                          "completion_tokens": lie})
+LIES = [-1, "7", 7.5, 1.0, 1e2, None, [], {}, True, 10 ** 9, 10 ** 18,
+        10 ** 30]
+GONE = "(no such member)"
+
+
+def say(usage, path, lie):
+    """The usage with that member, or without it."""
+    usage = json.loads(json.dumps(usage))
+    inside = usage
+    for member in path[:-1]:
+        inside = inside[member]
+    if lie is GONE:
+        del inside[path[-1]]
     else:
-        obj = message("m", usage={"input_tokens": 5, "output_tokens": lie})
-    text = json.dumps(obj).encode()
-    bank.up(api).script(reply(200, text))
-    assert bank.post(api, body).status == 200
-    expect(bank, api, body, Seen(200, dict(input=5), False, len(text)))
+        inside[path[-1]] = lie
+    return usage
+
+
+def odd_usage(bank, api, stream, usage):
+    """A call with that usage, and its row."""
+    body = body_of(api, stream=stream)
+    told = (money.ChatTold if api == CHAT else money.MessageTold)()
+    final = True
+    if api == CHAT:
+        script = (sse(chat_stream("m", tokens=usage)) if stream
+                  else reply_json(chat_completion("m", usage=usage)))
+    elif stream:
+        script = sse(twice_told(usage))
+        told.take(dict(usage, output_tokens=1))
+        final = usage.get("output_tokens") is not None
+    else:
+        script = reply_json(message("m", usage=usage))
+    told.take(usage)
+    bank.up(api).script(script)
+    assert bank.post(api, body).complete
+    seen = Seen(200, text=SILENT).but(**money.changes(told, final))
+    return expect(bank, api, body, seen)
+
+
+def twice_told(usage):
+    """A messages stream whose message_delta has all of the usage, too."""
+    events = message_stream("m", usage=dict(usage, output_tokens=0))
+    return [event("message_delta", {
+        "type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": usage}) if b"event: message_delta" in e else e
+        for e in events]
+
+
+@pytest.mark.parametrize("lie", LIES + [GONE], ids=str)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_L4_what_is_no_count_is_not_usage(bank, api, stream, lie):
+    """Of input and output: the row is estimated, with the one of them that is
+    a count."""
+    usage = chat_usage(50, 60) if api == CHAT else message_usage(50, 60)
+    for name in list(usage)[:2]:
+        row = odd_usage(bank, api, stream, say(usage, [name], lie))
+        assert row["outcome"] == "estimated"
+        if name.startswith(("input", "prompt")):
+            assert row["output"] == 60 and row["input"] != 50
+        else:
+            assert row["input"] == 50 and row["output"] <= 2
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_what_need_not_be_told_must_be_a_count_if_it_is(bank, api, stream,
+                                                        lie):
+    if api == CHAT:
+        usage = dict(chat_usage(5000, 60, cached_tokens=40,
+                                cache_write_tokens=30),
+                     completion_tokens_details={"reasoning_tokens": 9})
+        paths = [["prompt_tokens_details"], ["completion_tokens_details"],
+                 ["prompt_tokens_details", "cached_tokens"],
+                 ["prompt_tokens_details", "cache_write_tokens"],
+                 ["completion_tokens_details", "reasoning_tokens"]]
+    else:
+        usage = message_usage(50, 60, 40, 30, 20, 10)
+        paths = [["cache_read_input_tokens"], ["cache_creation"],
+                 ["cache_creation_input_tokens"],
+                 ["cache_creation", "ephemeral_5m_input_tokens"],
+                 ["cache_creation", "ephemeral_1h_input_tokens"]]
+    for path in paths:
+        row = odd_usage(bank, api, stream, say(usage, path, lie))
+        fits = lie is None or (lie == {} and path[-1].endswith(
+            ("details", "creation")))
+        assert row["outcome"] == ("reported" if fits else "estimated")
+        assert row["output"] == 60
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_usage_that_is_not_whole_never_costs_more_than_the_hold(bank, api,
+                                                                stream):
+    usage = (chat_usage(0, 70000) if api == CHAT
+             else message_usage(0, 70000))
+    usage[next(iter(usage))] = "x"
+    row = odd_usage(bank, api, stream, usage)
+    body = body_of(api, row["model"], stream=stream)
+    assert row["cost"] == bound(api, body).hold
+    assert row["output"] == 70000
 
 
 # Answers that end otherwise.
@@ -633,14 +804,133 @@ def test_usage_that_came_before_the_cut_counts(hasty, api, end):
            "timeout" if end == "stall" else "upstream")
 
 
+def whole(api, usage=True):
+    """An answer, and what it tells."""
+    if api == CHAT:
+        obj, tokens = chat_completion("m", usage=chat_usage(
+            5, 6, cached_tokens=2)), dict(input=3, cache_read=2, output=6)
+    else:
+        obj, tokens = message("m", usage=message_usage(
+            5, 6, 2, 4)), dict(input=5, output=6, cache_read=2, cache_write=4)
+    if not usage:
+        del obj["usage"]
+    return json.dumps(obj).encode(), tokens
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("api", APIS)
-def test_a_cut_answer(bank, api):
+def test_a_cut_answer(bank, api, n):
+    """The text that came counts, and no other byte."""
     body = body_of(api)
-    text = json.dumps(chat_completion("m") if api == CHAT
-                      else message("m")).encode()[:200]
+    text = whole(api)[0]
+    text = text[:text.index(b"Hello") + n]
     bank.up(api).script(reply(200, text, length=1000, end="close"))
     assert_flat(bank.post(api, body), 502)
-    expect(bank, api, body, Seen(200, {}, False, 200), end="upstream")
+    expect(bank, api, body, Seen(200, {}, False, n), end="upstream")
+
+
+# How a 200 becomes our 502: the bytes, how they are sent.
+
+UNFIT = {
+    "broke off": (lambda text: text, dict(length=9000, end="close")),
+    "more than JSON": (lambda text: text + b"}", {}),
+    "an end is missing": (lambda text: text[:-1], {}),
+    "not UTF-8": (lambda text: text[:-1] + b', "x": "\xff"}', {}),
+    "another type": (lambda text: text, dict(ctype="text/plain")),
+    "no type": (lambda text: text, dict(ctype=None)),
+    "said to be encoded": (lambda text: text, dict(
+        headers=[("Content-Encoding", "br")])),
+}
+
+
+@pytest.mark.parametrize("usage", [True, False])
+@pytest.mark.parametrize("how", UNFIT)
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_that_the_client_never_got(bank, api, how, usage):
+    """It costs what it says it cost, else by its text: the upstream bills."""
+    text, tokens = whole(api, usage)
+    change, kw = UNFIT[how]
+    body = body_of(api)
+    bank.up(api).script(reply(200, change(text), **kw))
+    assert_flat(bank.post(api, body), 502)
+    expect(bank, api, body, Seen(200, tokens, True) if usage
+           else Seen(200, {}, False, SILENT), end=None)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("bytes, kw", [
+    (gzip.compress(b"x" * 9999), dict(headers=[("Content-Encoding", "gzip")])),
+    (os.urandom(60000), {}),
+    (b"<html>" + b"x" * 60000, dict(ctype="text/html")),
+    (b"{" + b" " * 200000 + b"}", dict(ctype="text/plain")),
+    (b'{"model": "m", "x": "' + b"x" * 60000 + b'"', {}),
+    (b"", {}),
+], ids=["gzip", "noise", "a page", "blanks", "a string", "nothing"])
+@pytest.mark.parametrize("api", APIS)
+def test_bytes_that_are_no_text_cost_nothing(bank, api, stream, bytes, kw):
+    """The client has no answer: the estimate of the input is all there is."""
+    body = body_of(api, stream=stream)
+    bank.up(api).script(reply(200, bytes, **kw))
+    assert_flat(bank.post(api, body), 502)
+    row = expect(bank, api, body, Seen(200), end=None)
+    assert row["output"] == 0 and row["input"] == bound(api, body).estimate
+
+
+def test_a_message_that_cannot_be_translated_costs_what_it_says(bank):
+    text = whole(MESSAGES)[0].replace(b'"type": "message"', b'"type": "x"')
+    body = body_of(TRANSLATED)
+    bank.g.a.script(reply(200, text))
+    assert_flat(bank.post(TRANSLATED, body), 502)
+    expect(bank, TRANSLATED, body, Seen(200, whole(MESSAGES)[1], True),
+           end=None)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_in_place_of_a_stream_costs_what_it_says(bank, api):
+    text, tokens = whole(api)
+    body = body_of(api, stream=True)
+    bank.up(api).script(reply(200, text))
+    assert_flat(bank.post(api, body), 502)
+    expect(bank, api, body, Seen(200, tokens, True), end=None)
+
+
+@pytest.mark.parametrize("kw", [dict(ctype="text/plain"), {}])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_an_error_in_a_200_is_free_whatever_its_type(bank, api, stream, kw):
+    body = body_of(api, stream=stream)
+    bank.up(api).script(reply_json({"type": "error", "error": {
+        "type": "overloaded_error", "message": "no"}}, **kw))
+    r = bank.post(api, body)
+    row = bank.row(body["model"])
+    assert r.status == row["status"] >= 500
+    assert (row["cost"], row["outcome"]) == (0, "refused")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_whose_client_leaves_costs_the_text_that_came(make_bank,
+                                                                api):
+    bank = make_bank(location="modelgw_abort cut;", workers=1)
+    text = whole(api)[0]
+    begin = text.index(b"Hello") + 4
+    sent = threading.Event()
+
+    def script(x):
+        x.head(200, [("Content-Type", "application/json")],
+               length=len(text))
+        x.body(text[:begin])
+        x.wait_taken()
+        sent.set()
+        x.wait_gone(5)
+
+    body = body_of(api)
+    bank.up(api).script(script)
+    with bank.open(api, body) as c:
+        assert sent.wait(5)
+        # the worker has read what was there before this
+        assert bank.g.get("/v1/models", bank.key(api)).status == 200
+        c.reset()
+    expect(bank, api, body, Seen(200, {}, False, 4), end="client")
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -978,7 +1268,7 @@ def test_hold_and_estimate(bank, module_poor, api, line, more):
     answer = silent(api)
     bank.up(api).script(reply(200, answer))
     assert bank.post(api, body).status == 200
-    row = expect(bank, api, body, Seen(200, {}, False, len(answer)))
+    row = expect(bank, api, body, Seen(200, {}, False, SILENT))
     assert row["input"] == b.estimate
 
 

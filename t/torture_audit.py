@@ -349,7 +349,7 @@ def moments(call, end, visit, invoice):
             low = sent
         # the answer was there, the end of it was not
         for at in range(low, sent + 1):
-            yield broken(call, steps, known, at)
+            yield known[at]
         if sent == 0 and invoice.reused and end == "upstream":
             yield Seen(unread=True)
         return
@@ -359,7 +359,7 @@ def moments(call, end, visit, invoice):
             "complete", "close", "stall"):
         low = sent      # it was read to its end, without the client
     for at in range(low, sent + 1):
-        yield broken(call, steps, known, at)
+        yield known[at]
     if sent == len(steps):
         yield finished(call, known[-1])
     if sent == 0 and invoice.reused and end == "client":
@@ -376,16 +376,10 @@ def whole(steps, call):
 
 def finished(call, seen):
     """A chat answer that is complete has told its last usage."""
-    if call.protocol == torture_call.CHAT and "output" in seen.usage:
+    if call.protocol == torture_call.CHAT and "output" in seen.usage \
+       and "output" not in seen.odd:
         return seen.but(final=True)
     return seen
-
-
-def broken(call, steps, known, at):
-    """After that many steps; a JSON answer that was cut tells no usage."""
-    if not call.stream and call.behaviour != "error" and at in (1, 2):
-        return known[at].but(text=len(steps[1][0]) if at == 2 else 0)
-    return known[at]
 
 
 def received(call, visit, steps):

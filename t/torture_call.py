@@ -36,6 +36,24 @@ WORDS = ("Grüße, ", "the ", "upstream ", "answers ", "in pieces ", "— ",
 
 CHAT, MESSAGES, TRANSLATED = "chat", "messages", "translated"
 
+# Usage in odd shapes: a member that is not what it should be, or some that do
+# not fit each other.
+
+MEMBERS = {
+    CHAT: [("prompt_tokens",), ("completion_tokens",),
+           ("prompt_tokens_details",), ("completion_tokens_details",),
+           ("prompt_tokens_details", "cached_tokens"),
+           ("prompt_tokens_details", "cache_write_tokens")],
+    MESSAGES: [("input_tokens",), ("output_tokens",), ("cache_creation",),
+               ("cache_read_input_tokens",), ("cache_creation_input_tokens",),
+               ("cache_creation", "ephemeral_5m_input_tokens"),
+               ("cache_creation", "ephemeral_1h_input_tokens")],
+}
+
+MISSING = object()
+
+ODDITIES = (MISSING, None, -1, "7", 7.0, 1e2, 10 ** 9, 10 ** 30, True, [], {})
+
 
 def lines(version):
     return {name: money.Line(**options[version % 2])
@@ -130,8 +148,10 @@ class Call:
             [62, 8, 7, 6, 2, 6, 2, 2, 3])[0]
         self.status = r.choice([400, 422, 429, 500, 502, 503, 529, 301])
         self.report = r.choices(
-            ["full", "none", "part", "start", "running", "zero", "over"],
-            [56, 10, 8, 8, 8, 5, 5])[0]
+            ["full", "none", "part", "start", "running", "zero", "over",
+             "odd", "minutes", "less", "lower"],
+            [36, 10, 6, 6, 6, 4, 4, 16, 4, 4, 4])[0]
+        self.oddity = (r.choice(MEMBERS[self.protocol]), r.choice(ODDITIES))
         self.pause = r.choice([0, 0, 0.003, 0.03, 0.1])
         self.wait = r.choice([0, 0, 0.01, 0.2])
         self.words = [r.choice(WORDS) for _ in range(r.randint(1, 25))]
@@ -220,7 +240,7 @@ class Call:
             del usage["prompt_tokens"], usage["prompt_tokens_details"]
         if self.report == "start":
             del usage["completion_tokens"]
-        return usage
+        return self.deform(usage)
 
     def message_usage(self):
         if self.report == "none":
@@ -236,6 +256,23 @@ class Call:
             usage = {"output_tokens": self.output}
         if self.report == "start":
             del usage["output_tokens"]
+        if self.report == "minutes":        # and no total
+            del usage["cache_creation_input_tokens"]
+        if self.report == "less":           # than its parts
+            usage["cache_creation_input_tokens"] //= 2
+        return self.deform(usage)
+
+    def deform(self, usage):
+        if self.report != "odd":
+            return usage
+        path, value = self.oddity
+        inside = usage
+        for member in path[:-1]:
+            inside = inside[member]
+        if value is MISSING:
+            inside.pop(path[-1], None)
+        else:
+            inside[path[-1]] = value
         return usage
 
     # answers
@@ -244,7 +281,7 @@ class Call:
         text = "".join(self.words)
         if self.protocol == CHAT:
             usage = self.chat_usage()
-            classes = money.chat_classes(usage or {})
+            told = money.ChatTold(usage)
             obj = {"id": "chatcmpl-1", "object": "chat.completion",
                    "created": 1700000000, "model": self.upstream_id(),
                    "choices": [{"index": i, "finish_reason": "stop",
@@ -253,7 +290,7 @@ class Call:
                                for i in range(self.choices)]}
         else:
             usage = self.message_usage()
-            classes = money.message_classes(usage or {})
+            told = money.MessageTold(usage)
             obj = {"id": "msg_1", "type": "message", "role": "assistant",
                    "model": self.upstream_id(),
                    "content": [{"type": "text", "text": text}],
@@ -263,15 +300,31 @@ class Call:
         body = json.dumps(obj, ensure_ascii=False).encode()
         seen = Seen(200)
         yield self.head("application/json", len(body)), seen
+        at, part, whole = self.cut_answer(body, text.encode())
+        yield body[:at], seen.but(text=part)
+        yield body[at:], seen.but(text=whole, **money.changes(told))
+
+    def cut_answer(self, body, text):
+        """Where it breaks off, the bytes of text before that, and of all; not
+        in the names around a text, which cut look like one."""
         at = int(self.cut * (len(body) - 1))
-        yield body[:at], seen
-        yield body[at:], seen.but(usage=classes, final="output" in classes,
-                                  text=len(body))
+        part = whole = begin = 0
+        inside = b'"message": {' if self.protocol == CHAT else b'"content": ['
+        while True:
+            begin = body.find(inside, begin)
+            if begin < 0:
+                return at, part, whole
+            first = body.find(b'": "' + text, begin) + 4
+            if begin < at < first:
+                at = begin
+            part += min(max(at - first, 0), len(text))
+            whole += len(text)
+            begin = first + len(text)
 
     def chat_events(self):
         """(event, what it adds to what is known)"""
         usage = self.chat_usage()
-        classes = money.chat_classes(usage or {})
+        told = money.ChatTold()
         running = self.report == "running"
 
         def chunk(i, delta, finish=None, done=0.0):
@@ -283,7 +336,7 @@ class Call:
             if running:
                 obj["usage"] = dict(usage, completion_tokens=int(
                     done * self.output))
-                change["usage"] = money.chat_classes(obj["usage"])
+                change.update(money.changes(told.take(obj["usage"]), False))
             return data(obj), change
 
         for i in range(self.choices):
@@ -299,7 +352,7 @@ class Call:
                         "chat.completion.chunk", "created": 1700000000,
                         "model": self.upstream_id(), "choices": [],
                         "usage": usage}), \
-                {"usage": classes, "final": "output" in classes}
+                money.changes(told.take(usage))
         yield b"data: [DONE]\n\n", {}
 
     def message_events(self):
@@ -308,10 +361,11 @@ class Call:
                  "model": self.upstream_id(), "content": [],
                  "stop_reason": None, "stop_sequence": None}
         change = {}
+        told = money.MessageTold()
         if usage is not None and self.report != "part":
             start["usage"] = dict(usage, output_tokens=1 if self.output
                                   else 0)
-            change["usage"] = money.message_classes(start["usage"])
+            change = money.changes(told.take(start["usage"]), False)
         yield event("message_start", {"message": start}), change
         yield event("content_block_start",
                     {"index": 0, "content_block": {"type": "text",
@@ -326,10 +380,15 @@ class Call:
         end = {"delta": {"stop_reason": "end_turn", "stop_sequence": None}}
         change = {"text": strings(end["delta"])}
         if usage is not None and self.report != "start":
-            end["usage"] = {"output_tokens": self.output}
+            end["usage"] = {name: usage[name] for name in usage
+                            if name == "output_tokens"}
             if self.repeats and self.report != "part":
                 end["usage"] = usage
-            change.update(usage={"output": self.output}, final=True)
+            if self.report == "lower":
+                end["usage"] = lower(usage)
+            told.take(end["usage"])
+            change.update(money.changes(
+                told, end["usage"].get("output_tokens") is not None))
         yield event("message_delta", end), change
         yield event("message_stop", {}), {}
 
@@ -348,6 +407,11 @@ def text_of(body):
                 deltas = [obj["delta"]]
             text += sum(strings(delta) for delta in deltas)
     return text
+
+
+def lower(usage):
+    """Totals that are less than those before, and no lifetimes."""
+    return {name: n // 2 for name, n in usage.items() if type(n) is int}
 
 
 def strings(delta):

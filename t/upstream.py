@@ -6,11 +6,13 @@ raw() make the usual ones; without a script both() answers both protocols as a
 vendor would.  Nothing here knows the gateway.
 """
 
+import fcntl
 import json
 import select
 import socket
 import ssl
 import struct
+import termios
 import threading
 import time
 
@@ -141,6 +143,17 @@ class Exchange:
             raise Hangup()
         else:
             raise ValueError(how)
+
+    def wait_taken(self, timeout=LIMIT):
+        """Waits until all that was sent is in the gateway's socket."""
+        left = bytearray(4)
+        end = time.monotonic() + timeout
+        while True:
+            fcntl.ioctl(self.sock, termios.TIOCOUTQ, left)
+            if not any(left):
+                return
+            assert time.monotonic() < end, "the gateway takes nothing"
+            time.sleep(0.001)
 
     def reset(self):
         """When the gateway has read what was sent: it would be gone, too."""

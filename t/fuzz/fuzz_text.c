@@ -11,6 +11,7 @@
 #include <yajl/yajl_parse.h>
 
 #include "ngx_modelgw_text.h"
+#include "ngx_modelgw_usage.h"
 
 
 #define MAX_DEPTH  128
@@ -193,6 +194,8 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
     ngx_modelgw_text(&text, copy, len);
 
     check(text.n <= len);
+    check(ngx_modelgw_text_answer(NGX_MODELGW_CHAT, copy, len) <= len);
+    check(ngx_modelgw_text_answer(NGX_MODELGW_MESSAGES, copy, len) <= len);
 
     if (text.last.data) {
         check(text.last.data >= copy);

@@ -7,9 +7,9 @@
  *       protocol is "chat" or "messages", the numbers are prices in pico-euro a
  *       token.  The documents of a call follow each other: "more" in place of a
  *       protocol keeps the usage of the one before
- * out:  one line: the cost in nano-euro, as a charge by that usage, and the
- *       tokens it is for: input, cache_read, cache_write, cache_write_1h,
- *       output, reasoning
+ * out:  one line: the outcome and the cost in nano-euro, as a charge by that
+ *       usage without a hold, and the tokens it is for: input, cache_read,
+ *       cache_write, cache_write_1h, output, reasoning
  */
 
 
@@ -68,29 +68,22 @@ static void
 answer(cost_call_t *call)
 {
     ngx_modelgw_seen_t     seen;
-    ngx_modelgw_usage_t   *usage;
     ngx_modelgw_charge_t   charge;
 
-    usage = &call->usage;
+    ngx_modelgw_usage_end(&call->usage, call->protocol);
 
     ngx_modelgw_seen_init(&seen);
-
-    seen.input = usage->input;
-    seen.cache_read = usage->cache_read;
-    seen.cache_write = usage->cache_write;
-    seen.cache_write_1h = usage->cache_write_1h;
-    seen.output = usage->output;
-    seen.reasoning = usage->reasoning;
+    ngx_modelgw_seen_usage(&seen, &call->usage);
     seen.status = 200;
-    seen.flags = NGX_MODELGW_SEEN_FINAL;
 
-    ngx_modelgw_charge(&call->price, 0, 1, &seen, &charge);
+    ngx_modelgw_charge(&call->price, INT64_MAX, 1, &seen, &charge);
 
     if (charge.cost != ngx_modelgw_cost(&call->price, &charge.tokens)) {
         exit(5);
     }
 
-    printf("%ld %ld %ld %ld %ld %ld %ld\n", (long) charge.cost,
+    printf("%s %ld %ld %ld %ld %ld %ld %ld\n",
+           ngx_modelgw_outcome_name(charge.outcome), (long) charge.cost,
            (long) charge.tokens.input, (long) charge.tokens.cache_read,
            (long) charge.tokens.cache_write,
            (long) charge.tokens.cache_write_1h, (long) charge.tokens.output,

@@ -13,6 +13,7 @@
 #define MAX_PRICE  999999999999ULL
 
 #define FINAL      NGX_MODELGW_SEEN_FINAL
+#define ODD        NGX_MODELGW_SEEN_ODD
 #define UNREAD     NGX_MODELGW_SEEN_UNREAD
 #define UNSENT     NGX_MODELGW_SEEN_UNSENT
 
@@ -340,25 +341,44 @@ static rule_t  rules[] = {
       { 50, -1, -1, -1, 7, -1, 500, 200, FINAL },
       NGX_MODELGW_REPORTED, { 50, 0, 0, 0, 7, 0 }, 150000 + 105000 },
 
+    /* usage that is not whole: what it has counts, and the rest is estimated */
+
     { "usage without input", 9000000,
       { -1, -1, -1, -1, 7, -1, 500, 200, FINAL },
-      NGX_MODELGW_REPORTED, { 100, 0, 0, 0, 7, 0 }, 300000 + 105000 },
+      NGX_MODELGW_ESTIMATED, { 100, 0, 0, 0, 7, 0 }, 300000 + 105000 },
 
     { "usage without input, above the hold", 1,
       { -1, -1, -1, -1, 7, -1, 500, 200, FINAL },
-      NGX_MODELGW_REPORTED, { 100, 0, 0, 0, 7, 0 }, 300000 + 105000 },
+      NGX_MODELGW_ESTIMATED, { 100, 0, 0, 0, 7, 0 }, 1 },
+
+    { "usage without input, of an error", 9000000,
+      { -1, -1, -1, -1, 7, -1, 500, 400, FINAL },
+      NGX_MODELGW_REFUSED, { 0, 0, 0, 0, 0, 0 }, 0 },
 
     { "usage with only the cached input", 9000000,
       { -1, 60, 30, 10, 7, -1, 500, 200, FINAL },
-      NGX_MODELGW_REPORTED, { 10, 60, 20, 10, 7, 0 },
+      NGX_MODELGW_ESTIMATED, { 10, 60, 20, 10, 7, 0 },
       30000 + 18000 + 75000 + 60000 + 105000 },
 
     { "usage with more cached input than is thought", 9000000,
       { -1, 160, -1, -1, 7, -1, 500, 200, FINAL },
-      NGX_MODELGW_REPORTED, { 0, 160, 0, 0, 7, 0 }, 48000 + 105000 },
+      NGX_MODELGW_ESTIMATED, { 0, 160, 0, 0, 7, 0 }, 48000 + 105000 },
 
     { "usage without output", 9000000,
       { 50, -1, -1, -1, -1, -1, 31, 200, FINAL },
+      NGX_MODELGW_ESTIMATED, { 50, 0, 0, 0, 11, 0 }, 150000 + 165000 },
+
+    { "usage with what is no count", 9000000,
+      { 50, -1, 30, -1, 7, 3, 500, 200, FINAL|ODD },
+      NGX_MODELGW_ESTIMATED, { 50, 0, 30, 0, 7, 3 },
+      150000 + 112500 + 105000 },
+
+    { "usage with what is no count, above the hold", 1000,
+      { 50, -1, -1, -1, 7, -1, 500, 200, FINAL|ODD },
+      NGX_MODELGW_ESTIMATED, { 50, 0, 0, 0, 7, 0 }, 1000 },
+
+    { "usage with an output that is no count", 9000000,
+      { 50, -1, -1, -1, 7, -1, 31, 200, ODD },
       NGX_MODELGW_ESTIMATED, { 50, 0, 0, 0, 11, 0 }, 150000 + 165000 },
 
     { "a 2xx", 9000000,
@@ -404,6 +424,11 @@ static rule_t  rules[] = {
       { 10, -1, 5, 20, 1, -1, 0, 200, FINAL },
       NGX_MODELGW_REPORTED, { 10, 0, 0, 20, 1, 0 },
       30000 + 120000 + 15000 },
+
+    { "more written than a count can say", INT64_MAX,
+      { 10, -1, 2 * MAX_COUNT, MAX_COUNT, 1, -1, 0, 200, FINAL },
+      NGX_MODELGW_REPORTED, { 10, 0, MAX_COUNT, MAX_COUNT, 1, 0 },
+      30000 + 3750 * MAX_COUNT + 6000 * MAX_COUNT + 15000 },
 
     { "written for an hour only", 9000000,
       { 10, -1, -1, 20, 1, -1, 0, 200, FINAL },

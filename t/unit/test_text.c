@@ -134,6 +134,77 @@ test_text(void **state)
 }
 
 
+/* a JSON answer, whole and cut anywhere */
+
+static void
+test_answer(void **state)
+{
+    size_t       n, len, got, before;
+    u_char      *copy;
+    ngx_uint_t   i;
+
+    static struct {
+        ngx_uint_t   protocol;
+        const char  *data;
+        size_t       n;
+    } c[] = {
+        { NGX_MODELGW_CHAT, "{\"id\":\"chatcmpl-1\",\"model\":\"m\","
+          "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\","
+          "\"content\":\"Hello\",\"refusal\":null},\"logprobs\":{"
+          "\"content\":[{\"token\":\"Hello\"}]},\"finish_reason\":\"stop\"},"
+          "{\"index\":1,\"message\":{\"reasoning_content\":\"ab\","
+          "\"tool_calls\":[{\"id\":\"call_1\",\"type\":\"function\","
+          "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\""
+          "}}]}}],\"service_tier\":\"default\"}", 14 },
+        { NGX_MODELGW_CHAT, "{\"choices\":[{\"message\":null}]}", 0 },
+        { NGX_MODELGW_CHAT, "{\"content\":[{\"text\":\"abc\"}]}", 0 },
+        { NGX_MODELGW_CHAT, "{\"message\":{\"content\":\"\\\"message\\\":"
+          "\\\"abc\\\"\"}}", 15 },
+
+        { NGX_MODELGW_MESSAGES, "{\"id\":\"msg_1\",\"type\":\"message\","
+          "\"role\":\"assistant\",\"model\":\"m\",\"content\":[{\"type\":"
+          "\"thinking\",\"thinking\":\"abc\",\"signature\":\"de\"},"
+          "{\"type\":\"text\",\"text\":\"\\u00e9\"}],\"stop_reason\":"
+          "\"end_turn\",\"stop_sequence\":\"abc\"}", 7 },
+
+        /* {"a":[1,"b\"}"],"c":null}, with blanks; then {} and a string */
+
+        { NGX_MODELGW_MESSAGES, "{\"content\" : [ {\"type\":\"tool_use\","
+          "\"id\":\"toolu_1\",\"name\":\"f\",\"input\" :\n { \"a\" : [ 1,"
+          "\t\"b\\\"}\" ], \"c\": null } }, {\"type\":\"text\",\"text\":"
+          "\"xyz\"} ] , \"input\":{\"x\":\"y\"}}", 25 + 3 },
+        { NGX_MODELGW_MESSAGES, "{\"content\":[{\"input\":{}}]}", 2 },
+        { NGX_MODELGW_MESSAGES, "{\"content\":[{\"input\":\"abc\"}]}", 3 },
+        { NGX_MODELGW_MESSAGES, "{\"content\":\"abc\"}", 3 },
+        { NGX_MODELGW_MESSAGES, "{\"message\":{\"text\":\"abc\"}}", 0 },
+
+        { NGX_MODELGW_MESSAGES, "<html>content: \"abc\"</html>", 0 },
+        { NGX_MODELGW_MESSAGES, "", 0 },
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        len = strlen(c[i].data);
+
+        for (n = 0, before = 0; n <= len; n++) {
+            copy = unit_dup(c[i].data, n);
+            got = ngx_modelgw_text_answer(c[i].protocol, copy, n);
+            unit_free(copy);
+
+            /* a key may look like text, half of an escape counts its bytes */
+
+            assert_true(got <= before + 17);
+            before = got;
+        }
+
+        if (got != c[i].n) {
+            print_error("%s: %d instead of %d\n", c[i].data, (int) got,
+                        (int) c[i].n);
+            fail();
+        }
+    }
+}
+
+
 /* a document that is cut has no more text than the whole, at any place */
 
 static void
@@ -281,6 +352,7 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_case(test_text),
+        unit_case(test_answer),
         unit_case(test_cut),
         unit_case(test_linear),
         unit_case(test_finished),
