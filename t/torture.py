@@ -7,8 +7,9 @@ usage: t/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
 
 A scripted upstream keeps its own invoice; clients make random calls of both
 protocols, leave at random points; workers are killed with SIGKILL, prices
-change by reload, credit is topped up, and, in the long form, everything is
-killed at once ("power cut") and started again.  At the end each row of the
+change by reload, credit is topped up, workers are killed and nginx is stopped
+at once, its WAL is deleted, its disk is full while workers die, and everything
+is killed at once ("power cut") and started again.  At the end each row of the
 store is held against what its call's upstream has said: torture_audit.py.
 
 What calls do follows from the seed; when it happens does not, so a seed brings
@@ -27,6 +28,7 @@ import asyncio
 import os
 import pickle
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -54,6 +56,7 @@ PATIENCE = 60               # seconds for anything, on a busy machine, too
 SETTLED = 3                 # seconds: what a disk did before is over
 LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
+DISK = 96                   # megabytes
 
 
 class Invoice:
@@ -385,9 +388,54 @@ class Torment:
 
     async def stop(self):
         """A fast stop, which settles what runs, and a start."""
+        await self.end(signal.SIGTERM)
+
+    async def kill_and_stop(self):
+        """Workers are killed, and their master cannot replace them."""
+        run = self.run
+        pids = run.g.pids()
+        pids = self.random.sample(pids, self.random.randint(1, len(pids)))
+        begin = time.time()
+        run.g.process.send_signal(signal.SIGSTOP)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(lib.wait_dead, pids)
+        run.kills.append((begin, time.time()))
+        run.g.process.send_signal(signal.SIGCONT)
+        await self.end(self.random.choice([signal.SIGTERM, signal.SIGINT]))
+
+    async def lose_wal(self):
+        """The WAL is deleted while a writer has it open, as the top-up before
+        says; the one after says that all is saved, so a power cut loses nothing
+        of it."""
+        run = self.run
+        await self.topup()
+        os.unlink(run.g.path("data/ledger.db-wal"))
+        run.wals += 1
+        await self.topup()
+
+    async def full(self):
+        """The disk is full, and workers die, with nobody to write what they
+        have settled, until there is room again."""
         run = self.run
         begin = time.time()
-        run.g.process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(run.fill)
+        for _ in range(3):
+            await asyncio.sleep(self.random.uniform(0.2, 0.8))
+            await self.kill()
+        os.unlink(run.g.path("data/filler"))
+        end = time.monotonic() + PATIENCE
+        while not run.well():
+            await asyncio.sleep(0.05)
+            if time.monotonic() > end:
+                run.faults.append("calls are refused, the disk is not full")
+                break
+        run.fulls.append((begin, time.time()))
+
+    async def end(self, sig):
+        run = self.run
+        begin = time.time()
+        run.g.process.send_signal(sig)
         if await asyncio.to_thread(run.g.process.wait, PATIENCE):
             run.faults.append("nginx was stopped, and exited with %s"
                               % run.g.process.returncode)
@@ -403,8 +451,16 @@ class Torment:
                 await self.reload()
             if i % 5 == 1 and self.run.admin:
                 await self.topup()
+            if i % 8 == 5:
+                await self.kill_and_stop()
+            if i % 8 == 2 and self.run.admin:
+                await self.lose_wal()
+            if i % 12 == 9 and self.run.disk:
+                await self.full()
         for i in range(cuts):
             await asyncio.sleep(self.random.uniform(0.2, 1.5))
+            if i % 3 == 1 and self.run.admin:
+                await self.lose_wal()
             await self.cut()
             if i % 3 == 0:
                 await asyncio.sleep(self.random.uniform(0.2, 1.5))
@@ -445,6 +501,7 @@ class Run:
         self.calls = {}
         self.visits = {}
         self.kills, self.cuts, self.stops, self.topups = [], [], [], []
+        self.fulls, self.wals, self.disk = [], 0, None
         self.reloads = 0
         self.faults = []
         self.logs = 0
@@ -473,6 +530,7 @@ class Run:
     def make(self, port):
         """The gateway; the accounts get their credit by founding: first the
         rich, then the poor."""
+        self.mount()
         dead = socket.socket()
         dead.bind(("127.0.0.1", 0))
         self.dead = dead
@@ -499,6 +557,9 @@ class Run:
     upstream d.test { %s }""" % (live, live, refuses, refuses))
         g.keys = [k for k in self.keys.values() if k.id.startswith("rich")]
         g.expect(r"exited on signal 9")
+        g.expect("the ledger cannot be written.*(full|I/O error)")
+        # nginx itself, of a worker that is stopped after a reload
+        g.expect("open socket #[0-9]+ left in connection|aborting$")
         self.versions.append(audit.Version(0))
         g.start()
         g.http = self.http("poor")
@@ -508,10 +569,39 @@ class Run:
             f.write(g.config())
         g.reload()
         self.admin = audit.Admin.of(g)
-        self.store = audit.Store(g.path("ledger.db"))
+        self.store = audit.Store(g.path("data/ledger.db"))
+
+    def mount(self):
+        """A disk of its own for the ledger, that can be full."""
+        disk = os.path.join(self.dir, "data")
+        os.mkdir(disk)
+        p = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % DISK,
+                            "none", disk], capture_output=True, text=True)
+        if p.returncode:
+            print("torture: NOTICE: no disk is ever full: "
+                  + p.stderr.strip(), flush=True)
+        else:
+            self.disk = disk
+
+    def unmount(self):
+        if self.disk:
+            subprocess.run(["umount", "-l", self.disk], check=True)
+
+    def fill(self):
+        with open(self.g.path("data/filler"), "wb", 0) as f:
+            try:
+                while True:
+                    f.write(b"x" * 65536)
+            except OSError:
+                pass
+
+    def well(self):
+        """The log says that the disk was full, and is not any more."""
+        full = self.g.log_count("the ledger cannot be written")
+        return 0 < full == self.g.log_count("the ledger is written again")
 
     def http(self, kind):
-        return ("modelgw_zone 8m; modelgw_ledger $dir/ledger.db; "
+        return ("modelgw_zone 8m; modelgw_ledger $dir/data/ledger.db; "
                 "modelgw_founding_credit %s;" % FOUNDING[kind])
 
     def keep_log(self):
@@ -594,7 +684,8 @@ class Run:
         for i in range(self.logs):
             for line in self.g.read("error.log.%d" % (i + 1)).splitlines():
                 if lib.LOUD.search(line) \
-                   and "exited on signal 9" not in line:
+                   and not any(re.search(e, line)
+                               for e in self.g.expected):
                     self.faults.append("nginx: " + line)
 
 
@@ -642,7 +733,10 @@ def main():
         print("torture: FAILED, %d differences; seed %s; %s is kept"
               % (len(faults), seed, directory))
         return 1
-    if not args.keep:
+    if args.keep:
+        print("torture: kept in " + directory)
+    else:
+        run.unmount()
         shutil.rmtree(directory, ignore_errors=True)
     return 0
 

@@ -29,6 +29,7 @@ WINDOW = 0.75       # seconds: what a power cut may take; flush is 5 ms
 SYNCS = 3           # and the disk's time: of a writer that was killed before,
                     # of its successor's start, of a flush
 MOMENT = 0.25       # between clocks of processes
+LONGEST = 30        # seconds that a stop, or a disk that is full, may take
 
 BALANCES = """
     SELECT name,
@@ -140,6 +141,7 @@ class Book:
         self.kills = sorted(run.kills)
         self.cuts = sorted(run.cuts)
         self.stops = sorted(run.stops)
+        self.fulls = sorted(run.fulls)
         self.late = 0           # of killed calls, at most
         self.lost_age = 0
         self.outcomes = {}
@@ -154,7 +156,7 @@ def number(row):
 
 def between(spans, begin, end):
     """Whether one of the (begin, end) spans touches this one."""
-    i = bisect.bisect_left(spans, (begin - 1,))
+    i = bisect.bisect_left(spans, (begin - LONGEST,))
     while i < len(spans) and spans[i][0] <= end:
         if spans[i][1] >= begin:
             return True
@@ -269,7 +271,8 @@ def verify_client(book, call, visit, invoice, ended):
     begin, end = visit.started - MOMENT, ended + MOMENT
     disturbed = (between(book.kills, begin, end)
                  or between(book.cuts, begin, end)
-                 or between(book.stops, begin, end))
+                 or between(book.stops, begin, end)
+                 or between(book.fulls, begin, end))
     if visit.status == 402:
         if call.account.startswith("rich"):
             return "402 for a rich account"
@@ -586,9 +589,10 @@ def summary(run, seconds):
                len(run.calls), len(book.rows), money.euro(euro),
                money.euro(billed)),
            "torture: %d kills, %d power cuts, %d stops, %d reloads, %d "
-           "top-ups, %d refused for credit; %d s" % (
+           "top-ups, %d times without a WAL, %d on a full disk, %d refused "
+           "for credit; %d s" % (
                len(run.kills), len(run.cuts), len(run.stops), run.reloads,
-               len(run.topups), refused, seconds),
+               len(run.topups), run.wals, len(run.fulls), refused, seconds),
            "torture: killed calls settled within %.3f s; power cuts lost %d "
            "calls, nothing older than %.3f s; %d rows of calls that did "
            "not reach the upstream; store %d kB" % (
