@@ -544,9 +544,6 @@ http {
         except FileNotFoundError:
             return ""
 
-    def lines(self, name):
-        return self.read(name).splitlines()
-
     def whole_lines(self, name):
         """Lines that are there to their end: one may be half written."""
         return self.read(name).rpartition("\n")[0].splitlines()
@@ -555,9 +552,9 @@ http {
         return self.read("error.log").count(text)
 
     def faults(self):
-        lines = self.whole_lines if self.process else self.lines
         return [line for name in ("error.log", "stderr")
-                for line in lines(name)
+                for line in (self.whole_lines(name) if self.process
+                             else self.read(name).splitlines())
                 if LOUD.search(line)
                 and not any(re.search(e, line) for e in self.expected)]
 

@@ -324,7 +324,7 @@ def test_5xx_is_repeated_twice(run, sdk):
 def test_429_is_repeated_after_the_time(run, sdk):
     name = sdk + ".retry_429"
     assert run.ok(name)["text"] == "Hello"
-    assert 1900 < run.results[name]["ms"] < 8000
+    assert run.results[name]["ms"] > 1900
     assert run.tries(name) == 2
 
 

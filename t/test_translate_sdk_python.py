@@ -20,8 +20,8 @@ from client import LIMIT
 from messages_api import redacted, text, thinking, use
 from sdk.apis import HI, each, environment, opened, then
 from sdk.translated import once, tell, told, translating
-from upstream import (event, message_error, message_stream, reply, reply_json,
-                      sse)
+from upstream import (event, message_error, message_stream, raw, reply,
+                      reply_json, sse)
 
 CITY = {"city": "Köln", "unit": "°C", "big": 12345678901234567890, "f": 1.0}
 PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQ"
@@ -886,13 +886,14 @@ def test_cancelled_call(tell):
     chat = tell("async")
 
     async def body(c):
-        begun = threading.Event()
-        chat.says(raw(lambda x: begun.set(), "stall"))
+        begun, over = threading.Event(), threading.Event()
+        chat.says(raw(lambda x: begun.set(), over, "close"))
         task = asyncio.create_task(chat.ask(c))
         assert await asyncio.to_thread(begun.wait, LIMIT)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        over.set()
         chat.says([text("Hello")])
         return chat.text(await chat.ask(c))
 

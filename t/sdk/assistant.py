@@ -20,7 +20,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -88,9 +87,7 @@ class Assistant:
         self.up.reset()
         self.up.script(script)
         lines = len(self.log())
-        begin = time.monotonic()
         r = self.run(self.command + self.arguments(prompt), env, work)
-        r["seconds"] = time.monotonic() - begin
         self.gw.rest()              # the last line of the log is written
         r["log"] = [json.loads(line) for line in self.log()[lines:]]
         r["upstream"] = [{"target": q.target, "body": q.body.decode(),
