@@ -75,11 +75,12 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         return NGX_ERROR;
     }
 
-    if (b.begun
-        && ngx_modelgw_store_beside(w->store) != NGX_OK
-        && ngx_http_modelgw_batch_save(w) != NGX_OK)
-    {
-        return NGX_ERROR;
+    if (b.begun && ngx_modelgw_store_beside(w->store) != NGX_OK) {
+        w->look = 0;
+
+        if (ngx_http_modelgw_batch_store(w, now) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     ngx_http_modelgw_batch_durable(w, &b);
@@ -118,8 +119,8 @@ ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w, uint64_t now)
 /*
  * A file beside the ledger was removed or replaced, so that what was committed
  * would be lost with us.  It is moved to the ledger, out of the file that we
- * have open, and the files are made anew.  Somebody who reads may be in the way
- * of that: then it is tried again, and nothing passes for durable meanwhile.
+ * have open, and new files are made.  A reader may be in the way of that: then
+ * it is tried again, and nothing passes for durable meanwhile.
  */
 
 static ngx_int_t

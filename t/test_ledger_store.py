@@ -924,6 +924,28 @@ def test_wal_lost_at_the_end(start, sig):
 
 
 @timed
+def test_all_lost(start):
+    """All files are removed, and the ledger comes back: what was committed is
+    only in what the writer has open, which it does not let go of before."""
+    g = start(workers=2)
+    f = Faults(g)
+    path = g.path("ledger.db")
+    for n in range(1, 4):
+        f.until(200)
+        os.link(path, path + ".kept")
+        for suffix in ("-wal", "-shm", ""):
+            os.unlink(path + suffix)
+        f.until(503)
+        f.stays(503)
+        os.rename(path + ".kept", path)
+        f.until(200)
+        f.well(n)
+    g.power_cut()
+    g.start()
+    stored(g, f.answered)
+
+
+@timed
 def test_back_beside_a_reader(start):
     """A file that was merely moved leaves nothing in doubt: a reader that stays
     does not keep its writer from going on."""
