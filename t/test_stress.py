@@ -133,6 +133,7 @@ def test_everything_at_once(gateway, buffer):
     assert g.chat().status == 200 and g.messages().status == 200
 
 
+@pytest.mark.timed("an answer within a second, once in five times")
 def test_many_idle_streams(gateway):
     """Three hundred open streams, and the gateway is as quick as ever."""
     g = gateway()
