@@ -217,7 +217,7 @@ class Gateway:
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=(), patience=60):
+                 files=(), patience=60, listen=""):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -233,6 +233,7 @@ class Gateway:
         self.log_level = log_level or LOG_LEVEL
         self.keys_text = keys_text
         self.files = dict(files)
+        self.listen = listen
         self.patience = patience    # seconds that it may take to start
         self.expected = []
         self.quiet = True           # secrets must not show in the logs
@@ -303,8 +304,8 @@ http {
     modelgw_keys { include %(dir)s/keys.conf; }
 
     server {
-        listen 127.0.0.1:%(port)d backlog=1024;
-        listen 127.0.0.1:%(port2)d %(http2)s;
+        listen 127.0.0.1:%(port)d backlog=1024 %(listen)s;
+        listen 127.0.0.1:%(port2)d %(http2)s %(listen)s;
         server_name gateway.test;
         root %(dir)s/html;
         include %(proxy)s;
@@ -321,7 +322,7 @@ http {
             "log_format": LOG_FORMAT, "http": self.http,
             "upstreams": upstreams, "groups": groups,
             "port": self.port, "port2": self.port2,
-            "http2": "http2" if old else "",
+            "http2": "http2" if old else "", "listen": self.listen,
             "proxy": os.path.join(ROOT, "conf/modelgw/proxy.conf"),
             "server": self.server + ("" if old else "http2 on;"),
             "locations": self.locations, "gateway": gateway})

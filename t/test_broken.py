@@ -53,7 +53,7 @@ def name(request):
 
 
 def gateway_of(make, version, more=""):
-    return make(http=LOG, server=SERVER, gateway="""
+    return make(http=LOG, server=SERVER, listen="sndbuf=16k", gateway="""
         location /v1/ {
             modelgw on;
             proxy_http_version %s;
@@ -67,7 +67,8 @@ def gateway_of(make, version, more=""):
 def broken(request, module_gateway):
     """Gateways that give up after a while, under both versions upwards."""
     return gateway_of(module_gateway, request.param,
-                      "proxy_read_timeout %ds; send_timeout 2s;" % STALL)
+                      "proxy_read_timeout %ds; send_timeout %ds;"
+                      % (STALL, 2 * STALL))
 
 
 @pytest.fixture(scope="module", params=["1.1", "1.0"])
@@ -337,10 +338,11 @@ def test_an_error_of_the_upstream_ends_at_once(side, broken):
 
 @pytest.fixture
 def big(side):
-    """One event, longer than any buffer on the way, then the break."""
+    """One event, longer than any buffer on the way, then nothing: a timeout is
+    the break that nginx sees while output waits for the client."""
     text = [e for e in side.events if b"Hel" in e][0].replace(
         b"Hel", b"H" + b"e" * 3500000 + b"l")
-    side.up.script(sse(side.events[:1] + [text], framing="close"))
+    side.up.script(sse(side.events[:1] + [text], end="stall"))
     return mapped(side.events[:1] + [text])
 
 
