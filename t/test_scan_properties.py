@@ -207,7 +207,7 @@ class Scanner:
     def stop(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(60) == 0
 
 
 def build():

@@ -14,7 +14,7 @@ import client
 import gateway as lib
 from client import assert_ids, build
 from gateway import chat, messages
-from upstream import (DONE, chat_chunk, chat_completion, chat_stream,
+from upstream import (DONE, LIMIT, chat_chunk, chat_completion, chat_stream,
                       chat_usage_chunk, data, event, message_stream,
                       message_usage, raw, reply_json, sse)
 
@@ -455,7 +455,7 @@ def test_memory_of_streams_that_wait(gateway):
     def burst(x):
         x.head(200, [("Content-Type", "text/event-stream")], framing="chunked")
         x.send(*[b"%x\r\n%s\r\n" % (len(e), e) for e in events])
-        gate.wait(30)
+        gate.wait(LIMIT)
         x.end("close")
 
     assert p.send(p.body).complete

@@ -455,7 +455,7 @@ class Torment:
                 await self.kill_and_stop()
             if i % 8 == 2 and self.run.admin:
                 await self.lose_wal()
-            if i % 12 == 9 and self.run.disk:
+            if i % 12 == 9 and self.run.mounted:
                 await self.full()
         for i in range(cuts):
             await asyncio.sleep(self.random.uniform(0.2, 1.5))
@@ -481,7 +481,7 @@ class Run:
 
     KEPT = ("seed", "versions", "calls", "visits", "invoices", "kills",
             "cuts", "stops", "topups", "reloads", "faults", "keys", "live",
-            "store")
+            "store", "fulls", "wals")
 
     def __getstate__(self):
         return {name: getattr(self, name, None) for name in self.KEPT}
@@ -501,7 +501,7 @@ class Run:
         self.calls = {}
         self.visits = {}
         self.kills, self.cuts, self.stops, self.topups = [], [], [], []
-        self.fulls, self.wals, self.disk = [], 0, None
+        self.fulls, self.wals, self.mounted = [], 0, None
         self.reloads = 0
         self.faults = []
         self.logs = 0
@@ -581,11 +581,16 @@ class Run:
             print("torture: NOTICE: no disk is ever full: "
                   + p.stderr.strip(), flush=True)
         else:
-            self.disk = disk
+            self.mounted = disk
 
     def unmount(self):
-        if self.disk:
-            subprocess.run(["umount", "-l", self.disk], check=True)
+        """What is on the disk stays in the directory."""
+        if self.mounted:
+            kept = self.mounted + ".kept"
+            shutil.copytree(self.mounted, kept)
+            subprocess.run(["umount", "-l", self.mounted], check=True)
+            os.rmdir(self.mounted)
+            os.rename(kept, self.mounted)
 
     def fill(self):
         with open(self.g.path("data/filler"), "wb", 0) as f:
@@ -725,6 +730,7 @@ def main():
             for pid in run.g.pids() + [run.g.process.pid]:
                 os.kill(pid, signal.SIGKILL)
 
+    run.unmount()
     if faults or args.keep:
         run.keep()
     say(run, faults, time.monotonic() - begin)
@@ -736,7 +742,6 @@ def main():
     if args.keep:
         print("torture: kept in " + directory)
     else:
-        run.unmount()
         shutil.rmtree(directory, ignore_errors=True)
     return 0
 
@@ -752,7 +757,7 @@ def show_logs(directory):
 def again(directory):
     with open(os.path.join(directory, "run.pickle"), "rb") as f:
         run = pickle.load(f)
-    run.store = audit.Store(os.path.join(directory, "ledger.db"))
+    run.store = audit.Store(os.path.join(directory, "data/ledger.db"))
     faults = run.faults + audit.verify(run)
     say(run, faults, 0)
     return 1 if faults else 0

@@ -50,7 +50,7 @@ MEMBERS = {
                ("cache_creation", "ephemeral_1h_input_tokens")],
 }
 
-MISSING = object()
+MISSING = "missing"         # no value that is reported: the member is absent
 
 ODDITIES = (MISSING, None, -1, "7", 7.0, 1e2, 10 ** 9, 10 ** 30, True, [], {})
 
@@ -269,7 +269,7 @@ class Call:
         inside = usage
         for member in path[:-1]:
             inside = inside[member]
-        if value is MISSING:
+        if value == MISSING:
             inside.pop(path[-1], None)
         else:
             inside[path[-1]] = value
