@@ -316,7 +316,7 @@ PYTEST_ARGS =
 
 # tests wait more than they compute
 
-PYTEST_JOBS = $(shell echo $$(($(JOBS) + 1)))
+PYTEST_JOBS = $(shell echo $$((2 * $(JOBS) + 1)))
 
 TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_NPM=$(abspath $(NPM)) \

@@ -122,9 +122,9 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     if (!ngx_http_modelgw_admin_guarded(cf, clcf)) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "admin location \"%V\" is reachable over TCP, where it "
-                      "asks for no password: every process on an allowed "
-                      "address, browsers among them, can make credit; have "
-                      "its server listen on a unix socket only, in %s:%ui",
+                      "asks for no password: every process that may connect "
+                      "can read balances and make credit; have its server "
+                      "listen on a unix socket only, in %s:%ui",
                       &clcf->name, conf->admin.file, conf->admin.line);
     }
 

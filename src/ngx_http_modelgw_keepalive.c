@@ -73,8 +73,9 @@ ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (n == NGX_ERROR || n == 0 || n > NGX_HTTP_MODELGW_KEEPALIVE_MAX) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\": it is a time of up to an "
-                           "hour, or \"off\"", &value[1]);
+                           "invalid value \"%V\" in \"modelgw_keepalive\", it "
+                           "must be a time of 1ms to 1h, or \"off\"",
+                           &value[1]);
         return NGX_CONF_ERROR;
     }
 
@@ -166,18 +167,24 @@ ngx_http_modelgw_keepalive_handler(ngx_event_t *ev)
 }
 
 
-/* milliseconds until a keep-alive is due */
+/*
+ * Milliseconds until a keep-alive is due, 0 or less: it is.  At most an
+ * interval, as the first event may come and turn "held" into "begun" meanwhile.
+ */
 
 static ngx_msec_int_t
 ngx_http_modelgw_keepalive_left(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_msec_t interval)
 {
-    ngx_msec_t  due;
+    ngx_msec_t      due;
+    ngx_msec_int_t  left;
 
     due = ctx->header_held ? r->upstream->start_time + 2 * interval
                            : ctx->stream->passed + interval;
 
-    return (ngx_msec_int_t) (due - ngx_current_msec);
+    left = (ngx_msec_int_t) (due - ngx_current_msec);
+
+    return ngx_min(left, (ngx_msec_int_t) interval);
 }
 
 

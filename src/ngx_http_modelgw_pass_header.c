@@ -15,12 +15,14 @@
 
 static ngx_http_modelgw_name_t *ngx_http_modelgw_pass_header_find(
     ngx_http_modelgw_names_t *names, ngx_str_t *name);
-static ngx_uint_t ngx_http_modelgw_pass_header_payer(ngx_str_t *name,
+static ngx_uint_t ngx_http_modelgw_pass_header_barred(ngx_str_t *name,
     size_t from);
 static char *ngx_http_modelgw_pass_header_add(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group, ngx_str_t *value);
 static const char *ngx_http_modelgw_pass_header_fault(
     ngx_http_modelgw_name_t *name);
+static const char *ngx_http_modelgw_pass_header_insert(
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_name_t *name);
 static ngx_str_t *ngx_http_modelgw_pass_header_covers(
     ngx_http_modelgw_name_t *name);
 
@@ -61,21 +63,30 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_names;
 
 
 /*
- * What a name that a prefix lists must not speak of: who pays.  The name has
- * such a word if the rest of it, from any byte on, begins with one.
+ * What a name that a prefix lists must not speak of: who pays, and credentials.
+ * The name has such a word if it begins with one at any of its bytes.
  */
 
-static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_payer_list[] = {
+static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_barred_list[] = {
     { ngx_string("-org"), 1, NULL },
     { ngx_string("_org"), 1, NULL },
     { ngx_string("organi"), 1, NULL },
     { ngx_string("project"), 1, NULL },
     { ngx_string("workspace"), 1, NULL },
     { ngx_string("account"), 1, NULL },
+
+    { ngx_string("-key"), 1, NULL },
+    { ngx_string("_key"), 1, NULL },
+    { ngx_string("-token"), 1, NULL },
+    { ngx_string("_token"), 1, NULL },
+    { ngx_string("secret"), 1, NULL },
+    { ngx_string("credential"), 1, NULL },
+    { ngx_string("authorization"), 1, NULL },
+
     { ngx_null_string, 0, NULL }
 };
 
-static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_payers;
+static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_barred_names;
 
 
 /*
@@ -135,8 +146,8 @@ ngx_http_modelgw_pass_header_init(void)
 {
     ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_names,
                                    ngx_http_modelgw_pass_header_list);
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_payers,
-                                   ngx_http_modelgw_pass_header_payer_list);
+    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_barred_names,
+                                   ngx_http_modelgw_pass_header_barred_list);
     ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_own_names,
                                    ngx_http_modelgw_pass_header_own_list);
 }
@@ -164,8 +175,8 @@ ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
 
 /*
  * A name that is listed itself passes whatever it says, one that begins as a
- * prefix does not if it says who pays.  A "-" is only the first byte of such a
- * word, so no word begins before the last "-" of a prefix and ends after it.
+ * prefix does not if it has a barred word.  A "-" is the first byte of a word
+ * only, so no word begins before the last "-" of a prefix and ends after it.
  */
 
 static ngx_http_modelgw_name_t *
@@ -187,14 +198,14 @@ ngx_http_modelgw_pass_header_find(ngx_http_modelgw_names_t *names,
         n--;
     }
 
-    return ngx_http_modelgw_pass_header_payer(name, n) ? NULL : found;
+    return ngx_http_modelgw_pass_header_barred(name, n) ? NULL : found;
 }
 
 
-/* Whether the name speaks of who pays, from this byte on. */
+/* Whether the name has a barred word that begins at this byte, or later. */
 
 static ngx_uint_t
-ngx_http_modelgw_pass_header_payer(ngx_str_t *name, size_t from)
+ngx_http_modelgw_pass_header_barred(ngx_str_t *name, size_t from)
 {
     ngx_str_t  rest;
 
@@ -204,7 +215,7 @@ ngx_http_modelgw_pass_header_payer(ngx_str_t *name, size_t from)
         rest.len = name->len - from;
 
         if (ngx_http_modelgw_headers_listed(
-                                &ngx_http_modelgw_pass_header_payers, &rest))
+                            &ngx_http_modelgw_pass_header_barred_names, &rest))
         {
             return 1;
         }
@@ -272,11 +283,11 @@ ngx_http_modelgw_pass_header_add(ngx_conf_t *cf,
             return NGX_CONF_ERROR;
         }
 
-        if (ngx_http_modelgw_headers_insert(&group->pass, name) == NGX_OK) {
-            return NGX_CONF_OK;
-        }
+        fault = ngx_http_modelgw_pass_header_insert(group, name);
+    }
 
-        fault = "is duplicate";
+    if (fault == NULL) {
+        return NGX_CONF_OK;
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -301,11 +312,21 @@ ngx_http_modelgw_pass_header_fault(ngx_http_modelgw_name_t *name)
                "may be \"*\"";
     }
 
-    if (name->prefix && ngx_http_modelgw_pass_header_payer(&name->name, 0)) {
-        return "says who pays: such headers are named without \"*\"";
+    return NULL;
+}
+
+
+static const char *
+ngx_http_modelgw_pass_header_insert(ngx_http_modelgw_group_t *group,
+    ngx_http_modelgw_name_t *name)
+{
+    if (name->prefix && ngx_http_modelgw_pass_header_barred(&name->name, 0)) {
+        return "says who pays, or is a credential: such headers are named "
+               "without \"*\"";
     }
 
-    return NULL;
+    return (ngx_http_modelgw_headers_insert(&group->pass, name) == NGX_OK)
+           ? NULL : "is duplicate";
 }
 
 

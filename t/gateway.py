@@ -593,9 +593,10 @@ http {
             assert time.monotonic() < end, "nothing logged for " + tag
             time.sleep(0.02)
 
-    def wait_log(self, pattern, timeout=client.LIMIT):
+    def wait_log(self, pattern, times=1, timeout=client.LIMIT):
+        """Waits until the error log has the pattern so often."""
         end = time.monotonic() + timeout
-        while not re.search(pattern, self.read("error.log")):
+        while len(re.findall(pattern, self.read("error.log"))) < times:
             assert time.monotonic() < end, self.read("error.log")[-2000:]
             time.sleep(0.02)
 

@@ -1045,7 +1045,7 @@ def test_guarded(conf, guard):
 @pytest.mark.parametrize("guard", ["", GUARD, "deny all;"])
 def test_reachable_over_tcp(conf, guard):
     """Addresses are no guard against what runs on them."""
-    conf.warned('admin location "/admin/"', "TCP", "password", "browser",
+    conf.warned('admin location "/admin/"', "TCP", "password", "balances",
                 "unix socket", **open_to_all(place(guard)))
 
 

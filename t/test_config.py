@@ -424,7 +424,7 @@ def test_pass_header_prefix_covers(conf, name, covered):
     ("x.y", "invalid"), ("é", "invalid"), ("a" * 65, "invalid"),
     ("$x", "invalid"), ("openai-org*", "says who pays"),
     ("x-account-*", "says who pays"), ("X_Projects_*", "says who pays"),
-    ("workspace*", "says who pays")])
+    ("workspace*", "says who pays"), ("x-auth-token-*", "is a credential")])
 def test_pass_header_bad(conf, name, word):
     conf.refused('header "%s"' % name.strip("'\""), word, 'group "a"',
                  group=GROUP + "pass_header %s; # HERE" % name)

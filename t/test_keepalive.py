@@ -213,6 +213,28 @@ def test_before_the_first_event(call):
     assert float(line["first_byte"]) > 0.29, line
 
 
+@pytest.mark.timed("the first keep-alive is due after a second, not two")
+def test_an_interval_after_the_first_event(gateway, name):
+    """Also if the timer was set when there was no event yet."""
+    g = gateway(location="modelgw_keepalive 1s;")
+
+    def waited():
+        call = Call(g, name)
+        gate = threading.Event()
+        call.up.script(sse([call.events[0], gate]))
+        with call.start() as c:
+            assert c.head().status == 200
+            c.event()
+            begin = time.monotonic()
+            while c.event() != call.text:
+                pass
+            begin = time.monotonic() - begin
+        gate.set()
+        return begin
+
+    assert any(waited() < 1.6 for _ in range(5))
+
+
 def test_the_header_waits_for_twice_the_interval(gateway, name):
     """An error until then is a status: test_broken.py."""
     g = gateway(http=LOG, server=SERVER, location="modelgw_keepalive 1s;")
