@@ -10,7 +10,7 @@
  * rejected: the length of the model id changes that of the body.
  *
  * What has no JSON type is an error of the upstream, but may hold usage all the
- * same: all that came with a status of success is scanned.
+ * same: what came with a status of success, up to 64 KB of it, is scanned.
  *
  *     collecting   until the end, the fault of a scan, or too many bytes
  *     last_buf     the upstream ended; or upstream_rc tells why it did not
@@ -39,6 +39,7 @@ struct ngx_http_modelgw_answer_s {
     size_t                    size;      /* bytes collected */
     size_t                    max;
     unsigned                  full:1;    /* of an error: no more is wanted */
+    unsigned                  read:1;    /* its usage, or text, was seen */
 };
 
 
@@ -289,8 +290,9 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
 void
 ngx_http_modelgw_answer_cut(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    if (ctx->mode == NGX_HTTP_MODELGW_ANSWER
-        || ctx->mode == NGX_HTTP_MODELGW_ERROR)
+    if ((ctx->mode == NGX_HTTP_MODELGW_ANSWER
+         || ctx->mode == NGX_HTTP_MODELGW_ERROR)
+        && !ctx->answer->read)
     {
         (void) ngx_http_modelgw_answer_usage(r, ctx);
     }
@@ -311,6 +313,7 @@ ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
     ngx_http_modelgw_answer_t  *a;
 
     a = ctx->answer;
+    a->read = 1;
 
     if (a->scan == NULL) {
         return NGX_MODELGW_DOC_OTHER;

@@ -220,6 +220,8 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
                    "modelgw answer: status %ui, mode %ui",
                    r->headers_out.status, (ngx_uint_t) mode);
 
+    ctx->header_held = 1;
+
     rc = (mode == NGX_HTTP_MODELGW_STREAM)
          ? ngx_http_modelgw_stream_init(r, ctx)
          : ngx_http_modelgw_answer_init(r, ctx, mode);
@@ -229,7 +231,6 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
     }
 
     ctx->mode = mode;
-    ctx->header_held = 1;
 
     ngx_http_modelgw_settle_status(ctx, r->headers_out.status);
 

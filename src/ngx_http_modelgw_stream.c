@@ -47,7 +47,7 @@
 
 #define NGX_HTTP_MODELGW_STREAM_GRACE     200
 
-/* in r->buffered; shared with the image filter only, which leaves streams */
+/* in r->buffered: no filter of nginx's has this bit there */
 
 #define NGX_HTTP_MODELGW_STREAM_BUFFERED  0x08
 

@@ -25,8 +25,8 @@
 #include <sys/file.h>
 
 
-#define NGX_HTTP_MODELGW_LOCK_TRIES  10  /* a tenth of a second apart: those
-                                            that were killed need a moment */
+#define NGX_HTTP_MODELGW_LOCK_TRIES  30  /* a tenth of a second apart: a master
+                                            that ends may write for 2 seconds */
 
 
 typedef struct {

@@ -9,9 +9,8 @@
  * Messages streams report twice: message_start has input and cache, and some
  * output; message_delta has totals again, not increments.  So a field that is
  * present replaces, also if it is lower, one that is absent keeps, and nothing
- * is ever added: adding has charged twice in several gateways.  Look-alikes
- * report the input in message_start, and 0 in message_delta: a 0 of input never
- * replaces a count.
+ * is added.  Look-alikes report the input in message_start, and 0 in
+ * message_delta: a 0 of input never replaces a count.
  *
  * One table for each protocol serves answers and events alike.  Rejected: to
  * read usage with the whole-document reader; the scanner is on every byte of an
@@ -218,6 +217,7 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->prompt = -1;
     usage->odd = 0;
     usage->input_has_cache = 0;
+    usage->rest = 0;
     usage->final = 0;
 }
 
@@ -358,6 +358,14 @@ ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage, ngx_uint_t set)
 
     if (total && !minutes) {
         usage->cache_write_5m = 0;
+
+    } else if (hour && !minutes && usage->rest) {
+        usage->cache_write_5m = ngx_max(usage->cache_write
+                                        - usage->cache_write_1h, 0);
+    }
+
+    if (total || minutes) {
+        usage->rest = !minutes;
     }
 
     parts = ngx_max(usage->cache_write_5m, 0)
@@ -444,7 +452,10 @@ ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
         count = (int64_t *) usage + field->class;
         bit = (ngx_uint_t) 1 << field->class;
 
-        if (n > 0 || (n == 0 && (*count <= 0 || (zero & bit)))) {
+        if (n > 0
+            || (n == 0
+                && ((zero & bit) || (*count <= 0 && !(usage->odd & bit)))))
+        {
             *count = n;
             set |= bit;
             usage->odd &= ~bit;
@@ -481,13 +492,10 @@ ngx_modelgw_usage_count(ngx_modelgw_scan_t *s, ngx_uint_t watch)
 {
     ngx_modelgw_scan_value_t  *value;
 
-    if (!ngx_modelgw_usage_is(s, watch, NGX_MODELGW_SCAN_COUNT)) {
-        return -1;
-    }
-
     value = ngx_modelgw_scan_value(s, watch);
 
-    return ngx_atoi(value->text, value->len);
+    return (value->type & NGX_MODELGW_SCAN_COUNT)
+           ? ngx_atoi(value->text, value->len) : -1;
 }
 
 

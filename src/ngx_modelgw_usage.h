@@ -41,6 +41,8 @@ typedef struct {
     unsigned              input_has_cache:1;  /* a messages upstream counts
                                                  cached input in input_tokens,
                                                  as chat does */
+    unsigned              rest:1;        /* the lifetime of five minutes is what
+                                            the hour leaves of the total */
     unsigned              final:1;       /* output is what the call's end, and
                                             not its beginning, reported */
 } ngx_modelgw_usage_t;

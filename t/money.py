@@ -291,6 +291,8 @@ class MessageTold(Told):
     total has more is of the shorter one.  A 0 of input takes nothing back,
     one of the cache only beside input: look-alikes end streams with zeros."""
 
+    rest = False        # the shorter one is what the other leaves of the total
+
     def read(self, usage):
         known = self.known
         minutes, hour = known.get("cache_write", 0), known.get(
@@ -298,7 +300,7 @@ class MessageTold(Told):
 
         def told(name, before, *path):
             n = self.told(usage, name, *path)
-            if n == 0 and before and not beside:
+            if n == 0 and not beside and (before or name in self.odd):
                 return None
             return n
 
@@ -319,12 +321,18 @@ class MessageTold(Told):
         if m is None and h is None and total is not None:
             hour = min(hour, total)
             minutes = total - hour
+            self.rest = True
         elif m is not None or h is not None:
+            written = minutes + hour
             hour = hour if h is None else h
-            if total is None:
-                minutes = minutes if m is None else m
-            else:
+            if total is not None:
                 minutes = max(m or 0, total - hour)
+                self.rest = m is None
+            elif m is not None:
+                minutes = m
+                self.rest = False
+            elif self.rest:
+                minutes = max(written - hour, 0)
         if (total, m, h) != (None, None, None):
             known["cache_write"], known["cache_write_1h"] = minutes, hour
 

@@ -114,6 +114,30 @@ static case_t  cases[] = {
       DELTA("{\"input_tokens\":0,\"cache_read_input_tokens\":0}") },
       { 40, 60, -1, -1, -1, -1 }, 1, 0 },
 
+    /* a lifetime that is reported later is a part of the total, not beside */
+
+    { MESSAGES, { START("{\"input_tokens\":9,"
+      "\"cache_creation_input_tokens\":100}"),
+      DELTA("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":100}}") },
+      { 9, -1, 100, 100, -1, -1 }, 0, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":9,"
+      "\"cache_creation_input_tokens\":100}"),
+      DELTA("{\"cache_creation\":{\"ephemeral_5m_input_tokens\":0,"
+      "\"ephemeral_1h_input_tokens\":20}}") },
+      { 9, -1, 100, 20, -1, -1 }, 0, 0 },
+
+    { MESSAGES, { START("{\"input_tokens\":9,\"cache_creation\":{"
+      "\"ephemeral_1h_input_tokens\":100}}"),
+      DELTA("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":40}}") },
+      { 9, -1, 40, 40, -1, -1 }, 0, 0 },
+
+    /* a 0 that takes nothing back does not make a count sound, either */
+
+    { MESSAGES, { START("{\"input_tokens\":1200.0}"),
+      DELTA("{\"input_tokens\":0,\"output_tokens\":50}") },
+      { -1, -1, -1, -1, 50, -1 }, 0, ODD_INPUT },
+
     /* output and chat: the last one counts, 0 or not */
 
     { MESSAGES, { START("{\"output_tokens\":3}"),
