@@ -45,6 +45,11 @@ def start(directory, **env):
     return d
 
 
+def heed_hangups():
+    """A shell cannot trap what its parent ignores, as nohup does."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Demo:
     def __init__(self, directory, port, **env):
         self.directory, self.port = directory, port
@@ -52,6 +57,7 @@ class Demo:
         self.process = subprocess.Popen(
             [RUN], stdout=self.out, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=heed_hangups,
             env=dict(os.environ, MODELGW_PORT=str(port),
                      MODELGW_RUN=str(directory / "run"), **env))
 
