@@ -1044,7 +1044,8 @@ def test_ended_while_locked(start):
         finish(g, signal.SIGTERM)
         db.execute("ROLLBACK")
         db.close()
-    assert g.log_count("could not be written before this worker ended") == 1
+    said = g.log_count("could not be written before this worker ended")
+    assert 1 <= said <= g.workers, "each worker that leaves says it"
     assert query(g, "SELECT count(*) FROM calls") == [(0,)]
     g.b.script(lib_both)
     g.start()
@@ -1066,7 +1067,8 @@ def test_terminated_while_locked_on_a_busy_machine(dying, start):
     finish(g, signal.SIGTERM)
     db.execute("ROLLBACK")
     db.close()
-    assert g.log_count("could not be written before this worker ended") == 1
+    said = g.log_count("could not be written before this worker ended")
+    assert 1 <= said <= g.workers, "each worker that leaves says it"
 
 
 @pytest.fixture
