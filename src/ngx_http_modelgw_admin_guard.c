@@ -249,7 +249,7 @@ ngx_http_modelgw_admin_address(ngx_http_request_t *r)
 
 
 /*
- * A page in the browser of somebody who may connect could send a top-up; but
+ * A page in the browser of a user who may connect could send a top-up; but
  * not without telling where it is from.
  */
 

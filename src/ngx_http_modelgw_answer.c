@@ -167,7 +167,7 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 
     rc = a->scan ? ngx_modelgw_scan_feed(a->scan, in->pos, size) : NGX_OK;
 
-    /* nobody expects JSON of what says that it is none */
+    /* what is not of a JSON type need not be JSON */
 
     if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
         rc = NGX_OK;

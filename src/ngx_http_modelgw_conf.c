@@ -359,7 +359,7 @@ ngx_http_modelgw_conf_file(ngx_conf_t *cf, u_char *name)
 /*
  * In a directory with the sticky bit, as /tmp, others can add files, but not
  * replace those of another user: what root or the user of nginx's master has
- * made there is theirs.  Where nobody can write at all, the modes do not
+ * made there is theirs.  On a file system that is read-only modes do not
  * matter: Kubernetes mounts what it provides so, with mode 0777.
  */
 

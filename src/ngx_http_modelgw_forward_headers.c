@@ -8,7 +8,7 @@
  * runs of those, between what is dropped, and one part for what is added.
  *
  * Headers that are not listed are in variables, and so in the access log, again
- * as soon as the proxy module has made its request.
+ * as soon as the upstream has answered or failed.
  */
 
 

@@ -85,7 +85,7 @@ ngx_int_t ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user,
     "the ledger cannot be written, calls are refused until it can: "
 
 /*
- * Starts the process's thread, which becomes the writer when nobody else is.
+ * Starts the process's thread, which becomes the writer when no other is.
  *     NGX_OK, NGX_ERROR (logged)
  */
 ngx_int_t ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,

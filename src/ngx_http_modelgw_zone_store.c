@@ -292,22 +292,23 @@ static void
 ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store)
 {
-    if (ngx_modelgw_store_space(store) == NGX_OK) {
+    ngx_uint_t  probed;
 
-        if (ngx_modelgw_store_probe(store) == NGX_OK) {
-            return;
-        }
+    probed = (ngx_modelgw_store_space(store) == NGX_OK);
 
-        ngx_modelgw_store_error(store, &load->error);
-
-        if (load->error.locked) {
-            return;
-        }
-
-        load->mmcf->shared->doubt = 1;
+    if (probed && ngx_modelgw_store_probe(store) == NGX_OK) {
+        return;
     }
 
     ngx_modelgw_store_error(store, &load->error);
+
+    if (load->error.locked) {
+        return;
+    }
+
+    if (probed) {
+        load->mmcf->shared->doubt = 1;
+    }
 
     ngx_modelgw_ledger_set_writable(load->mmcf->ledger, 0);
 

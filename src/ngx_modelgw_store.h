@@ -29,7 +29,7 @@ typedef struct ngx_modelgw_store_s  ngx_modelgw_store_t;
 typedef struct {
     u_char                data[NGX_MODELGW_STORE_ERROR];
     size_t                len;
-    ngx_uint_t            locked;        /* somebody else has locked the file:
+    ngx_uint_t            locked;        /* another process has locked the file:
                                             nothing was committed */
 } ngx_modelgw_store_error_t;
 
