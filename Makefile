@@ -38,7 +38,11 @@ SBIN_DIR    = /usr/sbin
 
 MODULE      = $(BUILD)/ngx_http_modelgw_module.so
 NGINX_OBJS  = $(BUILD)/module
-SOURCES     = config ngx_http_modelgw_module.c $(wildcard src/*.[ch])
+# each directory of src/ is a room; floor 0 is all of them but src/http/
+
+ROOMS       = $(filter-out http,$(notdir $(wildcard src/*)))
+SOURCES     = config ngx_http_modelgw_module.c \
+              $(wildcard src/*/*.[ch] src/*/*/*.[ch])
 
 JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
@@ -61,7 +65,7 @@ $(MODULE): $(NGINX_OBJS)/objs/Makefile $(SOURCES)
 	@echo "compile $(NGINX_OBJS)"
 	@$(MAKE) -s -C $(NGINX_OBJS) -f objs/Makefile -j$(JOBS) modules
 	@! nm -D --undefined-only $(NGINX_OBJS)/objs/$(notdir $@) \
-	    | grep modelgw || { echo "is a source not named in config?"; exit 1; }
+	    | grep modelgw || { echo "is a function declared and not defined?"; exit 1; }
 	@install -m 644 $(NGINX_OBJS)/objs/$(notdir $@) $@.new && mv $@.new $@
 
 # configure wants its own tree as the current directory, and writes beside it:
@@ -111,7 +115,7 @@ install: module
 
 
 # Unit tests of floor 0: t/unit/test_*.c, each a program with all of
-# src/ngx_modelgw_*.c and the nginx core that strings and pools need.  nginx-dev
+# src/, all rooms but http, and the nginx core that strings and pools need.  nginx-dev
 # has headers only, so the .c files come from the sources of the same release:
 # they and the configured headers in $(NGINX_OBJS) belong together.
 
@@ -124,7 +128,7 @@ CORE        = core/ngx_palloc core/ngx_string core/ngx_array core/ngx_list \
               core/ngx_murmurhash core/ngx_slab core/ngx_sha1 core/ngx_parse \
               os/unix/ngx_alloc
 
-INCLUDES    = -Isrc -It/unit -I$(NGINX_OBJS)/objs \
+INCLUDES    = $(ROOMS:%=-Isrc/%) -It/unit -I$(NGINX_OBJS)/objs \
               -I$(CORE_SRC)/src/core -I$(CORE_SRC)/src/event \
               -I$(CORE_SRC)/src/event/modules \
               -I$(CORE_SRC)/src/event/quic -I$(CORE_SRC)/src/os/unix
@@ -136,12 +140,12 @@ ASAN        = -g -O1 -fsanitize=address -fno-omit-frame-pointer \
 
 UBSAN       = -fsanitize=undefined -fno-sanitize-recover=undefined
 
-FLOOR0      = $(patsubst src/%.c,%,$(wildcard src/ngx_modelgw_*.c))
+FLOOR0      = $(patsubst src/%.c,%,$(wildcard $(ROOMS:%=src/%/*.c)))
 UNIT        = $(BUILD)/unit
 UNIT_LIBS   = -lcmocka -lyajl -lcrypto -lsqlite3 -lpthread
 UNIT_OBJS   = $(FLOOR0:%=$(UNIT)/%.o) $(CORE:%=$(UNIT)/nginx/%.o)
 UNIT_TESTS  = $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard t/unit/test_*.c))
-HEADERS     = $(wildcard src/*.h t/unit/*.h) \
+HEADERS     = $(wildcard src/*/*.h src/*/*/*.h t/unit/*.h) \
               | $(NGINX_OBJS)/objs/Makefile $(CORE_SRC)/.complete
 
 unit: setup-unit
@@ -207,10 +211,12 @@ $(BUILD)/bench/upstream: t/bench/upstream.c
 
 # a module that looks into the state of ours
 
-$(BUILD)/bench/stage.so: t/bench/stage.c $(wildcard src/*.h) \
+$(BUILD)/bench/stage.so: t/bench/stage.c $(wildcard src/*/*.h src/*/*/*.h) \
         | $(NGINX_OBJS)/objs/Makefile
 	@mkdir -p $(@D); echo "cc $<"
-	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -Isrc -I$(NGINX_OBJS)/objs \
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) \
+	    $(addprefix -I,$(wildcard $(ROOMS:%=src/%) src/http src/http/*)) \
+	    -I$(NGINX_OBJS)/objs \
 	    $(BENCH_HTTP) -o $@ $<
 
 
@@ -224,7 +230,7 @@ bench-store: $(BUILD)/bench/store
 
 $(BUILD)/bench/scan $(BUILD)/bench/ledger $(BUILD)/bench/store: \
         $(BUILD)/bench/%: t/bench/%.c \
-        $(wildcard src/ngx_modelgw_*.c) $(HEADERS)
+        $(FLOOR0:%=src/%.c) $(HEADERS)
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 $(WARNINGS) $(INCLUDES) -o $@ $< $(FLOOR0:%=src/%.c) \
 	    $(CORE:%=$(CORE_SRC)/src/%.c) $(UNIT_LIBS)
