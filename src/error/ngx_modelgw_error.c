@@ -17,7 +17,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_error.h"
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 
 
 typedef struct {

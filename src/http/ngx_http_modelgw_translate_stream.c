@@ -17,7 +17,7 @@
 
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_stream.h"
-#include "ngx_modelgw_chunk.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_out.h"
 
 

@@ -10,7 +10,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 #include "ngx_modelgw_store_private.h"
 
 

@@ -1,7 +1,7 @@
 
 /*
  * Messages answers as chat completions (translate.md, sections 3, 4, 6): whole
- * ones here, streams in ngx_modelgw_chunk.h.
+ * ones here, streams in ngx_modelgw_stream.h.
  */
 
 

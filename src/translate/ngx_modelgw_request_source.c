@@ -16,7 +16,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 #include "ngx_modelgw_request_private.h"
 
 

@@ -10,7 +10,7 @@
 #include "../unit/unit.h"
 
 #include "ngx_modelgw_error.h"
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 
 
 #define SECRET  "topsecret-credential"

@@ -12,7 +12,7 @@
 
 
 #include "ngx_modelgw_caps.h"
-#include "ngx_modelgw_chunk.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_scan.h"

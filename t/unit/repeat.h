@@ -11,7 +11,7 @@
 
 
 #include "ngx_modelgw_caps.h"
-#include "ngx_modelgw_chunk.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_repeat.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_text.h"

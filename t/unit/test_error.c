@@ -8,7 +8,7 @@
 #include "unit.h"
 
 #include "ngx_modelgw_error.h"
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 #include "ngx_modelgw_scrub.h"
 
 

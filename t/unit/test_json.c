@@ -6,7 +6,7 @@
 
 #include "unit.h"
 
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 
 
 typedef struct {

@@ -13,7 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 
 #include "ngx_http_modelgw_admin.h"
 

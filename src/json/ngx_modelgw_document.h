@@ -5,8 +5,8 @@
  */
 
 
-#ifndef _NGX_MODELGW_JSON_H_INCLUDED_
-#define _NGX_MODELGW_JSON_H_INCLUDED_
+#ifndef _NGX_MODELGW_DOCUMENT_H_INCLUDED_
+#define _NGX_MODELGW_DOCUMENT_H_INCLUDED_
 
 
 #include <ngx_config.h>
@@ -56,4 +56,4 @@ u_char *ngx_modelgw_json_str(u_char *p, ngx_str_t *s);
 size_t ngx_modelgw_json_utf8(u_char *p, u_char *last);
 
 
-#endif /* _NGX_MODELGW_JSON_H_INCLUDED_ */
+#endif /* _NGX_MODELGW_DOCUMENT_H_INCLUDED_ */

@@ -20,7 +20,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_chunk_private.h"
+#include "ngx_modelgw_stream_write.h"
 
 
 #define NGX_MODELGW_CHUNK_KEEP_SIZE  8192

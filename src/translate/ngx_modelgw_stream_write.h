@@ -9,15 +9,15 @@
  */
 
 
-#ifndef _NGX_MODELGW_CHUNK_PRIVATE_H_INCLUDED_
-#define _NGX_MODELGW_CHUNK_PRIVATE_H_INCLUDED_
+#ifndef _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_
+#define _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
 #include "ngx_modelgw_caps.h"
-#include "ngx_modelgw_chunk.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_completion_private.h"
 
 
@@ -159,4 +159,4 @@ void ngx_modelgw_chunk_keep_put(ngx_modelgw_chunk_t *ch,
     ngx_modelgw_chunk_kept_t *kept);
 
 
-#endif /* _NGX_MODELGW_CHUNK_PRIVATE_H_INCLUDED_ */
+#endif /* _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_ */

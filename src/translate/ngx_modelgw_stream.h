@@ -5,8 +5,8 @@
  */
 
 
-#ifndef _NGX_MODELGW_CHUNK_H_INCLUDED_
-#define _NGX_MODELGW_CHUNK_H_INCLUDED_
+#ifndef _NGX_MODELGW_STREAM_H_INCLUDED_
+#define _NGX_MODELGW_STREAM_H_INCLUDED_
 
 
 #include <ngx_config.h>
@@ -67,4 +67,4 @@ ngx_int_t ngx_modelgw_chunk_repeat(ngx_modelgw_chunk_t *ch, ngx_str_t *text,
 ngx_int_t ngx_modelgw_chunk_end(ngx_modelgw_chunk_t *ch);
 
 
-#endif /* _NGX_MODELGW_CHUNK_H_INCLUDED_ */
+#endif /* _NGX_MODELGW_STREAM_H_INCLUDED_ */

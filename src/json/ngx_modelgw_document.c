@@ -23,7 +23,7 @@
 
 #include <yajl/yajl_parse.h>
 
-#include "ngx_modelgw_json.h"
+#include "ngx_modelgw_document.h"
 
 
 #define NGX_MODELGW_JSON_PATH     256

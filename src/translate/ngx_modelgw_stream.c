@@ -31,7 +31,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_chunk_private.h"
+#include "ngx_modelgw_stream_write.h"
 
 
 #define NGX_MODELGW_CHUNK_BLOCKS  8      /* that most streams have room with */

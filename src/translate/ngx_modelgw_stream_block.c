@@ -27,7 +27,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_chunk_private.h"
+#include "ngx_modelgw_stream_write.h"
 
 
 /* a type of delta: the member with its text, the kind of block it is for */
