@@ -1,22 +1,29 @@
 
 /*
- * The module's table of contents: its directives, its contexts and what it
- * registers with nginx.  No logic is here.  What each stage of a request does
- * is in the file of src/ that is named after the stage, see ngx_http_modelgw.h.
+ * The table of contents of the module: directives, contexts, and what it
+ * registers with nginx.  There is no logic here.  Each stage of a request is
+ * in the file of src/http/ with the name of the stage, see ngx_http_modelgw.h.
  *
- * The phase handlers and filters are registered only if the configuration uses
- * them: an nginx that merely loads the module works as one that does not.
+ * Phase handlers and filters are registered only if the configuration uses
+ * them: an nginx that merely loads the module is not affected by it.
  */
 
 
+#include "ngx_modelgw_sse.h"
 #include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_conf.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 static ngx_int_t ngx_http_modelgw_preconfiguration(ngx_conf_t *cf);
+static char *ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf);
+static char *ngx_http_modelgw_check_location(ngx_conf_t *cf, void *parent,
+    void *child);
 static ngx_int_t ngx_http_modelgw_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler);
+static void ngx_http_modelgw_exit_process(ngx_cycle_t *cycle);
 
 
 static ngx_conf_num_bounds_t  ngx_http_modelgw_max_event_size = {
@@ -140,13 +147,13 @@ static ngx_http_module_t  ngx_http_modelgw_module_ctx = {
     ngx_http_modelgw_init,                 /* postconfiguration */
 
     ngx_http_modelgw_create_main_conf,     /* create main configuration */
-    ngx_http_modelgw_init_main_conf,       /* init main configuration */
+    ngx_http_modelgw_check_main,           /* init main configuration */
 
     ngx_http_modelgw_create_srv_conf,      /* create server configuration */
     NULL,                                  /* merge server configuration */
 
     ngx_http_modelgw_create_loc_conf,      /* create location configuration */
-    ngx_http_modelgw_merge_loc_conf        /* merge location configuration */
+    ngx_http_modelgw_check_location        /* merge location configuration */
 };
 
 
@@ -160,7 +167,7 @@ ngx_module_t  ngx_http_modelgw_module = {
     ngx_http_modelgw_process_init,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_modelgw_process_exit,         /* exit process */
+    ngx_http_modelgw_exit_process,         /* exit process */
     ngx_http_modelgw_process_exit_master,  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -176,6 +183,37 @@ ngx_http_modelgw_preconfiguration(ngx_conf_t *cf)
     }
 
     return ngx_http_modelgw_add_variables(cf);
+}
+
+
+/* The end of the http block, before locations are merged. */
+
+static char *
+ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = conf;
+
+    if (ngx_http_modelgw_init_main_conf(cf, mmcf) != NGX_CONF_OK
+        || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_modelgw_check_location(ngx_conf_t *cf, void *parent, void *child)
+{
+    if (ngx_http_modelgw_merge_loc_conf(cf, parent, child) != NGX_CONF_OK
+        || ngx_http_modelgw_admin_location(cf, parent, child) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_modelgw_check_loc_conf(cf, child);
 }
 
 
@@ -206,7 +244,7 @@ ngx_http_modelgw_init(ngx_conf_t *cf)
 
     ngx_http_modelgw_body_filter_init();
     ngx_http_modelgw_filter_init();
-    ngx_http_modelgw_forward_headers_init();
+    ngx_http_modelgw_forward_init();
     ngx_http_modelgw_upstream_init();
 
     return NGX_OK;
@@ -230,4 +268,12 @@ ngx_http_modelgw_add_handler(ngx_conf_t *cf, ngx_http_phases phase,
     *h = handler;
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_modelgw_unlisted_log(cycle->log);
+    ngx_http_modelgw_process_exit(cycle);
 }

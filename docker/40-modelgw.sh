@@ -1,13 +1,13 @@
 #!/bin/sh
 #
-# Runs before nginx starts, by the image's own entry point: listens for other
-# containers, takes secrets from files, and makes what a first start lacks.
+# Run by the image's entry point before nginx: makes the gateway listen for other
+# containers, copies secrets from files, and creates what a first start lacks.
 #
 #     /run/secrets/modelgw_a, modelgw_b    the groups' credentials
 #     /etc/nginx/modelgw/keys.conf         the keys
 #     /var/lib/modelgw/ledger.db           credit; a volume keeps it
 #
-# Mount your own nginx.conf and keys.conf and neither is touched.
+# A mounted nginx.conf or keys.conf is left as it is.
 
 set -eu
 
@@ -19,7 +19,7 @@ random() {
     od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
 }
 
-# nginx's workers write the ledger; the image names their user
+# nginx's workers write the ledger; their user in this image is nginx
 
 ledger=${MODELGW_LEDGER:-/var/lib/modelgw}
 mkdir -p "$ledger"
@@ -27,7 +27,7 @@ chown nginx:nginx "$ledger" 2>/dev/null || true
 
 umask 077
 
-# compose mounts secrets readable by all, which the module refuses
+# compose mounts secrets world-readable, which the module refuses
 
 for group in a b; do
     if [ -f "$secrets/modelgw_$group" ]; then
@@ -47,7 +47,7 @@ if [ ! -f "$dir/keys.conf" ]; then
     done
 fi
 
-# a container's loopback is reached by nobody
+# a container's loopback cannot be reached from outside
 
 if [ -w "$conf/nginx.conf" ]; then
     sed 's/listen  127\.0\.0\.1:8080;/listen  8080;/' "$conf/nginx.conf" \

@@ -14,8 +14,8 @@ COUNT = itertools.count()
 LINES = 60          # of each log, shown when a test has failed
 
 
-# What a failed test's nginx has logged belongs to its report: on CI it is all
-# that is left.
+# The log of a failed test's nginx is put in its report: on CI nothing else
+# of it is kept.
 
 LOGS = ("error.log", "stderr", "access.log")
 

@@ -1,33 +1,33 @@
 
 /*
- * Events that repeat the one before.
+ * Events that repeat the previous one.
  *
  * An event has 200 to 400 bytes around a word of an answer, and they are the
- * same each time.  What the reader of events and the scanner make of bytes
- * depends on nothing but their own state, which is the same where an event
- * begins, and the inside of a string that nobody watches leaves no trace in it.
- * So of an event that has the bytes of another one before and behind such a
- * string, all is known: where it ends, that it is JSON, where its model id lies
- * and what its usage is.  Only the inside of the string must be read.
+ * same each time.  The results of the reader of events and of the scanner
+ * depend on the bytes and on their own state only, which is the same at the
+ * beginning of each event, and the contents of a string that is not watched do
+ * not change it.  So if an event has the bytes of another one before and after
+ * such a string, everything is known: where it ends, that it is JSON, where its
+ * model id is, and its usage.  Only the contents of the string are to be read.
  *
- * That holds where the text lies within one line, as JSON has it, where the
- * event ends with LF (behind a last CR it is the next byte that decides), and
- * where no BOM stands before it, which only a stream's first event may have.
+ * This is true if the text is within one line, as in JSON, if the event ends
+ * with LF (after a final CR it depends on the next byte), and if there is no
+ * BOM before it, which only the first event of a stream may have.
  *
- * Some upstreams add noise to each event, of any length: that is a second one.
- * Rejected: to look for what differs, wherever it is; an event that changes
- * otherwise is one for the scanner.
+ * Some upstreams add noise of any length to each event: that is a second
+ * string.  Rejected: searching for differences anywhere; an event that differs
+ * in another way is left to the scanner.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_document.h"
 #include "ngx_modelgw_repeat.h"
+#include "ngx_modelgw_string.h"
 
 
-#define NGX_MODELGW_REPEAT_MAX  1024     /* bytes beside the strings */
+#define NGX_MODELGW_REPEAT_MAX  1024     /* bytes without the strings */
 
 
 static ngx_int_t ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp,
@@ -82,10 +82,10 @@ ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp, ngx_modelgw_sse_event_t *ev,
 
     end = text->last.data + text->last.len - ev->raw.data;
 
-    rp->behind = (to > end);
-    rp->from = from - (rp->behind ? end : 0);
-    rp->to = to - (rp->behind ? end : 0);
-    rp->beside = text->n - ngx_modelgw_text_len(&text->last);
+    rp->after_text = (to > end);
+    rp->from = from - (rp->after_text ? end : 0);
+    rp->to = to - (rp->after_text ? end : 0);
+    rp->other = text->n - ngx_modelgw_text_len(&text->last);
 
     return NGX_OK;
 }
@@ -98,7 +98,7 @@ ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp)
 }
 
 
-/* keeps what is around n strings of an event */
+/* copies the bytes around n strings of an event */
 
 static ngx_int_t
 ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
@@ -120,7 +120,7 @@ ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
 
     if (len > rp->room) {
 
-        /* what is beside the text is as long each time, or else any length */
+        /* the rest of an event usually has the same length each time */
 
         rp->room = rp->room ? NGX_MODELGW_REPEAT_MAX : ngx_align(len, 64);
 
@@ -195,7 +195,7 @@ ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
     ev->raw.data = *pos;
     ev->raw.len = p - *pos;
 
-    end = rp->behind ? ev->text.data + ev->text.len - ev->raw.data : 0;
+    end = rp->after_text ? ev->text.data + ev->text.len - ev->raw.data : 0;
 
     ev->from = rp->from + end;
     ev->to = rp->to + end;
@@ -207,8 +207,8 @@ ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
 
 
 /*
- * To the closing quote of the string whose inside is at p; NULL: there is none,
- * or what is before it is not for a string (RFC 8259, section 7; RFC 3629).
+ * Returns the closing quote of the string whose contents are at p, or NULL if
+ * there is none or the contents are invalid (RFC 8259, section 7; RFC 3629).
  */
 
 static u_char *
@@ -216,7 +216,7 @@ ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p, u_char *last)
 {
     size_t  n;
 
-    /* nearly always a word */
+    /* almost always one word */
 
     n = ngx_modelgw_skip_string(p, last);
 
@@ -238,7 +238,7 @@ ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p, u_char *last)
         n = 0;
 
         if (*p >= 0x80) {
-            n = ngx_modelgw_json_utf8(p, last);
+            n = ngx_modelgw_string_utf8(p, last);
 
         } else if (last - p > 5
                    && p[0] == '\\'

@@ -1,7 +1,7 @@
 
 /*
- * Events of a stream that differ from the one before in nothing but their text:
- * as most do, while an answer comes word by word.
+ * Events of a stream that differ from the previous one in their text only, as
+ * most do while an answer is streamed word by word.
  */
 
 
@@ -17,7 +17,7 @@
 #include "ngx_modelgw_text.h"
 
 
-#define NGX_MODELGW_REPEAT_STRINGS  2    /* the text, and noise behind it */
+#define NGX_MODELGW_REPEAT_STRINGS  2    /* the text, and noise after it */
 
 
 typedef struct {
@@ -25,67 +25,69 @@ typedef struct {
     ngx_modelgw_skip_pt   skip;
     size_t                max;           /* bytes of an event */
 
-    /* the event: what stands before, between and behind its strings */
+    /* the event without its strings: the bytes before, between and after */
     u_char               *bytes;
-    size_t                room;          /* for them */
+    size_t                room;          /* allocated bytes */
     size_t                len[NGX_MODELGW_REPEAT_STRINGS + 1];
-    ngx_uint_t            strings;       /* that may differ; 0: none is known */
+    ngx_uint_t            strings;       /* that may differ; 0: no event */
 
-    off_t                 from;          /* as below; if the model id is behind
-                                            the text, from the text's end */
+    off_t                 from;          /* of the model id, as below; counted
+                                            from the end of the text if it is
+                                            after the text */
     off_t                 to;
-    ngx_uint_t            behind;
-    size_t                beside;        /* bytes of the answer beside it */
+    ngx_uint_t            after_text;
+    size_t                other;         /* bytes of the answer besides the
+                                            text */
 } ngx_modelgw_repeat_t;
 
 
 typedef struct {
     ngx_str_t             raw;
-    ngx_str_t             text;          /* as in ngx_modelgw_text_t: "last" */
+    ngx_str_t             text;          /* "last" of ngx_modelgw_text_t */
     off_t                 from;          /* of the model id, in raw */
-    off_t                 to;            /* 0: it has none */
+    off_t                 to;            /* 0: no model id */
 } ngx_modelgw_repeat_event_t;
 
 
 /*
- * No event is known; bytes are taken from the pool when there is one.  max: as
- * in ngx_modelgw_sse_init().
+ * Initializes rp without an event; the first one is copied to memory from pool.
+ * max is that of ngx_modelgw_sse_init().
  */
 void ngx_modelgw_repeat_init(ngx_modelgw_repeat_t *rp, ngx_pool_t *pool,
     ngx_modelgw_skip_pt skip, size_t max);
 
 /*
- * Keeps an event whose data is JSON and that may be left out when it comes once
- * more with another text: all it brings is that text, its model id, which is
- * from from to to in its raw bytes (nowhere, if to is 0), and usage, which says
- * the same when it is merged a second time.  One that cannot be kept is
- * forgotten, and no fault.
+ * Keeps an event so that repetitions of it with another text need not be
+ * scanned.  Its data must be JSON and have nothing but the text, a model id, at
+ * offsets from to to of the raw bytes (to is 0 if there is none), and usage,
+ * which can be merged again without effect.  An event of another form is not
+ * kept, which is no error.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp,
     ngx_modelgw_sse_event_t *ev, ngx_modelgw_text_t *text, off_t from,
     off_t to);
 
+/* Drops the event that is kept. */
 void ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp);
 
 /*
- * Takes an event at *pos, where one begins, if it is the one kept but for the
- * inside of its strings, and that is a JSON string's, too.
- *     NGX_OK        *ev is set, *pos is behind it
- *     NGX_DECLINED  it is another one, does not end before last, or is longer
- *                   than an event may be
+ * Reads the event that begins at *pos if it is the one that is kept except for
+ * the contents of its strings, and these are valid.
+ *     NGX_OK        *ev is set, *pos is the end of the event
+ *     NGX_DECLINED  it differs, does not end before last, or is longer than max
  */
 ngx_int_t ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos,
     u_char *last, ngx_modelgw_repeat_event_t *ev);
 
 
-/* The n of ngx_modelgw_text_t of an event that was taken last. */
+/* Returns the n of ngx_modelgw_text_t for the event that was read last. */
 
 static ngx_inline size_t
 ngx_modelgw_repeat_len(ngx_modelgw_repeat_t *rp,
     ngx_modelgw_repeat_event_t *ev)
 {
-    return rp->beside + ngx_modelgw_text_len(&ev->text);
+    return rp->other + ngx_modelgw_text_len(&ev->text);
 }
 
 

@@ -1,21 +1,21 @@
 
 /*
- * Server-sent events: where one ends, and which of its lines carry data.
+ * Server-sent events: where they end, and which of their lines have data.
  *
- * Events are handed on as they came, so nothing is decoded or copied that need
- * not be: an event that lies wholly in the caller's bytes is a pair of pointers
- * into them.  Only an event that is cut by the end of the bytes is gathered in
- * memory of our own.  The search for its end goes on where it stopped, so the
- * cost is linear in the bytes, however they are cut.
+ * Events are passed on as received, so nothing is decoded or copied without
+ * need: an event that is wholly in the caller's bytes is a pair of pointers
+ * into them.  Only an event that continues after them is copied to memory of
+ * the reader.  The search for its end is resumed where it stopped, so the cost
+ * is linear in the bytes, however they are split.
  *
  * Blank lines before an event belong to no event (WHATWG HTML, section 9.2.6:
- * with an empty data buffer nothing is dispatched).  They travel with the event
- * that follows: the events and the rest, joined, are the stream, byte for byte.
+ * with an empty data buffer nothing is dispatched).  They are returned with the
+ * next event: the events and the rest, joined, are the stream, byte for byte.
  *
- * Rejected: to decode lines as they arrive.  It would need a second buffer for
- * lines, and those who rewrite a model id need offsets in the raw bytes anyway.
- * Rejected: one memchr() for LF up to the end of the bytes.  In a stream with
- * CR alone it would read all the rest for each line; hence the window.
+ * Rejected: decoding lines as they arrive; that needs a second buffer for
+ * lines, and the rewriting of a model id needs offsets in the raw bytes anyway.
+ * Rejected: one memchr() for LF up to the end of the bytes; in a stream with CR
+ * alone it would read the whole rest for each line.  Hence the window.
  */
 
 
@@ -25,14 +25,15 @@
 #include "ngx_modelgw_sse.h"
 
 
-#define NGX_MODELGW_SSE_WINDOW  256
+#define NGX_MODELGW_SSE_WINDOW  256      /* bytes */
 
-#define NGX_MODELGW_SSE_SMALL   4096     /* a page: more than a pool's block
-                                            gives, so that it can be freed */
+#define NGX_MODELGW_SSE_SMALL   4096     /* bytes, a page: larger than what a
+                                            pool's block holds, so that it can
+                                            be freed */
 
 
 /*
- * What came before the next byte:
+ * What precedes the next byte:
  *
  *     START    nothing; EF -> BOM_EF, else as in LEAD
  *     BOM_EF   EF; BB -> BOM_BB, else as in LINE
@@ -42,13 +43,12 @@
  *     HEAD_CR  a line that ended with CR; LF -> HEAD, else as in HEAD
  *     HEAD     a line with its end; CR, CR LF, LF end the event -> LEAD,
  *              else -> LINE
- *     FAULT    an event was too long; nothing leads out of it
+ *     FAULT    an event was too long; final
  *
- * The LF of a CR LF that was cut behind an event is read in LEAD, where it
- * means nothing, as it should.
+ * If CR LF after an event is split, LF is read in LEAD, where it is ignored.
  */
 typedef enum {
-    sw_start = 0,                        /* as ngx_modelgw_sse_init() sets */
+    sw_start = 0,                        /* set by ngx_modelgw_sse_init() */
     sw_bom_ef,
     sw_bom_bb,
     sw_lead,
@@ -132,7 +132,7 @@ ngx_modelgw_sse_next(ngx_modelgw_sse_t *sse, u_char **pos, u_char *last,
     }
 
     ngx_modelgw_sse_event(sse, ev, sse->start, sse->len);
-    sse->given = 1;
+    sse->returned = 1;
 
     return NGX_OK;
 }
@@ -141,7 +141,7 @@ ngx_modelgw_sse_next(ngx_modelgw_sse_t *sse, u_char **pos, u_char *last,
 ngx_uint_t
 ngx_modelgw_sse_between(ngx_modelgw_sse_t *sse)
 {
-    return sse->state == sw_lead && (sse->len == 0 || sse->given);
+    return sse->state == sw_lead && (sse->len == 0 || sse->returned);
 }
 
 
@@ -155,7 +155,7 @@ ngx_modelgw_sse_rest(ngx_modelgw_sse_t *sse, ngx_modelgw_sse_event_t *ev)
     }
 
     ngx_modelgw_sse_event(sse, ev, sse->start, sse->len);
-    sse->given = 1;
+    sse->returned = 1;
 
     return NGX_OK;
 }
@@ -167,7 +167,7 @@ ngx_modelgw_sse_data(ngx_modelgw_sse_event_t *ev, u_char **state,
 {
     ngx_str_t  l;
 
-    /* vendors' events have one */
+    /* the usual case */
 
     if (ev->lines < 2) {
 
@@ -195,18 +195,18 @@ ngx_modelgw_sse_data(ngx_modelgw_sse_event_t *ev, u_char **state,
 
 
 /*
- * Forgets the event that was handed out from our own memory, and gives that
- * back: a stream may wait long for its next event, and that is cut seldom.
+ * Frees the event that was returned from the reader's memory: a stream may wait
+ * long for its next event, which is rarely split.
  */
 
 static void
 ngx_modelgw_sse_drop(ngx_modelgw_sse_t *sse)
 {
-    if (!sse->given) {
+    if (!sse->returned) {
         return;
     }
 
-    sse->given = 0;
+    sse->returned = 0;
     sse->len = 0;
 
     (void) ngx_pfree(sse->pool, sse->start);
@@ -216,7 +216,7 @@ ngx_modelgw_sse_drop(ngx_modelgw_sse_t *sse)
 }
 
 
-/* Reads a BOM (WHATWG Encoding, "UTF-8 decode": one, at the very start). */
+/* skips a BOM (WHATWG Encoding, "UTF-8 decode": one, at the very start) */
 
 static u_char *
 ngx_modelgw_sse_start(ngx_modelgw_sse_t *sse, u_char *p, u_char *last)
@@ -243,10 +243,7 @@ ngx_modelgw_sse_start(ngx_modelgw_sse_t *sse, u_char *p, u_char *last)
 }
 
 
-/*
- * Returns the first byte behind the event that the bytes go on with, NULL if
- * it does not end in them.
- */
+/* returns the end of the current event, or NULL if it is not in the bytes */
 
 static u_char *
 ngx_modelgw_sse_end(ngx_modelgw_sse_t *sse, u_char *p, u_char *last)
@@ -300,7 +297,7 @@ ngx_modelgw_sse_end(ngx_modelgw_sse_t *sse, u_char *p, u_char *last)
 }
 
 
-/* Returns what is behind the line end at p. */
+/* skips the end of a line at p */
 
 static u_char *
 ngx_modelgw_sse_blank(u_char *p, u_char *last)
@@ -313,7 +310,7 @@ ngx_modelgw_sse_blank(u_char *p, u_char *last)
 }
 
 
-/* Returns the first CR or LF, last if there is none. */
+/* returns the first CR or LF, or last */
 
 static u_char *
 ngx_modelgw_sse_eol(u_char *p, u_char *last)
@@ -384,7 +381,7 @@ ngx_modelgw_sse_append(ngx_modelgw_sse_t *sse, u_char *p, size_t n)
 }
 
 
-/* Describes the n bytes at p as an event. */
+/* parses the n bytes at p, which are an event */
 
 static void
 ngx_modelgw_sse_event(ngx_modelgw_sse_t *sse, ngx_modelgw_sse_event_t *ev,
@@ -424,7 +421,7 @@ ngx_modelgw_sse_event(ngx_modelgw_sse_t *sse, ngx_modelgw_sse_event_t *ev,
 }
 
 
-/* Walks over the lines of an event, blank ones included. */
+/* iterates over the lines of an event, including blank ones */
 
 static ngx_int_t
 ngx_modelgw_sse_line(ngx_modelgw_sse_event_t *ev, u_char **state,
@@ -456,8 +453,8 @@ ngx_modelgw_sse_line(ngx_modelgw_sse_event_t *ev, u_char **state,
 
 
 /*
- * WHATWG HTML, section 9.2.6: the name ends with the first colon or the line,
- * one space behind the colon does not belong to the value.
+ * WHATWG HTML, section 9.2.6: the name ends at the first colon or at the end of
+ * the line; one space after the colon is not part of the value.
  */
 
 static ngx_int_t

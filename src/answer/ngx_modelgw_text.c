@@ -1,29 +1,34 @@
 
 /*
- * Counting the text of an answer, event by event.
+ * The text of an answer, event by event, and the choices that have finished.
  *
- * What is counted matters only when a stream ends without usage, but it has to
- * be counted while the events pass: so this takes the shortest way, from colon
- * to colon.
- * The scanner has found the data to be JSON before; then "delta" with its
- * quotes, no backslash before them and a colon behind is a member, wherever it
- * stands, and the brackets behind it match.  Both protocols have their text
- * there: content, refusal, reasoning and arguments in choices[].delta, text,
- * thinking, partial_json and signature in delta.  A name written with escapes
- * is not found; nobody does.
+ * The length of the text matters only if a stream ends without usage, but it
+ * has to be counted while events pass, so this takes the cheapest way: from
+ * colon to colon.  The scanner has checked that the data is JSON; so "delta" in
+ * quotes, with no backslash before and a colon after it, is a member at
+ * whatever depth, and the brackets after it match.  Both protocols have their
+ * text there: content, refusal, reasoning and arguments in choices[].delta;
+ * text, thinking, partial_json and signature in delta.  A name written with
+ * escapes is not found; no vendor writes such.
  *
- * A JSON answer is counted when it has ended without usage, in the same way: it
- * may have broken off, so it is not known to be JSON, and no tape fits it.
+ * A JSON answer that has ended without usage is counted in the same way: it may
+ * be truncated, so it is not known to be JSON, and may not fit on a tape.
+ *
+ * Some vendors repeat a choice's finish_reason, as together with the usage
+ * after the last choice: counting the reasons would take one choice that
+ * finishes twice for two, so choices are counted by index.  Events with a
+ * reason are rare, about one for each choice, so a tape is built for them.
  *
  * Rejected: watches of the scanner, which do not reach into arrays, and keep
- * 256 bytes; the tape, which would be built for each event; and memmem(), which
- * costs more than the colons of an event, for each of the names.
+ * 256 bytes; a tape for each event; and memmem() for each of the names, which
+ * costs more than visiting all colons of an event.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_tape.h"
 #include "ngx_modelgw_text.h"
 #include "ngx_modelgw_usage.h"
 
@@ -40,9 +45,11 @@ static u_char *ngx_modelgw_text_object(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n);
 static ngx_uint_t ngx_modelgw_text_left_out(u_char *p, size_t len);
+static ngx_uint_t ngx_modelgw_choices_ends(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *choice);
 
 
-/* where text is: in events, and in JSON answers of both protocols */
+/* members with text: of events, and of JSON answers of both protocols */
 
 static ngx_str_t  ngx_modelgw_text_delta = ngx_string("\"delta\"");
 static ngx_str_t  ngx_modelgw_text_message = ngx_string("\"message\"");
@@ -53,7 +60,7 @@ static ngx_str_t  ngx_modelgw_text_finish = ngx_string("\"finish_reason\"");
 static ngx_str_t  ngx_modelgw_text_noise = ngx_string("\"obfuscation\"");
 
 
-/* strings that are no text */
+/* members whose strings are not text */
 
 static ngx_str_t  ngx_modelgw_text_names[] = {
     ngx_string("type"),
@@ -158,7 +165,7 @@ ngx_modelgw_text_len(ngx_str_t *inside)
 }
 
 
-/* where the key ends that the colon is behind; first: it is behind none */
+/* returns the end of the key before the colon, or first if there is no key */
 
 static ngx_inline u_char *
 ngx_modelgw_text_key(u_char *first, u_char *colon)
@@ -175,7 +182,7 @@ ngx_modelgw_text_key(u_char *first, u_char *colon)
 }
 
 
-/* the key that ends there is this name, in quotes */
+/* whether the key that ends there is name, which includes the quotes */
 
 static ngx_inline ngx_uint_t
 ngx_modelgw_text_named(u_char *first, u_char *end, ngx_str_t *name)
@@ -188,7 +195,7 @@ ngx_modelgw_text_named(u_char *first, u_char *end, ngx_str_t *name)
 
     p = end - name->len;
 
-    /* not a quote inside of a string */
+    /* the first quote must not be an escaped one inside of a string */
 
     return *p == '"'
            && ngx_memcmp(p, name->data, name->len) == 0
@@ -207,7 +214,7 @@ ngx_modelgw_text_space(u_char *p, u_char *last)
 }
 
 
-/* adds the text in the value at p; returns where it ends */
+/* adds the text in the value at p; returns the end of the value */
 
 static u_char *
 ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
@@ -281,8 +288,8 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
 
 
 /*
- * Adds the bytes of the object that follows the colon at p, as it is written,
- * without white space; returns where it ends.  Another value is left unread.
+ * Adds the bytes of the object after the colon at p, as written, without white
+ * space; returns its end.  A value that is not an object is not read.
  */
 
 static u_char *
@@ -338,7 +345,10 @@ ngx_modelgw_text_object(u_char *p, u_char *last, size_t *n)
 }
 
 
-/* to the closing quote of the string whose inside is at p, or last */
+/*
+ * Adds the unescaped length of the string whose contents are at p; returns its
+ * closing quote, or last.
+ */
 
 static u_char *
 ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n)
@@ -358,7 +368,7 @@ ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n)
 }
 
 
-/* half of a surrogate pair is two bytes of four */
+/* each half of a surrogate pair counts two bytes of the four in UTF-8 */
 
 static u_char *
 ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n)
@@ -393,4 +403,56 @@ ngx_modelgw_text_left_out(u_char *p, size_t len)
     }
 
     return 0;
+}
+
+
+void
+ngx_modelgw_choices_end(ngx_modelgw_choices_t *choices,
+    ngx_modelgw_tape_t *tape)
+{
+    uint64_t             *word, bit;
+    ngx_uint_t            i;
+    ngx_modelgw_node_t   *list, *choice, *index;
+
+    list = ngx_modelgw_tape_member(tape, ngx_modelgw_tape_root(tape),
+                                   "choices");
+
+    for (choice = ngx_modelgw_tape_first(tape, list);
+         choice;
+         choice = ngx_modelgw_tape_next(tape, list, choice))
+    {
+        if (!ngx_modelgw_choices_ends(tape, choice)) {
+            continue;
+        }
+
+        index = ngx_modelgw_tape_member(tape, choice, "index");
+
+        if (index == NULL) {
+            i = 0;
+
+        } else if (!ngx_modelgw_tape_count(tape, index, &i)
+                   || i >= NGX_MODELGW_CHOICES_MAX)
+        {
+            continue;
+        }
+
+        word = &choices->ended[i / 64];
+        bit = (uint64_t) 1 << (i % 64);
+
+        choices->n += ((*word & bit) == 0);
+        *word |= bit;
+    }
+}
+
+
+static ngx_uint_t
+ngx_modelgw_choices_ends(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *choice)
+{
+    ngx_modelgw_node_t  *reason;
+
+    reason = ngx_modelgw_tape_member(tape, choice, "finish_reason");
+
+    return reason
+           && reason->type == NGX_MODELGW_TAPE_STRING
+           && reason->to - reason->from > 2;
 }

@@ -1,8 +1,8 @@
 
 /*
- * What one event of a stream brings of an answer: for a stream that ends
- * without usage, for the event that usage is due in, and for those that differ
- * in nothing else.  And how much text is in a JSON answer without usage.
+ * The text of an answer, in events of a stream and in JSON documents, counted
+ * for calls that end without usage; and the choices of a chat stream that have
+ * finished.
  */
 
 
@@ -13,47 +13,71 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_tape.h"
+
+
+#define NGX_MODELGW_CHOICES_MAX  128     /* the vendors' limit */
+
+
+/* one event of a stream */
 
 typedef struct {
 
     /*
-     * Bytes of the answer: of all strings, unescaped, inside of members "delta"
-     * at any depth.  Left out are the members type, role, id, name, index,
+     * Bytes of text: of all strings, unescaped, inside of members "delta" at
+     * any depth, except for the values of type, role, id, name, index,
      * finish_reason, stop_reason, object and model.
      */
     size_t                n;
 
-    /* the inside of the last of these strings, as it is written; data NULL:
+    /* the contents of the last of these strings, as written; data is NULL if
        there is none */
     ngx_str_t             last;
 
-    /* the same of a member "obfuscation" outside of "delta": noise, that hides
-       the length of the text from those who see only encrypted bytes */
+    /* the contents of a member "obfuscation" outside of "delta": padding that
+       hides the length of the text from those who see encrypted bytes */
     ngx_str_t             noise;
 
-    /* members "finish_reason" outside of "delta" that are strings, and not
-       empty */
+    /* non-empty strings "finish_reason" outside of "delta" */
     ngx_uint_t            finished;
 } ngx_modelgw_text_t;
 
 
+/* choices of a chat stream that have finished; initially all zero */
+
+typedef struct {
+    ngx_uint_t            n;
+    uint64_t              ended[NGX_MODELGW_CHOICES_MAX / 64];  /* bits by
+                                                                   index */
+} ngx_modelgw_choices_t;
+
+
 /*
- * Reads an event's data, which is one JSON document.  Safe with any bytes: what
- * is no JSON gives some n up to len.
+ * Sets *text from an event's data, which is one JSON document.  Any bytes are
+ * safe: n is at most len if they are not JSON.
  */
 void ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len);
 
 /*
- * The bytes of answer in a JSON document of the protocol, counted as above, so
- * that the same answer is as long in a stream: chat has them in members
- * "message", messages in "content", where a tool's input, an object, counts as
- * it is written, without white space.  The document may be cut anywhere, or be
- * no JSON: of that nothing counts but what looks like such a member.
+ * Returns the bytes of text in a JSON answer of the protocol, counted as above,
+ * so that an answer has the same length in a stream.  In chat it is in members
+ * "message"; in messages it is in "content", where the input of a tool, an
+ * object, counts as written without white space.  The document may be truncated
+ * or not be JSON: then only what looks like such a member counts.
  */
 size_t ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len);
 
-/* How many bytes the inside of a string is, unescaped. */
+/* Returns the bytes of a string's contents after unescaping. */
 size_t ngx_modelgw_text_len(ngx_str_t *inside);
+
+/*
+ * Adds the choices that finish in an event whose data is on the tape, those
+ * with a non-empty string "finish_reason".  Each counts once, even if it
+ * finishes again; one without "index" is the first; one with an index of
+ * NGX_MODELGW_CHOICES_MAX or more is ignored.
+ */
+void ngx_modelgw_choices_end(ngx_modelgw_choices_t *choices,
+    ngx_modelgw_tape_t *tape);
 
 
 #endif /* _NGX_MODELGW_TEXT_H_INCLUDED_ */

@@ -1,20 +1,20 @@
 
 /*
- * Token usage: what to watch in an answer or in one event of a stream, and what
- * the numbers mean.
+ * Token usage: the members to watch in an answer or in an event of a stream,
+ * and the meaning of the numbers.
  *
- * The two protocols count differently.  Messages report input without what was
- * read from or written to the cache; chat reports all of it as prompt_tokens,
- * so the cached part is taken off.  Both report output with reasoning in it.
- * Messages streams report twice: message_start has input and cache, and some
- * output; message_delta has totals again, not increments.  So a field that is
- * present replaces, also if it is lower, one that is absent keeps, and nothing
- * is added.  Look-alikes report the input in message_start, and 0 in
- * message_delta: a 0 of input never replaces a count.
+ * The protocols count differently.  Messages report input without cache reads
+ * and writes; chat reports all of it as prompt_tokens, so the cached part is
+ * subtracted.  In both, output includes reasoning.  Messages streams report
+ * twice: message_start has input, cache and some output; message_delta has
+ * totals again, not increments.  So a field that is present replaces the
+ * previous value, even a higher one, and nothing is added up.  Imitations of
+ * the API report the input in message_start, and 0 in message_delta: a 0 never
+ * replaces input.
  *
- * One table for each protocol serves answers and events alike.  Rejected: to
- * read usage with the whole-document reader; the scanner is on every byte of an
- * answer anyway, to find the model id.
+ * One table for each protocol is used for answers and events.  Rejected: the
+ * reader of whole documents; the scanner visits each byte of an answer anyway,
+ * to find the model id.
  */
 
 
@@ -24,16 +24,16 @@
 #include "ngx_modelgw_usage.h"
 
 
-/* a count that is watched, and where it goes */
+/* a count that is watched, and its field */
 
 typedef struct {
     ngx_uint_t            watch;
-    ngx_uint_t            container;     /* the watch of the object it is in */
+    ngx_uint_t            container;     /* watch of the object around it */
     ngx_uint_t            class;         /* index in ngx_modelgw_usage_t */
 } ngx_modelgw_usage_field_t;
 
 
-/* all but null, which says as much as no value */
+/* all types but null, which is the same as no value */
 
 #define NGX_MODELGW_USAGE_VALUE  ((NGX_MODELGW_SCAN_ANY                        \
                                    & ~NGX_MODELGW_SCAN_NULL)                  \
@@ -69,7 +69,7 @@ static ngx_uint_t ngx_modelgw_usage_text_is(ngx_modelgw_scan_t *s,
     ngx_uint_t watch, ngx_str_t *text);
 
 
-/* The enums name the rows of the tables below them. */
+/* the enums are the rows of the tables of watches */
 
 enum {
     MESSAGES_TYPE = 0,
@@ -91,34 +91,51 @@ enum {
 };
 
 
-#define ngx_modelgw_usage_watch(path)                                         \
-    { ngx_string(path), NGX_MODELGW_USAGE_VALUE }
+/* the distance from the rows of "usage" to those of "message.usage" */
 
-/* a JSON answer and message_delta have it at the root, message_start has not */
+#define NGX_MODELGW_USAGE_START  (MESSAGES_START_USAGE - MESSAGES_USAGE)
 
-#define ngx_modelgw_usage_messages_usage(path)                                \
-    ngx_modelgw_usage_watch(path),                                            \
-    ngx_modelgw_usage_watch(path ".input_tokens"),                            \
-    ngx_modelgw_usage_watch(path ".cache_read_input_tokens"),                 \
-    ngx_modelgw_usage_watch(path ".cache_creation_input_tokens"),             \
-    ngx_modelgw_usage_watch(path ".cache_creation"),                          \
-    ngx_modelgw_usage_watch(path                                              \
+
+#define ngx_modelgw_usage_watch(row, path)                                    \
+    [row] = { ngx_string(path), NGX_MODELGW_USAGE_VALUE }
+
+/* at the root in JSON answers and message_delta, in "message" else */
+
+#define ngx_modelgw_usage_messages_usage(n, path)                             \
+    ngx_modelgw_usage_watch(MESSAGES_USAGE + n, path),                        \
+    ngx_modelgw_usage_watch(MESSAGES_INPUT + n, path ".input_tokens"),        \
+    ngx_modelgw_usage_watch(MESSAGES_CACHE_READ + n,                          \
+                            path ".cache_read_input_tokens"),                 \
+    ngx_modelgw_usage_watch(MESSAGES_CACHE_WRITE + n,                         \
+                            path ".cache_creation_input_tokens"),             \
+    ngx_modelgw_usage_watch(MESSAGES_CACHE_CREATION + n,                      \
+                            path ".cache_creation"),                          \
+    ngx_modelgw_usage_watch(MESSAGES_CACHE_WRITE_5M + n,                      \
+                            path                                              \
                             ".cache_creation.ephemeral_5m_input_tokens"),     \
-    ngx_modelgw_usage_watch(path                                              \
+    ngx_modelgw_usage_watch(MESSAGES_CACHE_WRITE_1H + n,                      \
+                            path                                              \
                             ".cache_creation.ephemeral_1h_input_tokens"),     \
-    ngx_modelgw_usage_watch(path ".output_tokens"),                           \
-    ngx_modelgw_usage_watch(path ".output_tokens_details"),                   \
-    ngx_modelgw_usage_watch(path ".output_tokens_details.thinking_tokens")
+    ngx_modelgw_usage_watch(MESSAGES_OUTPUT + n, path ".output_tokens"),      \
+    ngx_modelgw_usage_watch(MESSAGES_OUTPUT_DETAILS + n,                      \
+                            path ".output_tokens_details"),                   \
+    ngx_modelgw_usage_watch(MESSAGES_THINKING + n,                            \
+                            path ".output_tokens_details.thinking_tokens")
 
 
 static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_messages_watches[] = {
-    { ngx_string("type"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("error"), NGX_MODELGW_SCAN_OBJECT },
-    ngx_modelgw_usage_messages_usage("usage"),
-    { ngx_string("message"), NGX_MODELGW_SCAN_OBJECT },
-    { ngx_string("message.model"), NGX_MODELGW_SCAN_STRING },
-    ngx_modelgw_usage_messages_usage("message.usage")
+
+    [MESSAGES_TYPE] = { ngx_string("type"), NGX_MODELGW_SCAN_STRING },
+    [MESSAGES_MODEL] = { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [MESSAGES_ERROR] = { ngx_string("error"), NGX_MODELGW_SCAN_OBJECT },
+
+    ngx_modelgw_usage_messages_usage(0, "usage"),
+
+    [MESSAGES_MESSAGE] = { ngx_string("message"), NGX_MODELGW_SCAN_OBJECT },
+    [MESSAGES_START_MODEL] =
+        { ngx_string("message.model"), NGX_MODELGW_SCAN_STRING },
+
+    ngx_modelgw_usage_messages_usage(NGX_MODELGW_USAGE_START, "message.usage")
 };
 
 
@@ -153,21 +170,28 @@ enum {
 
 
 static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_chat_watches[] = {
-    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("error"), NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_STRING },
-    { ngx_string("choices"), NGX_MODELGW_SCAN_ARRAY },
-    ngx_modelgw_usage_watch("usage"),
-    ngx_modelgw_usage_watch("usage.prompt_tokens"),
-    ngx_modelgw_usage_watch("usage.prompt_tokens_details"),
-    ngx_modelgw_usage_watch("usage.prompt_tokens_details.cached_tokens"),
-    ngx_modelgw_usage_watch("usage.prompt_tokens_details.cache_write_tokens"),
-    ngx_modelgw_usage_watch("usage.completion_tokens"),
-    ngx_modelgw_usage_watch("usage.completion_tokens_details"),
-    ngx_modelgw_usage_watch("usage.completion_tokens_details.reasoning_tokens")
+
+    [CHAT_MODEL] = { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [CHAT_ERROR] = { ngx_string("error"),
+                     NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_STRING },
+    [CHAT_CHOICES] = { ngx_string("choices"), NGX_MODELGW_SCAN_ARRAY },
+
+    ngx_modelgw_usage_watch(CHAT_USAGE, "usage"),
+    ngx_modelgw_usage_watch(CHAT_PROMPT, "usage.prompt_tokens"),
+    ngx_modelgw_usage_watch(CHAT_PROMPT_DETAILS, "usage.prompt_tokens_details"),
+    ngx_modelgw_usage_watch(CHAT_CACHED,
+                            "usage.prompt_tokens_details.cached_tokens"),
+    ngx_modelgw_usage_watch(CHAT_CACHE_WRITE,
+                            "usage.prompt_tokens_details.cache_write_tokens"),
+    ngx_modelgw_usage_watch(CHAT_COMPLETION, "usage.completion_tokens"),
+    ngx_modelgw_usage_watch(CHAT_COMPLETION_DETAILS,
+                            "usage.completion_tokens_details"),
+    ngx_modelgw_usage_watch(CHAT_REASONING,
+                          "usage.completion_tokens_details.reasoning_tokens")
 };
 
 
-/* input holds the whole prompt until the cached part is taken off */
+/* input is the whole prompt until the cached part is subtracted */
 
 static ngx_modelgw_usage_field_t  ngx_modelgw_usage_chat_fields[] = {
     ngx_modelgw_usage_field(CHAT_PROMPT, CHAT_USAGE, input),
@@ -228,8 +252,8 @@ ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
 {
     if (protocol == NGX_MODELGW_MESSAGES) {
         ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields,
-                               MESSAGES_START_USAGE - MESSAGES_USAGE,
-                               usage->input_has_cache, s);
+                               NGX_MODELGW_USAGE_START, usage->input_has_cache,
+                               s);
         ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields, 0,
                                usage->input_has_cache, s);
 
@@ -282,8 +306,9 @@ ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
 
 
 /*
- * shift: from the watches of the usage at the root to those of the one that is
- * taken; has_cache: the upstream's input has cache reads and writes in it
+ * shift is the distance of the watches to use from those of the usage at the
+ * root; has_cache means that the upstream's input includes cache reads and
+ * writes.
  */
 
 static void
@@ -300,7 +325,7 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
         return;
     }
 
-    /* what was derived must not stand in for what is reported */
+    /* a derived input must not be kept as a reported one */
 
     if (has_cache) {
         usage->input = usage->prompt;
@@ -331,10 +356,10 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
 
 
 /*
- * The total and its parts, the lifetimes of five minutes and of an hour, are
- * one report: what a document has of it is newer than what it has not, and each
- * part is billed, whatever the total says.  What the parts leave of the total
- * has the shorter lifetime, which is the one that is the API's default.
+ * The total and its parts, the lifetimes of five minutes and of one hour, are
+ * one report: those in the document are newer than the others, and each part is
+ * billed, whatever the total is.  The part of the total that no lifetime is
+ * reported for has the shorter one, which is the API's default.
  */
 
 static void
@@ -423,8 +448,8 @@ ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s)
 
 
 /*
- * Sets those fields that the document has as a count; returns their bits.  Sets
- * the bits of those that it has as something else in usage->odd.
+ * Sets the fields that are counts in the document, and returns their bits; sets
+ * the bits in usage->odd of those that are anything else.
  */
 
 static ngx_uint_t
@@ -436,7 +461,7 @@ ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
 
     set = 0;
 
-    /* what a 0 replaces: all, but in messages no input without input beside */
+    /* a 0 replaces any field, but of messages without input only some */
 
     zero = ~(ngx_uint_t) 0;
 
@@ -469,7 +494,7 @@ ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
 }
 
 
-/* the document has the field, or what the field is in, in another form */
+/* whether the field, or the object around it, is of another type */
 
 static ngx_uint_t
 ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field, ngx_uint_t shift,
@@ -485,7 +510,7 @@ ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field, ngx_uint_t shift,
 }
 
 
-/* -1: it is no count */
+/* returns -1 if the value is not a count */
 
 static int64_t
 ngx_modelgw_usage_count(ngx_modelgw_scan_t *s, ngx_uint_t watch)

@@ -1,6 +1,6 @@
 
 /*
- * Token usage as the two protocols report it, in one form.
+ * Token usage of both protocols, in one form.
  */
 
 
@@ -14,83 +14,89 @@
 #include "ngx_modelgw_scan.h"
 
 
-/* protocols: bits, since a group's upstream may speak both */
+/* protocols; flags, since an upstream may have both */
 
 #define NGX_MODELGW_CHAT       0x01
 #define NGX_MODELGW_MESSAGES   0x02
 
 
-/* tokens; -1: not reported */
+/* in tokens; -1: not reported */
 
 typedef struct {
     int64_t               input;         /* without cache reads and writes */
     int64_t               cache_read;
-    int64_t               cache_write;   /* all lifetimes together */
-    int64_t               cache_write_5m;  /* all of it but the next */
+    int64_t               cache_write;   /* of all lifetimes */
+    int64_t               cache_write_5m;  /* cache_write - cache_write_1h */
     int64_t               cache_write_1h;
     int64_t               output;        /* reasoning included */
     int64_t               reasoning;
 
     int64_t               prompt;        /* input with cache reads and writes,
-                                            where it is reported so */
+                                            if reported in this way */
 
-    ngx_uint_t            odd;           /* a bit for each of the above that the
-                                            last report had in a form that is no
-                                            count: not 0, no report is whole */
+    ngx_uint_t            odd;           /* a bit for each of the above, by its
+                                            index, that is not a count in the
+                                            last report; if any is set, the
+                                            usage is incomplete */
 
-    unsigned              input_has_cache:1;  /* a messages upstream counts
-                                                 cached input in input_tokens,
-                                                 as chat does */
-    unsigned              rest:1;        /* the lifetime of five minutes is what
-                                            the hour leaves of the total */
-    unsigned              final:1;       /* output is what the call's end, and
-                                            not its beginning, reported */
+    unsigned              input_has_cache:1;  /* input_tokens of this messages
+                                                 upstream include cached input,
+                                                 as in chat */
+    unsigned              rest:1;        /* cache_write_5m was not reported, but
+                                            derived from the other two */
+    unsigned              final:1;       /* output was reported at the end of
+                                            the call, not at its beginning */
 } ngx_modelgw_usage_t;
 
 
-/* what one JSON answer, or one event of a stream, is */
+/* kinds of a JSON answer or of an event's data */
 
-#define NGX_MODELGW_DOC_OTHER  0         /* content, or nothing we know */
+#define NGX_MODELGW_DOC_OTHER  0         /* content, or unknown */
 #define NGX_MODELGW_DOC_STOP   1         /* messages: "message_stop" */
 #define NGX_MODELGW_DOC_ERROR  2         /* an error instead of content */
-#define NGX_MODELGW_DOC_USAGE  3         /* chat: the chunk that brings only the
-                                            usage ("choices" is []) */
+#define NGX_MODELGW_DOC_USAGE  3         /* chat: the chunk with usage only
+                                            ("choices" is []) */
 
 
 /*
- * The table of watches, and the scanner's configuration, to read a JSON answer
- * or one event's data of the protocol; skip is put into it.
+ * Sets *conf for a scanner of JSON answers and of events' data of the protocol.
  */
 void ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf,
     ngx_uint_t protocol, ngx_modelgw_skip_pt skip);
 
-/* All tokens -1, nothing set. */
+/* Sets all tokens to -1, and clears the rest. */
 void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
 
 /*
- * Merges the usage that a scanner of ngx_modelgw_usage_conf() found in a
- * document, or in the part of one that it was fed: a field that is present
- * replaces, one that is absent or null keeps what was known.  So does one that
- * is not a plain integer up to 999,999,999; it is noted in usage->odd, until
- * its class is reported again.  So does a 0 of input in messages; one of its
- * cache fields counts, if there is input beside it.
- * Sets final if the output was reported at the top of a messages document, or
- * in a chat document without choices; clears it if the output is odd.
+ * Merges the usage that a scanner of ngx_modelgw_usage_conf() has found in a
+ * document, or in the part of one that it was fed.
+ *
+ * A field that is present replaces the previous value, one that is absent or
+ * null does not.  Neither does one that is not an integer from 0 to
+ * 999,999,999; its bit in usage->odd is set until it is reported correctly.
+ * In messages, a 0 does not replace input, and replaces the cache fields only
+ * if the same report has input.
+ *
+ * usage->final is set if the output is reported at the top of a messages
+ * document, or in a chat document without choices; it is cleared if the bit of
+ * the output in usage->odd is set.
+ *
  * Returns one of NGX_MODELGW_DOC_*.
  */
 ngx_uint_t ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage,
     ngx_uint_t protocol, ngx_modelgw_scan_t *s);
 
 /*
- * Says that nothing more is reported: what a chat answer reported beside its
- * choices is final.
+ * Must be called when no more reports can follow: usage that a chat answer has
+ * reported together with choices is final then.
  */
 void ngx_modelgw_usage_end(ngx_modelgw_usage_t *usage, ngx_uint_t protocol);
 
 /*
- * The span of the model id in the document just scanned (quotes included).
- *     NGX_OK        from and to are set
- *     NGX_DECLINED  it has none
+ * Sets *from and *to to the offsets of the model id, with its quotes, in the
+ * document that was scanned.
+ *     NGX_OK
+ *     NGX_DECLINED  there is no model id
  */
 ngx_int_t ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
     off_t *from, off_t *to);

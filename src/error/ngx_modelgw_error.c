@@ -1,15 +1,13 @@
 
 /*
- * Errors as clients see them: which code and text stand for a status that nginx
- * makes, and the forms an error is written in.  Both are tables.  What stands
- * for an upstream's error is in ngx_modelgw_error_upstream.c.
+ * Errors as clients see them: the codes and messages for statuses that nginx
+ * generates, and the forms of an error.  Both are tables.  Errors of upstreams
+ * are in ngx_modelgw_error_upstream.c.
  *
- * A form is a list of pieces, each a text and the string of the error that
- * follows it.  The pieces are walked twice, to measure and to write, so that
- * the two cannot differ.
+ * A form is a list of pieces, each a literal and the string of the error that
+ * follows it.
  *
- * Rejected: a printf() format for each form; strings must be escaped, and
- * ngx_sprintf() does not know how.
+ * Rejected: a format of ngx_sprintf() for each form; it cannot escape strings.
  */
 
 
@@ -17,12 +15,16 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_error.h"
-#include "ngx_modelgw_document.h"
+#include "ngx_modelgw_out.h"
+
+
+/* bytes allocated at first: enough for most errors, which have no escapes */
+#define NGX_MODELGW_ERROR_SIZE  (2 * NGX_MODELGW_ERROR_MAX_MESSAGE + 512)
 
 
 typedef struct {
     ngx_uint_t            status;        /* of nginx; 0: any other */
-    ngx_uint_t            answer;        /* what goes out; 0: the same */
+    ngx_uint_t            answer;        /* for the client; 0: the same */
     ngx_str_t             code;
     ngx_str_t             message;
 } ngx_modelgw_error_row_t;
@@ -36,7 +38,8 @@ typedef struct {
 
 typedef struct {
     ngx_str_t             text;
-    size_t                offset;        /* of an ngx_str_t in the error */
+    size_t                offset;        /* of an ngx_str_t in
+                                            ngx_modelgw_error_t, or _END */
 } ngx_modelgw_error_piece_t;
 
 #define NGX_MODELGW_ERROR_END   ((size_t) -1)
@@ -56,7 +59,7 @@ static ngx_modelgw_error_row_t  ngx_modelgw_error_cut = {
 };
 
 
-/* statuses that nginx makes */
+/* by the status that nginx has generated */
 
 static ngx_modelgw_error_row_t  ngx_modelgw_error_rows[] = {
 
@@ -152,7 +155,7 @@ static ngx_modelgw_error_row_t  ngx_modelgw_error_unavailable = {
 };
 
 
-/* the types of the messages API */
+/* types of the messages API */
 
 static ngx_modelgw_error_type_t  ngx_modelgw_error_types[] = {
     { 401, ngx_string("authentication_error") },
@@ -211,13 +214,11 @@ static ngx_modelgw_error_piece_t  ngx_modelgw_error_messages[] = {
 };
 
 
-/* by NGX_MODELGW_ERROR_FLAT ... NGX_MODELGW_ERROR_MESSAGES */
-
 static ngx_modelgw_error_piece_t  *ngx_modelgw_error_forms[] = {
-    ngx_modelgw_error_flat,
-    ngx_modelgw_error_compat,
-    ngx_modelgw_error_chat,
-    ngx_modelgw_error_messages
+    [NGX_MODELGW_ERROR_FLAT] = ngx_modelgw_error_flat,
+    [NGX_MODELGW_ERROR_COMPAT] = ngx_modelgw_error_compat,
+    [NGX_MODELGW_ERROR_CHAT] = ngx_modelgw_error_chat,
+    [NGX_MODELGW_ERROR_MESSAGES] = ngx_modelgw_error_messages
 };
 
 
@@ -260,7 +261,7 @@ ngx_modelgw_error_fill(ngx_modelgw_error_t *e, ngx_modelgw_error_row_t *row,
     e->status = row->answer ? row->answer : status;
     e->code = row->code;
     e->message = row->message;
-    e->loud = 0;
+    e->log_error = 0;
 
     ngx_modelgw_error_type(e->status, &e->type);
 }
@@ -285,46 +286,26 @@ ngx_modelgw_error_type(ngx_uint_t status, ngx_str_t *type)
 
 ngx_int_t
 ngx_modelgw_error_render(ngx_pool_t *pool, ngx_modelgw_error_t *e,
-    ngx_uint_t form, ngx_str_t *out)
+    ngx_modelgw_error_form_e form, ngx_str_t *out)
 {
-    size_t                      len;
-    u_char                     *p;
     ngx_str_t                  *s;
+    ngx_modelgw_out_t           json;
+    ngx_modelgw_out_piece_t     memory;
     ngx_modelgw_error_piece_t  *piece;
 
-    len = 0;
+    ngx_modelgw_out_piece(&json, &memory, pool, NGX_MODELGW_ERROR_SIZE);
 
     for (piece = ngx_modelgw_error_forms[form]; /* void */ ; piece++) {
 
-        len += piece->text.len;
+        ngx_modelgw_out(&json, piece->text.data, piece->text.len);
 
         if (piece->offset == NGX_MODELGW_ERROR_END) {
             break;
         }
 
         s = (ngx_str_t *) ((u_char *) e + piece->offset);
-        len += ngx_modelgw_json_str_len(s);
+        ngx_modelgw_out_string(&json, s);
     }
 
-    p = ngx_pnalloc(pool, len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    out->len = len;
-    out->data = p;
-
-    for (piece = ngx_modelgw_error_forms[form]; /* void */ ; piece++) {
-
-        p = ngx_cpymem(p, piece->text.data, piece->text.len);
-
-        if (piece->offset == NGX_MODELGW_ERROR_END) {
-            break;
-        }
-
-        s = (ngx_str_t *) ((u_char *) e + piece->offset);
-        p = ngx_modelgw_json_str(p, s);
-    }
-
-    return NGX_OK;
+    return ngx_modelgw_out_piece_done(&json, out);
 }

@@ -1,42 +1,48 @@
 
 /*
- * What stands for an upstream's error.  A table says it for each status.  The
- * upstream's own text is passed on only where the fault is the client's (400,
- * 413, 422): assistants match on it.  All else gets a fixed text: an upstream's
- * 401 or 402 is about our credential, and a client that were told so would ask
- * its user to log in.
+ * The errors that clients get for errors of an upstream: a table by status.
+ * The upstream's own text is used only where the client is at fault (400, 413,
+ * 422): assistants match on it.  All others get a fixed text: an upstream's 401
+ * or 402 is about our credential, and would make a client ask its user to log
+ * in.
  *
- * Inside a 200, and in a stream, the status is lost; there the code or the type
- * of the error object stands for it.  In a stream that is passed on, text and
- * type go out again, as the upstream's own event would have, unless the fault
- * is ours.
+ * In a 200 and in a stream the status is lost; the code or the type of the
+ * error object gives one.  In a stream that is passed on, text and type are
+ * sent as the upstream's own event would have, unless we are at fault.
  *
- * Rejected: to pass codes and types of upstreams on in general.  Clients would
- * meet the words of several vendors behind one gateway.
+ * Rejected: passing on codes and types of upstreams in general; clients would
+ * meet the vocabularies of several vendors at one gateway.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_error.h"
 #include "ngx_modelgw_document.h"
-#include "ngx_modelgw_scrub.h"
+#include "ngx_modelgw_error.h"
+#include "ngx_modelgw_usage.h"
 
 
-#define NGX_MODELGW_ERROR_UPSTREAM_TYPE  64
+#define NGX_MODELGW_ERROR_UPSTREAM_TYPE     64      /* bytes, at most */
+
+/* flags of a row */
+
+#define NGX_MODELGW_ERROR_UPSTREAM_LOG      0x01    /* log_error is set */
+#define NGX_MODELGW_ERROR_UPSTREAM_TEXT     0x02    /* the upstream's text
+                                                       is used */
+#define NGX_MODELGW_ERROR_UPSTREAM_CONTEXT  0x04    /* it may be about the
+                                                       context's length */
+#define NGX_MODELGW_ERROR_UPSTREAM_PRIVATE  0x08    /* about the operator's
+                                                       account: its text is
+                                                       never used */
 
 
 typedef struct {
     ngx_uint_t            status;        /* of the upstream; 0: any other */
-    ngx_uint_t            answer;        /* what goes out */
+    ngx_uint_t            answer;        /* the status for the client */
     ngx_str_t             code;
-    ngx_str_t             message;       /* where no text passes */
-    unsigned              loud:1;
-    unsigned              text:1;        /* the upstream's text passes */
-    unsigned              context:1;     /* it may be about the context */
-    unsigned              private:1;     /* it tells of the operator's account:
-                                            never */
+    ngx_str_t             message;       /* unless the upstream's is used */
+    ngx_uint_t            flags;
 } ngx_modelgw_error_upstream_row_t;
 
 
@@ -46,14 +52,14 @@ typedef struct {
 } ngx_modelgw_error_upstream_word_t;
 
 
-/* what upstreams write, wherever they write it */
+/* the strings of an error, in the shapes that upstreams use */
 
 typedef struct {
-    ngx_str_t             message;       /* of "error" */
-    ngx_str_t             type;
-    ngx_str_t             code;
+    ngx_str_t             message;       /* in "error" */
+    ngx_str_t             type;          /* in "error" */
+    ngx_str_t             code;          /* in "error" */
     ngx_str_t             error;         /* "error", if a string */
-    ngx_str_t             flat;          /* "message" beside it */
+    ngx_str_t             flat;          /* "message" at the root */
     ngx_str_t             flat_code;
     ngx_str_t             detail;
 } ngx_modelgw_error_upstream_doc_t;
@@ -78,7 +84,7 @@ static ngx_uint_t ngx_modelgw_error_upstream_is_type(ngx_str_t *type);
     { ngx_string(path), offsetof(ngx_modelgw_error_upstream_doc_t, field) }
 
 
-static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
+static ngx_modelgw_document_slot_t  ngx_modelgw_error_upstream_slots[] = {
     ngx_modelgw_error_upstream_slot("error.message", message),
     ngx_modelgw_error_upstream_slot("error.type", type),
     ngx_modelgw_error_upstream_slot("error.code", code),
@@ -90,64 +96,75 @@ static ngx_modelgw_json_slot_t  ngx_modelgw_error_upstream_slots[] = {
 };
 
 
-/* an upstream's statuses; behind the message: loud, text, context, private */
+/* by the upstream's status */
 
 static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_rows[] = {
 
     { 400, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("The upstream refused the request as invalid"), 0, 1, 1, 0 },
+      ngx_string("The upstream refused the request as invalid"),
+      NGX_MODELGW_ERROR_UPSTREAM_TEXT|NGX_MODELGW_ERROR_UPSTREAM_CONTEXT },
 
     { 422, 400, ngx_string("INVALID_REQUEST"),
-      ngx_string("The upstream refused the request as invalid"), 0, 1, 1, 0 },
+      ngx_string("The upstream refused the request as invalid"),
+      NGX_MODELGW_ERROR_UPSTREAM_TEXT|NGX_MODELGW_ERROR_UPSTREAM_CONTEXT },
 
     { 413, 413, ngx_string("REQUEST_TOO_LARGE"),
-      ngx_string("The request is too large for the upstream"), 0, 1, 0, 0 },
+      ngx_string("The request is too large for the upstream"),
+      NGX_MODELGW_ERROR_UPSTREAM_TEXT },
 
     { 401, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
+      ngx_string("The upstream could not serve this model"),
+      NGX_MODELGW_ERROR_UPSTREAM_LOG },
 
     { 402, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
+      ngx_string("The upstream could not serve this model"),
+      NGX_MODELGW_ERROR_UPSTREAM_LOG },
 
     { 403, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
+      ngx_string("The upstream could not serve this model"),
+      NGX_MODELGW_ERROR_UPSTREAM_LOG },
 
     { 404, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
+      ngx_string("The upstream could not serve this model"),
+      NGX_MODELGW_ERROR_UPSTREAM_LOG },
 
     { 409, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream could not serve this model"), 1, 0, 0, 0 },
+      ngx_string("The upstream could not serve this model"),
+      NGX_MODELGW_ERROR_UPSTREAM_LOG },
 
     { 429, 429, ngx_string("RATE_LIMITED"),
       ngx_string("The upstream is rate limiting this gateway, retry later"),
-      0, 0, 0, 1 },
+      NGX_MODELGW_ERROR_UPSTREAM_PRIVATE },
 
     { 408, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("The upstream timed out"), 0, 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0 },
 
     { 504, 504, ngx_string("UPSTREAM_TIMEOUT"),
-      ngx_string("The upstream timed out"), 0, 0, 0, 0 },
+      ngx_string("The upstream timed out"), 0 },
 
     { 503, 503, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0 },
 
     { 529, 529, ngx_string("UPSTREAM_OVERLOADED"),
-      ngx_string("The upstream is overloaded, retry later"), 0, 0, 0, 0 },
+      ngx_string("The upstream is overloaded, retry later"), 0 },
 
     { 0, 502, ngx_string("UPSTREAM_ERROR"),
-      ngx_string("The upstream failed"), 0, 0, 0, 0 }
+      ngx_string("The upstream failed"), 0 }
 };
 
 
-/* statuses below 500 that no working upstream gives us, redirects included */
+/* other statuses below 500, redirects included: no working upstream has them */
 
-static ngx_modelgw_error_upstream_row_t  ngx_modelgw_error_upstream_strange = {
+static ngx_modelgw_error_upstream_row_t
+    ngx_modelgw_error_upstream_unexpected =
+{
     0, 502, ngx_string("UPSTREAM_ERROR"),
-    ngx_string("The upstream gave an unexpected answer"), 1, 0, 0, 0
+    ngx_string("The upstream gave an unexpected answer"),
+    NGX_MODELGW_ERROR_UPSTREAM_LOG
 };
 
 
-/* words of both APIs in "type" and "code", and the status each stands for */
+/* "type" and "code" of both APIs, and the status that each has */
 
 static ngx_modelgw_error_upstream_word_t  ngx_modelgw_error_upstream_words[] = {
     { ngx_string("invalid_request_error"), 400 },
@@ -170,7 +187,7 @@ static ngx_modelgw_error_upstream_word_t  ngx_modelgw_error_upstream_words[] = {
 };
 
 
-/* how upstreams say that the context is too long, in any case */
+/* phrases about a context that is too long, in lower case */
 
 static ngx_str_t  ngx_modelgw_error_upstream_context_phrases[] = {
     ngx_string("prompt is too long"),
@@ -201,7 +218,7 @@ static ngx_str_t  ngx_modelgw_error_upstream_context_code =
 
 ngx_int_t
 ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
-    ngx_str_t *body, ngx_uint_t protocol, ngx_uint_t frame,
+    ngx_str_t *body, ngx_uint_t protocol, ngx_uint_t event,
     ngx_modelgw_error_mask_t *mask, ngx_modelgw_error_t *e)
 {
     ngx_str_t                         *text;
@@ -221,9 +238,9 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
     e->status = row->answer;
     e->code = row->code;
     e->message = row->message;
-    e->loud = row->loud;
+    e->log_error = (row->flags & NGX_MODELGW_ERROR_UPSTREAM_LOG) != 0;
 
-    /* 529 is known to clients of the messages API only */
+    /* only clients of the messages API know 529 */
 
     if (e->status == 529 && protocol != NGX_MODELGW_MESSAGES) {
         e->status = 503;
@@ -231,9 +248,9 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
 
     ngx_modelgw_error_type(e->status, &e->type);
 
-    if (frame
+    if (event
         && protocol == NGX_MODELGW_MESSAGES
-        && !row->loud
+        && !e->log_error
         && ngx_modelgw_error_upstream_is_type(&doc.type))
     {
         e->type = doc.type;
@@ -241,11 +258,21 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
 
     text = ngx_modelgw_error_upstream_text(&doc);
 
-    if (row->context && ngx_modelgw_error_upstream_is_context(&doc, text)) {
+    if ((row->flags & NGX_MODELGW_ERROR_UPSTREAM_CONTEXT)
+        && ngx_modelgw_error_upstream_is_context(&doc, text))
+    {
         e->code = ngx_modelgw_error_upstream_context;
     }
 
-    if (text && (row->text || (frame && !row->loud && !row->private))) {
+    if (text == NULL) {
+        return NGX_OK;
+    }
+
+    if ((row->flags & NGX_MODELGW_ERROR_UPSTREAM_TEXT)
+        || (event
+            && !(row->flags & (NGX_MODELGW_ERROR_UPSTREAM_LOG
+                               |NGX_MODELGW_ERROR_UPSTREAM_PRIVATE))))
+    {
         return ngx_modelgw_scrub(pool, mask, text,
                                  NGX_MODELGW_ERROR_MAX_MESSAGE, &e->message);
     }
@@ -254,7 +281,7 @@ ngx_modelgw_error_upstream(ngx_pool_t *pool, ngx_uint_t status,
 }
 
 
-/* A body that is no JSON object, or not wholly, is as good as none. */
+/* a body that is not a complete JSON object is ignored */
 
 static ngx_int_t
 ngx_modelgw_error_upstream_read(ngx_pool_t *pool, ngx_str_t *body,
@@ -264,7 +291,7 @@ ngx_modelgw_error_upstream_read(ngx_pool_t *pool, ngx_str_t *body,
 
     ngx_memzero(doc, sizeof(ngx_modelgw_error_upstream_doc_t));
 
-    rc = ngx_modelgw_json_read(pool, body, ngx_modelgw_error_upstream_slots,
+    rc = ngx_modelgw_document_read(pool, body, ngx_modelgw_error_upstream_slots,
                                doc);
 
     if (rc == NGX_DECLINED) {
@@ -288,7 +315,7 @@ ngx_modelgw_error_upstream_row(ngx_uint_t status)
     }
 
     if (status && status < 500) {
-        return &ngx_modelgw_error_upstream_strange;
+        return &ngx_modelgw_error_upstream_unexpected;
     }
 
     return row;
@@ -296,8 +323,8 @@ ngx_modelgw_error_upstream_row(ngx_uint_t status)
 
 
 /*
- * The status that an error object stands for, 0 if it does not tell.  Its code
- * says more than its type and may be a status itself.
+ * Returns the status that an error object implies, or 0.  The code is more
+ * specific than the type, and may be a status itself.
  */
 
 static ngx_uint_t
@@ -339,7 +366,7 @@ ngx_modelgw_error_upstream_word(ngx_str_t *word)
 }
 
 
-/* The upstream's text, NULL if it has none that could be shown. */
+/* returns the upstream's text, or NULL if there is none that can be shown */
 
 static ngx_str_t *
 ngx_modelgw_error_upstream_text(ngx_modelgw_error_upstream_doc_t *doc)

@@ -1,7 +1,9 @@
 
 /*
- * What the files of floor 1 share: the state of a request, and the functions,
- * grouped by the file that defines them.
+ * What the files of src/http/ share: the state of a request, and the functions
+ * of each file.
+ *
+ * Where NGX_DECLINED is "refused", ctx->error is set.
  */
 
 
@@ -13,172 +15,357 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_error.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_scan.h"
-#include "ngx_modelgw_splice.h"
-#include "ngx_modelgw_sse.h"
 #include "ngx_modelgw_usage.h"
 
 #include "ngx_http_modelgw_conf.h"
 
 
-/* one row of the table of endpoints, in access.c */
+/* a row of the table of endpoints in access.c */
 
-#define NGX_HTTP_MODELGW_PREFIX      0x01   /* the URI begins so */
-#define NGX_HTTP_MODELGW_MAX_TOKENS  0x02   /* the body must have max_tokens */
-#define NGX_HTTP_MODELGW_COUNT       0x04   /* answers a number of tokens, and
-                                               uses none */
-#define NGX_HTTP_MODELGW_WEBSOCKET   0x08   /* asked for over WebSocket, which
-                                               is refused */
+#define NGX_HTTP_MODELGW_PREFIX      0x01   /* uri is a prefix */
+#define NGX_HTTP_MODELGW_MAX_TOKENS  0x02   /* max_tokens is required */
+#define NGX_HTTP_MODELGW_COUNT       0x04   /* counts tokens, and uses none */
+#define NGX_HTTP_MODELGW_WEBSOCKET   0x08   /* only refuses WebSocket, by 426 */
 
 typedef struct {
     ngx_str_t                         uri;
     ngx_uint_t                        method;      /* NGX_HTTP_GET or _POST */
-    ngx_uint_t                        protocol;    /* 0: we answer ourselves */
+    ngx_uint_t                        protocol;    /* 0: answered here */
     ngx_str_t                         upstream_uri;
     ngx_str_t                         upstream_uri_beta; /* for ?beta=true */
     ngx_uint_t                        flags;
 } ngx_http_modelgw_endpoint_t;
 
 
-/* what becomes of the response: see the states in filter.c */
+/* what the response is, see the head of filter.c */
 
 typedef enum {
-    NGX_HTTP_MODELGW_PASS = 0,           /* not ours */
-    NGX_HTTP_MODELGW_OWN,                /* made by us, flat already */
-    NGX_HTTP_MODELGW_ANSWER,             /* upstream's JSON */
-    NGX_HTTP_MODELGW_STREAM,             /* upstream's events */
-    NGX_HTTP_MODELGW_ERROR,              /* upstream's error */
-    NGX_HTTP_MODELGW_ENDED               /* all is sent, the rest is dropped */
+    NGX_HTTP_MODELGW_PASS = 0,           /* not of the gateway */
+    NGX_HTTP_MODELGW_OWN,                /* from reply.c */
+    NGX_HTTP_MODELGW_ANSWER,             /* an upstream's JSON */
+    NGX_HTTP_MODELGW_STREAM,             /* an upstream's events */
+    NGX_HTTP_MODELGW_ERROR,              /* an upstream's error */
+    NGX_HTTP_MODELGW_ENDED               /* sent, the rest is dropped */
 } ngx_http_modelgw_mode_e;
 
 
 typedef struct ngx_http_modelgw_abort_s   ngx_http_modelgw_abort_t;
-typedef struct ngx_http_modelgw_answer_s  ngx_http_modelgw_answer_t;
+typedef struct ngx_http_modelgw_json_s    ngx_http_modelgw_json_t;
 typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
 
 
 /*
- * The state of a request, on the pool of the main request.
+ * The state of a request, with the file that enters it.  States follow in this
+ * order; DROPPING is entered only if the scan fails.  A refused request keeps
+ * its state, and one of the administration is always NEW.
  *
- *     no key          nothing is known of the caller
- *     key             the key holds; the body is not read, or being scanned
- *     verdict         all checks are passed; $modelgw_upstream has a value
- *     forwarded       the value was given out; the proxy owns the request
+ *     NEW        ctx.c      the client is unknown
+ *     KNOWN      access.c   request.key is valid
+ *     READING    body.c     nginx reads the body, the body filter scans it
+ *     DROPPING   body.c     the scan has failed, the rest is read and dropped
+ *     READ       body.c     the body is complete, verdict.c decides on it
+ *     READY      verdict.c  all checks are passed, the body is rewritten, and
+ *                           $modelgw_upstream has a value
+ *     FORWARDED  forward.c  the value was read, the proxy owns the request
+ *
+ * answer.mode is not a part of this: another module's filter may turn a
+ * response into an error page in any state.
  */
+
+typedef enum {
+    NGX_HTTP_MODELGW_NEW = 0,
+    NGX_HTTP_MODELGW_KNOWN,
+    NGX_HTTP_MODELGW_READING,
+    NGX_HTTP_MODELGW_DROPPING,
+    NGX_HTTP_MODELGW_READ,
+    NGX_HTTP_MODELGW_READY,
+    NGX_HTTP_MODELGW_FORWARDED
+} ngx_http_modelgw_state_e;
+
+
+/* what the client has sent: access.c, body.c */
+
 typedef struct {
-    ngx_http_request_t                 *request;     /* the main one */
     ngx_http_modelgw_endpoint_t        *endpoint;
     ngx_modelgw_key_t                  *key;
-    ngx_str_t                           secret;      /* as the client sent it */
-    ngx_http_modelgw_group_t           *group;
-    ngx_http_modelgw_model_t           *model;
-    ngx_str_t                           service_id;  /* as the client says */
-    ngx_str_t                           service_json; /* the same, in quotes */
-    ngx_str_t                           upstream_id;
-    ngx_uint_t                          protocol;    /* the upstream's, of this
-                                                        call */
-    ngx_uint_t                          choices;     /* "n" of a chat call */
-    ngx_str_t                           ignored;     /* fields that translation
-                                                        has dropped */
-
+    ngx_str_t                           secret;       /* the key, as sent */
     ngx_modelgw_scan_conf_t            *scan_conf;
-    ngx_modelgw_scan_t                 *scan;        /* of the request's body */
+    ngx_modelgw_scan_t                 *scan;         /* NULL after the
+                                                         verdict */
+    ngx_uint_t                          http_version; /* the client's */
+    unsigned                            beta:1;       /* ?beta=true */
+} ngx_http_modelgw_request_t;
 
-    ngx_http_modelgw_mode_e             mode;
-    ngx_modelgw_error_t                 error;       /* what was answered;
-                                                        code.len 0: none */
-    ngx_modelgw_usage_t                 usage;
-    ngx_modelgw_call_t                 *call;        /* NULL: none, or ended */
-    uint64_t                            call_id;
-    ngx_modelgw_charge_t                charge;      /* when it has ended */
-    ngx_http_modelgw_limits_t          *limits;      /* as they were taken;
-                                                        NULL: none are told */
-    ngx_http_modelgw_abort_t           *abort;       /* the client has left */
-    ngx_msec_t                          first_byte;  /* since the start */
 
-    ngx_table_elt_t                    *credential;  /* while it is set */
-    ngx_list_part_t                    *unlisted;    /* the client's headers
-                                                        that are not listed,
-                                                        while they are out of
-                                                        headers_in */
+/* the model call: verdict.c, translate.c */
 
-    ngx_http_modelgw_answer_t          *answer;      /* ANSWER and ERROR */
-    ngx_http_modelgw_stream_t          *stream;      /* STREAM */
+typedef struct {
+    ngx_http_modelgw_model_t           *model;
+    ngx_str_t                           service_id;   /* of the model, as the
+                                                         client has it */
+    ngx_str_t                           service_json; /* the same, in quotes */
+    ngx_str_t                           upstream_id;  /* as the upstream does */
+    ngx_uint_t                          protocol;     /* the upstream's */
+    ngx_uint_t                          choices;      /* "n" of a chat call */
+    ngx_str_t                           ignored;      /* names of the fields
+                                                         that translation
+                                                         has dropped */
+    unsigned                            streaming:1;  /* "stream": true */
+    unsigned                            usage_asked:1; /* by the client */
+    unsigned                            translate:1;  /* chat to messages */
+} ngx_http_modelgw_call_t;
 
-    void                              (*finalize_upstream)(
-                                            ngx_http_request_t *r,
-                                            ngx_int_t rc);
+
+/* the call's slot in the ledger: limit.c, hold.c, settle.c */
+
+typedef struct {
+    ngx_modelgw_call_t                 *slot;         /* NULL: none, or
+                                                         given back */
+    uint64_t                            id;           /* of the row; 0: none */
+    ngx_modelgw_charge_t                charge;       /* if settled */
+    ngx_http_modelgw_limits_t          *limits;       /* NULL: neither rpm nor
+                                                         tpm */
+    unsigned                            settled:1;    /* it was sent, and has
+                                                         ended */
+} ngx_http_modelgw_money_t;
+
+
+/* the upstream's side: forward.c, filter.c, upstream.c */
+
+typedef struct {
+    ngx_table_elt_t                    *credential;   /* NULL: not in
+                                                         headers_in */
+    ngx_list_part_t                    *unlisted;     /* headers that do not
+                                                         pass; NULL: none, or
+                                                         in headers_in */
+
+    /* finalize_request, input_filter_init and input_filter of r->upstream, as
+       the proxy module set them */
+
+    void                              (*finalize)(ngx_http_request_t *r,
+                                                  ngx_int_t rc);
     ngx_int_t                         (*input_init)(void *data);
     ngx_int_t                         (*input)(void *data, ssize_t bytes);
-    ngx_int_t                           upstream_rc; /* NGX_AGAIN: goes on */
-    ngx_uint_t                          http_version; /* the client's */
 
-    unsigned                            body_read:1;
-    unsigned                            body_fault:1;
-    unsigned                            verdict:1;
-    unsigned                            forwarded:1;
-    unsigned                            streaming:1;   /* "stream": true */
-    unsigned                            usage_asked:1; /* by the client */
-    unsigned                            translate:1;   /* chat to messages */
-    unsigned                            complete:1;    /* all of the answer has
-                                                          come */
-    unsigned                            beta:1;        /* ?beta=true */
+    ngx_int_t                           rc;           /* of finalize();
+                                                         NGX_AGAIN: not
+                                                         called yet */
+} ngx_http_modelgw_upstream_t;
+
+
+/* the response: filter.c, answer.c, stream.c */
+
+typedef struct {
+    ngx_http_modelgw_mode_e             mode;
+    ngx_http_modelgw_json_t            *json;         /* ANSWER and ERROR */
+    ngx_http_modelgw_stream_t          *stream;       /* STREAM */
+    ngx_modelgw_usage_t                 usage;
+    ngx_msec_t                          first_byte;   /* ms from the start;
+                                                         -1: not sent yet */
     unsigned                            header_held:1;
-    unsigned                            answered:1;    /* first_byte is set */
-    unsigned                            settled:1;     /* the call has ended,
-                                                          and was charged */
-    unsigned                            finishing:1;   /* the last choice has
-                                                          ended, usage comes */
+    unsigned                            finishing:1;  /* all choices have ended,
+                                                         usage may follow */
+    unsigned                            complete:1;   /* all was received */
+} ngx_http_modelgw_answer_t;
+
+
+typedef struct {
+    ngx_http_request_t                 *main;
+    ngx_http_modelgw_state_e            state;
+
+    ngx_http_modelgw_request_t          request;
+    ngx_http_modelgw_call_t             call;
+    ngx_http_modelgw_money_t            money;
+    ngx_http_modelgw_upstream_t         upstream;
+    ngx_http_modelgw_answer_t           answer;
+
+    ngx_modelgw_error_t                 error;        /* code.len 0: none */
+    ngx_http_modelgw_abort_t           *abort;        /* NULL unless the client
+                                                         has left */
 } ngx_http_modelgw_ctx_t;
 
 
-extern ngx_module_t  ngx_http_modelgw_module;
+#define ngx_http_modelgw_ctx_group(ctx)                                       \
+    ((ngx_http_modelgw_group_t *) (ctx)->request.key->group)
 
 
-/* access.c */
+/* ctx.c */
 
-ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
-
-/*
- * A new state for the request, that nothing is known of: NULL, no memory.
- */
+/* Creates the context of a main request; NULL if there is no memory. */
 ngx_http_modelgw_ctx_t *ngx_http_modelgw_create_ctx(ngx_http_request_t *r);
 
 /*
- * The state of the request, found again after internal redirects too; NULL if
- * it never came to a gateway location.
+ * The context of a main request, also after internal redirects; NULL if the
+ * request was never in a gateway location.
  */
 ngx_http_modelgw_ctx_t *ngx_http_modelgw_get_ctx(ngx_http_request_t *r);
 
+/* access.c */
+
+/*
+ * The handler of the access phase.
+ *     NGX_OK        the client may use the endpoint
+ *     NGX_DECLINED  not a gateway location
+ *     NGX_DONE      refused, the response is sent
+ *     500           no memory, or an internal redirect from another one
+ */
+ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
+
+/* limit.c: rpm, tpm, concurrency */
+
+/*
+ * Takes a request of rpm, and a slot for the call if the key has a concurrency.
+ * Called when the headers were read.
+ *     NGX_OK        taken, or not limited
+ *     NGX_DECLINED  refused: 429, or 503 if the zone is full
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_limit_request(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Takes tokens of tpm for ctx->money.slot.  The caller has the ledger's lock.
+ *     NGX_OK        taken, or not limited
+ *     NGX_DECLINED  not available; ctx->error is left to _refuse_tokens()
+ */
+ngx_int_t ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger, int64_t tokens);
+
+/* Sets ctx->error (429): NGX_DECLINED, or NGX_ERROR if there is no memory. */
+ngx_int_t ngx_http_modelgw_limit_refuse_tokens(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Adds the state of the limits to the response headers, if there are any.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_limit_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* body.c */
 
+/*
+ * The handler of the precontent phase; is called again when the body was read.
+ *     NGX_DECLINED  not a gateway location, or ready: proxy_pass comes next
+ *     NGX_DONE      the body is being read, or the response is sent
+ *     a status      no memory, the body cannot be read, or the request must not
+ *                   be here
+ */
 ngx_int_t ngx_http_modelgw_precontent_handler(ngx_http_request_t *r);
+
+/* Inserts the filter of request bodies; when the http block was read. */
 void ngx_http_modelgw_body_filter_init(void);
 
 /* verdict.c */
 
+/* the values of a body that the scanner watches */
+
+typedef enum {
+    NGX_HTTP_MODELGW_WATCH_MODEL = 0,
+    NGX_HTTP_MODELGW_WATCH_MESSAGES,
+    NGX_HTTP_MODELGW_WATCH_MAX_TOKENS,
+
+    /* those above are required, max_tokens by NGX_HTTP_MODELGW_MAX_TOKENS */
+
+    NGX_HTTP_MODELGW_WATCH_STREAM,
+
+    /* these may change the price */
+
+    NGX_HTTP_MODELGW_WATCH_SERVICE_TIER,
+    NGX_HTTP_MODELGW_WATCH_PREDICTION,
+    NGX_HTTP_MODELGW_WATCH_AUDIO,
+    NGX_HTTP_MODELGW_WATCH_WEB_SEARCH_OPTIONS,
+    NGX_HTTP_MODELGW_WATCH_SPEED,
+    NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO,
+
+    NGX_HTTP_MODELGW_WATCH_THINKING,
+
+    NGX_HTTP_MODELGW_WATCHES_MESSAGES,
+
+    /* those of chat only */
+
+    NGX_HTTP_MODELGW_WATCH_STREAM_OPTIONS = NGX_HTTP_MODELGW_WATCHES_MESSAGES,
+    NGX_HTTP_MODELGW_WATCH_INCLUDE_USAGE,
+    NGX_HTTP_MODELGW_WATCH_MAX_COMPLETION_TOKENS,
+    NGX_HTTP_MODELGW_WATCH_N,
+
+    NGX_HTTP_MODELGW_WATCHES_CHAT
+} ngx_http_modelgw_watch_e;
+
+#define NGX_HTTP_MODELGW_WATCH_EXTRAS                                         \
+    NGX_HTTP_MODELGW_WATCH_SERVICE_TIER
+#define NGX_HTTP_MODELGW_WATCH_EXTRAS_LAST                                    \
+    NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO
+
 /*
- * The scanner for the body of the request's endpoint, in ctx->scan.
+ * Prepares the scanners of all groups, when the configuration was read.
  *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * Creates ctx->request.scan for the request's endpoint.
+ *     NGX_OK
+ *     NGX_DECLINED  the group does not have the client's API: 403
+ *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Decides on the whole body, which has been read and scanned, and rewrites it.
- *     NGX_OK        ctx->verdict is set
- *     NGX_DECLINED  refused, ctx->error says why
+ * Checks the body, which was read and scanned, and rewrites it.
+ *     NGX_OK        the state is READY
+ *     NGX_DECLINED  refused
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* translate.c, translate_stream.c: chat calls on an upstream of messages */
+/* hold.c: the call in the ledger, until it is sent */
+
+/* Sets the members that a request's scanner counts. */
+void ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf);
+
+/*
+ * Takes the tokens and the money that the call may use.  Called when the body
+ * was checked, before it is rewritten.
+ *     NGX_OK
+ *     NGX_DECLINED  refused: 400, 402, 429, 503
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_hold(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* Marks the call as sent: the upstream may get it from now on. */
+void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* settle.c: the money of a call, from then on */
+
+/*
+ * Keeps the usage that is known of the answer in shared memory.  To be called
+ * after usage was merged, or text was passed on: text is its length in bytes.
+ */
+void ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text);
+
+/* Keeps the status of the upstream's answer, or that of an error in a 200. */
+void ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx,
+    ngx_uint_t status);
+
+/*
+ * Ends the call, in whatever state it is, and charges it.  Does nothing if the
+ * request has no call, or no longer.
+ */
+void ngx_http_modelgw_settle(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* translate.c: chat calls on a messages upstream */
 
 /*
  * Makes the body, which has been read and scanned, a messages request.
@@ -190,8 +377,8 @@ ngx_int_t ngx_http_modelgw_translate_request(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Makes *out, *length bytes, the chat completion for the messages answer of
- * size bytes in the chain.
+ * Translates a messages answer of size bytes: *out is the chat completion, of
+ * *length bytes.
  *     NGX_OK
  *     NGX_DECLINED  it is no message
  *     NGX_ERROR     no memory
@@ -201,102 +388,94 @@ ngx_int_t ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_chain_t **out, off_t *length);
 
 /*
- * The size bytes of a chain in one piece; it is the chain's, or in memory of
- * the pool.
+ * Sets doc to the size bytes of a chain in one piece: that of the first buf, if
+ * all are there, else a copy in the pool.
  *     NGX_OK
  *     NGX_ERROR     no memory, or a file that cannot be read
  */
 ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
     ngx_chain_t *in, size_t size, ngx_str_t *doc);
 
-/* What the codecs of answers must know of the call. */
-void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_completion_t *c);
-
-/* tape.c */
-
 /*
- * The worker's tape, with nothing on it; NULL: no memory.  What is put on it
- * is there until control goes back to the event loop, or to another caller.
- */
-ngx_modelgw_tape_t *ngx_http_modelgw_tape(ngx_http_request_t *r);
-
-/*
- * The same, with a document on it, which has been scanned.
+ * Puts a document that was scanned on the worker's tape.  It stays there until
+ * the next call, by any request.
  *     NGX_OK
  *     NGX_DECLINED  it has too many values
  *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_tape_index(ngx_http_request_t *r,
+ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
     ngx_str_t *doc, ngx_modelgw_tape_t **tape);
 
-/* forward_headers.c */
+/* forward.c */
 
-void ngx_http_modelgw_forward_headers_init(void);
+/* Indexes the static names of headers; when the http block was read. */
+void ngx_http_modelgw_forward_init(void);
 
 /*
- * Replaces the client's headers by those for the upstream, all but the
+ * Replaces the client's headers by those for the upstream, except for the
  * credential.
  *     NGX_OK
- *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_DECLINED  refused: 400
  *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_forward_headers_in(ngx_http_request_t *r,
+ngx_int_t ngx_http_modelgw_forward_headers(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-
-/* unlisted.c: client headers that do not pass, for the log */
-
-void ngx_http_modelgw_unlisted_count(ngx_str_t *name);
-
-/* Logs what this worker has counted, and begins again. */
-void ngx_http_modelgw_unlisted_log(ngx_log_t *log);
-
-/* forward.c */
 
 /* The getter of $modelgw_upstream. */
 ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
 /*
- * Takes the credential off again, as soon as the upstream has it, and puts the
- * headers that did not pass back.
+ * Removes the credential from headers_in, and puts the headers back that did
+ * not pass; does nothing the second time.
  */
 void ngx_http_modelgw_forward_disarm(ngx_http_modelgw_ctx_t *ctx);
 
+/* unlisted.c: counts client headers that are not listed */
+
+void ngx_http_modelgw_unlisted_count(ngx_str_t *name);
+
+/* Logs the counts of this worker, and resets them. */
+void ngx_http_modelgw_unlisted_log(ngx_log_t *log);
+
 /* upstream.c */
 
+/* The same. */
 void ngx_http_modelgw_upstream_init(void);
 
-/* Has an answer with broken framing end as one that breaks off. */
+/* From now on, an answer with broken framing ends as one that breaks off. */
 void ngx_http_modelgw_upstream_watch(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* Has nginx end the upstream's answer here, as if all of it had come. */
+/* Ends the upstream's answer here, as if all of it had come. */
 void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);
 
-/*
- * Drops what must not reach the client of the headers in an upstream's answer.
- */
+/* Drops the headers of an upstream's answer that clients must not get. */
 void ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Sets ctx->error to what the client is told of an upstream's error: status of
- * the answer and its body, or 200 and an error object, which frame tells to go
- * out as an event of a stream that is passed on.
+ * Sets ctx->error to the client's error for an upstream's: status and body are
+ * those of the answer, or 200 and an error object.  event: it leaves as an
+ * event of a stream, whose status was sent; the text differs then, but only in
+ * streams that are not translated.  Logs it.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t frame,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t event,
     ngx_str_t *body);
 
 /* filter.c */
 
+/* Inserts the filters of responses; when the http block was read. */
 void ngx_http_modelgw_filter_init(void);
 
+/* Returns the answer's Content-Encoding, or NULL if it is not encoded. */
+ngx_table_elt_t *ngx_http_modelgw_filter_encoding(ngx_http_request_t *r);
+
 /*
- * Sends the header that was held back, then a chain, past our own filters.
- * The usual return codes of filters.
+ * Send the header, then a chain, to the filters after ours.  The usual return
+ * codes of filters.
  */
 ngx_int_t ngx_http_modelgw_filter_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -304,16 +483,16 @@ ngx_int_t ngx_http_modelgw_filter_body(ngx_http_request_t *r,
     ngx_chain_t *out);
 
 /*
- * Sends ctx->error in place of the response whose header was not sent yet, and
- * drops all that is still to come of that.  The usual return codes of filters.
+ * Sends ctx->error instead of the response, whose header was not sent yet, and
+ * drops the rest of that.  The usual return codes of filters.
  */
 ngx_int_t ngx_http_modelgw_filter_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * answer.c: JSON answers and errors of upstreams; stream.c: event streams.
- * _init() is called with the header, which it leaves held; _body() has the
- * return codes of filters.
+ * _init() is called with the header, which stays held: NGX_OK, NGX_ERROR (no
+ * memory).  _body() has the return codes of filters.
  */
 
 ngx_int_t ngx_http_modelgw_answer_init(ngx_http_request_t *r,
@@ -321,7 +500,10 @@ ngx_int_t ngx_http_modelgw_answer_init(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 
-/* A call ends that is not complete: reads what has come of a JSON answer. */
+/*
+ * Reads usage or text of the part of a JSON answer that came before its call
+ * was cut.
+ */
 void ngx_http_modelgw_answer_cut(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
@@ -330,71 +512,112 @@ ngx_int_t ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_stream_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 
-/* reply.c: what the gateway answers itself */
+/* abort.c: a client that closes its connection before its answer ends */
 
 /*
- * Sets ctx->error; message is a format of ngx_sprintf().  Returns NGX_DECLINED,
- * or NGX_ERROR if there is no memory.
+ * Watches the client's connection from the verdict on: nginx's own handler for
+ * this is off in gateway locations (proxy_ignore_client_abort is set).
+ */
+void ngx_http_modelgw_abort_watch(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * To be called when a write to the client has failed, or its connection is
+ * closed.
+ *     NGX_OK        the client is gone, the rest of the answer is only read:
+ *                   ctx->abort is set
+ *     NGX_DECLINED  the client is not gone, or the call is to be cut: the
+ *                   caller ends the request
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_abort_drain(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* Ends the request, and the upstream's answer with it. */
+void ngx_http_modelgw_abort_cut(ngx_http_request_t *r);
+
+/*
+ * Counts bytes of an answer that is only read: ctx->abort is set.
+ *     NGX_OK
+ *     NGX_DECLINED  there are too many, the caller ends the request
+ */
+ngx_int_t ngx_http_modelgw_abort_count(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+/* reply.c */
+
+/*
+ * Sets ctx->error; code is static, fmt and what follows are as in
+ * ngx_sprintf(), 512 bytes at most.
+ *     NGX_DECLINED, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *code,
     const char *fmt, ...);
 
-/* The same for a WebSocket that was asked for: 426, with what it must carry. */
+/* Sets ctx->error to 426, and the headers that this must have; the same. */
 ngx_int_t ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Answers with ctx->error and finalizes the request.  Returns NGX_DONE, for a
- * phase handler to return.
+ * Sends ctx->error and finalizes the request.  Returns NGX_DONE, which is what
+ * a phase handler returns then.
  */
 ngx_int_t ngx_http_modelgw_reply_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* Answers 200 with the JSON in body and finalizes the request: NGX_DONE. */
+/* Sends the JSON in body with the status; the same. */
 ngx_int_t ngx_http_modelgw_reply_json(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body);
 
 /*
- * Puts what every error answer carries into the response's headers, which must
- * not be sent yet, and *body: status, type, length, x-should-retry.
+ * Renders ctx->error to *body, and sets the response headers for it: status,
+ * type, length, x-should-retry or Retry-After.  They must not be sent yet.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
 
-/* Makes *out the whole body of a response: NGX_OK, NGX_ERROR (no memory). */
+/*
+ * Makes *out a chain of body, as the whole body of the response.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
 ngx_int_t ngx_http_modelgw_reply_body(ngx_http_request_t *r, ngx_str_t *body,
     ngx_chain_t *out);
 
 /*
- * Makes the response carry request-id and x-request-id: the upstream's, else
- * $request_id.
+ * Sets the response headers request-id and x-request-id: to the upstream's id
+ * if there is one, else to $request_id.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_reply_ids(ngx_http_request_t *r);
 
 /*
- * Tells in a response's header which fields of the request had no effect.
+ * Sets the response header x-modelgw-ignored to ctx->call.ignored, if any.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* models.c: GET /v1/models and /v1/models/{id}; returns as reply.c does */
+/* models.c */
 
+/*
+ * Answers GET /v1/models and /v1/models/{id}.  Returns NGX_DONE, or status 500
+ * if there is no memory.
+ */
 ngx_int_t ngx_http_modelgw_models(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /* vars.c */
 
-/* Milliseconds since the first byte of the request. */
-ngx_msec_t ngx_http_modelgw_elapsed(ngx_http_request_t *r);
-
-/* The first byte of the answer leaves. */
+/* Sets first_byte; called when the first byte of the answer is sent. */
 void ngx_http_modelgw_answered(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+/*
+ * Adds the variables, before the configuration is read.
+ *     NGX_OK, NGX_ERROR (logged, or no memory)
+ */
 ngx_int_t ngx_http_modelgw_add_variables(ngx_conf_t *cf);
 
 

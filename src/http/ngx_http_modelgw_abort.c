@@ -1,26 +1,27 @@
 
 /*
- * A client that leaves before all of its answer has come.
+ * A client that closes its connection before its answer has ended.
  *
- * Its call goes on upstream, is billed, and tells what it has cost only at its
- * end.  So a call is either cut, which saves what the upstream has not made
- * yet, or drained: its answer is read to the end for the usage in it, and goes
- * nowhere.  proxy_ignore_client_abort alone drains nothing: the first write
- * that fails ends the upstream.  And it is as good as never noticed that a
- * client is gone which had stopped to read before.
+ * Its call goes on upstream and is billed there, and what it cost is known only
+ * at its end.  So a call is either cut, which saves what the upstream has not
+ * generated yet, or drained: its answer is read to the end for its usage, and
+ * dropped.  proxy_ignore_client_abort alone does not drain: the first write
+ * that fails ends the upstream.  Nor does it notice a client that had stopped
+ * reading and then closes.
  *
- *     watched   from the verdict on; ctx->abort is NULL.  nginx's own handlers
- *               for this are off (lint.c), the one for reading is ours.  A
- *               failed write is the client's leaving, too: filter.c asks
+ *     watched   from the verdict on; ctx->abort is NULL.  nginx's handlers for
+ *               this are off (proxy_ignore_client_abort is set as the
+ *               configuration is read), the read event's is ours.  A failed
+ *               write counts as a close, too: filter.c calls abort_drain()
  *     drained   ctx->abort.  connection->error is set, so that the connection
- *               ends with the request.  filter.c passes nothing on and lets all
- *               of it count as sent: so the upstream's loop never waits for the
- *               client.  It ends as any answer, or by the timer, or beyond so
- *               many bytes, which are cuts
- *     cut       the request is over, and the upstream's connection with it
+ *               ends with the request.  filter.c sends nothing and marks all
+ *               of it as sent: the upstream's loop never waits for the client.
+ *               Ends as any answer; the timer, or too many bytes, cut it
+ *     cut       the request is finalized, the upstream's connection closed
  *
- * What the upstream cannot have read yet is always cut: it costs nothing.  A
- * client that shuts down its side for writing counts as gone, as for nginx.
+ * A request that the upstream cannot have read yet is always cut: it costs
+ * nothing.  A client that shuts down its side for writing has left, as in
+ * nginx.
  */
 
 
@@ -29,22 +30,25 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_stream.h"
 
+
+/* bytes of an answer that are drained, at most */
 
 #define NGX_HTTP_MODELGW_ABORT_BYTES  (32 * 1024 * 1024)
 
 
 struct ngx_http_modelgw_abort_s {
     ngx_event_t   timer;
-    off_t         bytes;                 /* read since the client has left */
+    off_t         bytes;                 /* drained */
 };
 
 
 static void ngx_http_modelgw_abort_read(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_abort_gone(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_abort_peek(ngx_connection_t *c);
+static ngx_uint_t ngx_http_modelgw_abort_premature(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_abort_wanted(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_abort_forget(ngx_http_request_t *r,
@@ -53,47 +57,7 @@ static void ngx_http_modelgw_abort_timeout(ngx_event_t *ev);
 static void ngx_http_modelgw_abort_cleanup(void *data);
 
 
-static ngx_conf_enum_t  ngx_http_modelgw_abort_modes[] = {
-    { ngx_string("auto"), NGX_HTTP_MODELGW_ABORT_AUTO },
-    { ngx_string("cut"), NGX_HTTP_MODELGW_ABORT_CUT },
-    { ngx_string("drain"), NGX_HTTP_MODELGW_ABORT_DRAIN },
-    { ngx_null_string, 0 }
-};
-
-
-char *
-ngx_http_modelgw_set_abort(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_modelgw_loc_conf_t *mlcf = conf;
-
-    ngx_str_t        *value;
-    ngx_conf_enum_t  *mode;
-
-    if (mlcf->abort != NGX_CONF_UNSET_UINT) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    for (mode = ngx_http_modelgw_abort_modes; mode->name.len; mode++) {
-
-        if (mode->name.len == value[1].len
-            && ngx_memcmp(mode->name.data, value[1].data, value[1].len) == 0)
-        {
-            mlcf->abort = mode->value;
-            return NGX_CONF_OK;
-        }
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value \"%V\": it is \"auto\", \"cut\" or "
-                       "\"drain\"", &value[1]);
-
-    return NGX_CONF_ERROR;
-}
-
-
-/* as ngx_http_upstream_init_request() has it */
+/* as in ngx_http_upstream_init_request() */
 
 void
 ngx_http_modelgw_abort_watch(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
@@ -106,7 +70,7 @@ ngx_http_modelgw_abort_watch(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (rev->ready) {
 
-        /* the client may have left already */
+        /* the client may already have closed */
 
         ngx_post_event(rev, &ngx_posted_events);
         return;
@@ -122,29 +86,36 @@ ngx_http_modelgw_abort_watch(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 static void
 ngx_http_modelgw_abort_read(ngx_http_request_t *r)
 {
+    ngx_http_modelgw_ctx_t  *ctx;
+
     if (!ngx_http_modelgw_abort_gone(r)) {
         return;
     }
 
-    if (ngx_http_modelgw_abort_drain(r, ngx_http_modelgw_get_ctx(r))
-        != NGX_OK)
-    {
-        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                      "client has left, its call is cut");
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ngx_http_modelgw_abort_drain(r, ctx) != NGX_OK) {
+
+        if (ngx_http_modelgw_abort_premature(r, ctx)) {
+            ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                          "client prematurely closed connection, "
+                          "upstream request canceled");
+        }
 
         ngx_http_modelgw_abort_cut(r);
         return;
     }
 
-    /* the upstream may have waited for the client */
+    /* the upstream may be waiting for the client */
 
     ngx_post_event(r->connection->write, &ngx_posted_events);
 }
 
 
 /*
- * As ngx_http_upstream_check_broken_connection(); connection->error is set if
- * so.  Bytes of a next request are none of its business.
+ * Sets connection->error if the client has closed its connection, as
+ * ngx_http_upstream_check_broken_connection() does.  A pipelined request is no
+ * close.
  */
 
 static ngx_uint_t
@@ -158,7 +129,7 @@ ngx_http_modelgw_abort_gone(ngx_http_request_t *r)
         return 1;
     }
 
-    /* of HTTP/2, and HTTP/3, the connection is a fake one */
+    /* in HTTP/2 the connection is a fake one */
 
     if (r->stream) {
         return 0;
@@ -215,7 +186,7 @@ ngx_http_modelgw_abort_peek(ngx_connection_t *c)
         return ngx_socket_errno != NGX_EAGAIN;
     }
 
-    /* what nobody reads yet must not be told again and again */
+    /* bytes that are not read yet must not be reported again and again */
 
     if ((ngx_event_flags & NGX_USE_LEVEL_EVENT) && rev->active
         && ngx_del_event(rev, NGX_READ_EVENT, 0) != NGX_OK)
@@ -228,8 +199,8 @@ ngx_http_modelgw_abort_peek(ngx_connection_t *c)
 
 
 /*
- * Among the request's cleanups is the upstream's, which finalizes the request:
- * without a reference more that would free it under them.
+ * A cleanup of the request is the upstream's, which finalizes the request: one
+ * more reference, or that would free it while its cleanups run.
  */
 
 void
@@ -281,12 +252,46 @@ ngx_http_modelgw_abort_drain(ngx_http_request_t *r,
 
     ctx->abort = a;
 
-    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                  "client has left, the answer is read for its usage");
+    if (ngx_http_modelgw_abort_premature(r, ctx)) {
+        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                      "client prematurely closed connection, "
+                      "answer is read for its usage");
+    }
 
     ngx_http_modelgw_abort_forget(r, ctx);
 
     return NGX_OK;
+}
+
+
+/*
+ * Whether the client has not got its whole answer.  After that only the
+ * upstream may be waited for, so that its connection can be used again.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_abort_premature(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_stream_t  *st;
+
+    if (r->connection->buffered) {
+        return 1;
+    }
+
+    switch (ctx->answer.mode) {
+
+    case NGX_HTTP_MODELGW_STREAM:
+        st = ctx->answer.stream;
+
+        return st->state == NGX_HTTP_MODELGW_STREAM_OPEN || st->emit.busy;
+
+    case NGX_HTTP_MODELGW_ENDED:
+        return 0;
+
+    default:
+        return 1;
+    }
 }
 
 
@@ -301,7 +306,7 @@ ngx_http_modelgw_abort_wanted(ngx_http_request_t *r,
     c = r->connection;
     u = r->upstream;
 
-    /* "close" is that of a worker that has to stop */
+    /* "close" is set in a worker that has to stop */
 
     if (!c->error || c->close
         || u == NULL || u->cleanup == NULL || !u->request_body_sent)
@@ -320,12 +325,12 @@ ngx_http_modelgw_abort_wanted(ngx_http_request_t *r,
         return 1;
 
     default: /* NGX_HTTP_MODELGW_ABORT_AUTO */
-        return !ctx->streaming || ctx->finishing;
+        return !ctx->call.streaming || ctx->answer.finishing;
     }
 }
 
 
-/* what was passed on counts as sent, and writing is never waited for again */
+/* marks all output as sent; the request never waits for writing again */
 
 static void
 ngx_http_modelgw_abort_forget(ngx_http_request_t *r,
@@ -350,8 +355,8 @@ ngx_http_modelgw_abort_forget(ngx_http_request_t *r,
     r->out = NULL;
     c->buffered &= ~NGX_HTTP_WRITE_BUFFERED;
 
-    if (ctx->stream) {
-        ngx_http_modelgw_emit_drop(&ctx->stream->emit);
+    if (ctx->answer.stream) {
+        ngx_http_modelgw_emit_drop(&ctx->answer.stream->emit);
     }
 }
 
@@ -369,8 +374,8 @@ ngx_http_modelgw_abort_count(ngx_http_request_t *r,
     }
 
     ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                  "an answer that is read for its usage is too long, "
-                  "its call is cut");
+                  "answer read for its usage is too long, "
+                  "upstream request canceled");
 
     if (r->connection->sent == 0) {
         r->headers_out.status = NGX_HTTP_CLIENT_CLOSED_REQUEST;
@@ -392,8 +397,8 @@ ngx_http_modelgw_abort_timeout(ngx_event_t *ev)
     ngx_http_set_log_request(c->log, r);
 
     ngx_log_error(NGX_LOG_INFO, c->log, 0,
-                  "an answer that is read for its usage takes longer than "
-                  "\"modelgw_abort_timeout\", its call is cut");
+                  "answer read for its usage takes longer than "
+                  "\"modelgw_abort_timeout\", upstream request canceled");
 
     ngx_http_modelgw_abort_cut(r);
 

@@ -1,17 +1,12 @@
 
 /*
- * The access phase: which endpoint is called, and with which key.
+ * The access phase: finds the endpoint, and checks the key.
  *
- * Nothing of a request is believed before this.  The handler refuses by itself
- * rather than by returning 401 to the core, so that the refusal is flat, that
- * the connection survives it, and that no "error_page" makes a 200 of it.  It
- * says NGX_OK to a good key.  With "satisfy any" another module's handler that
- * runs before may let in a request that was never here: the precontent phase
- * sees that there is no key, and refuses.
- *
- * The state of the request hangs on a cleanup handler of its pool: internal
- * redirects zero r->ctx, and a filter that then forgot what it knew would pass
- * an upstream's error page as it came.
+ * The handler sends refusals itself instead of returning 401: so they are flat,
+ * the connection is kept, and no "error_page" turns them into a 200.  It
+ * returns NGX_OK if the key is valid.  With "satisfy any" the access handler of
+ * another module may admit a request before this one is called: the precontent
+ * phase refuses a request without a key.
  */
 
 
@@ -19,23 +14,22 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
 
 
 #define NGX_HTTP_TOO_EARLY  425          /* RFC 8470, 5.2 */
 
 
-/* what the headers say */
+/* what the request headers say */
 
 typedef struct {
     ngx_str_t                   *prefix;    /* of service keys */
-    ngx_str_t                    secret;    /* of the one service key; len 0:
-                                               none */
-    ngx_uint_t                   sent;      /* a credential of any kind */
-    ngx_uint_t                   differ;    /* two service keys that differ */
+    ngx_str_t                    secret;    /* the service key; len 0: none */
+    ngx_uint_t                   sent;      /* there is a credential */
+    ngx_uint_t                   differ;    /* there are two service keys */
     ngx_uint_t                   encoded;   /* the body is compressed */
-    ngx_uint_t                   early;     /* it may be a replay */
+    ngx_uint_t                   early;     /* a proxy got it as early data */
 } ngx_http_modelgw_access_t;
 
 
@@ -46,10 +40,9 @@ typedef struct {
 } ngx_http_modelgw_access_header_t;
 
 
-static void ngx_http_modelgw_access_mark(void *data);
-static void ngx_http_modelgw_access_end(void *data);
 static ngx_int_t ngx_http_modelgw_access_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_access_websocket(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
@@ -105,8 +98,8 @@ static ngx_http_modelgw_endpoint_t  ngx_http_modelgw_endpoints[] = {
       NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
       NGX_HTTP_MODELGW_PREFIX },
 
-    /* a client that is refused by 426 goes on over HTTP at once; by 404 it
-       tries WebSocket again for seconds */
+    /* after 426 a client continues over HTTP at once, after 404 it repeats
+       the WebSocket handshake for seconds */
 
     { ngx_string("/v1/responses"),
       NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
@@ -132,13 +125,13 @@ ngx_http_modelgw_access_handler(ngx_http_request_t *r)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "modelgw access: \"%V\"", &r->uri);
 
-    /* what is refused here stays refused, whatever "error_page" says */
+    /* disables "error_page" */
     r->error_page = 1;
 
     if (ngx_http_modelgw_get_ctx(r) != NULL) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "internal redirect to a gateway location, \"%V\", "
-                      "of a request that has been through one", &r->uri);
+                      "of a request that was in one before", &r->uri);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -158,85 +151,6 @@ ngx_http_modelgw_access_handler(ngx_http_request_t *r)
     }
 
     return (rc == NGX_OK) ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
-}
-
-
-ngx_http_modelgw_ctx_t *
-ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_modelgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
-
-    if (ctx != NULL || (!r->internal && !r->filter_finalize)) {
-        return ctx;
-    }
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_modelgw_access_mark) {
-            return cln->data;
-        }
-    }
-
-    return NULL;
-}
-
-
-ngx_http_modelgw_ctx_t *
-ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
-{
-    ngx_http_cleanup_t      *end;
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_modelgw_ctx_t  *ctx;
-
-    end = ngx_http_cleanup_add(r, 0);
-    if (end == NULL) {
-        return NULL;
-    }
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_ctx_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    ctx = cln->data;
-    ngx_memzero(ctx, sizeof(ngx_http_modelgw_ctx_t));
-
-    ngx_modelgw_usage_init(&ctx->usage);
-    ctx->upstream_rc = NGX_AGAIN;
-    ctx->http_version = r->http_version;
-
-    ctx->request = r;
-
-    cln->handler = ngx_http_modelgw_access_mark;
-
-    end->handler = ngx_http_modelgw_access_end;
-    end->data = ctx;
-
-    ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
-
-    return ctx;
-}
-
-
-/* marks the state among the pool's cleanups; there is nothing to clean */
-
-static void
-ngx_http_modelgw_access_mark(void *data)
-{
-}
-
-
-/* runs before the access log is written */
-
-static void
-ngx_http_modelgw_access_end(void *data)
-{
-    ngx_http_modelgw_ctx_t *ctx = data;
-
-    ngx_http_modelgw_forward_disarm(ctx);
-    ngx_http_modelgw_settle(ctx->request, ctx);
 }
 
 
@@ -263,22 +177,38 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
         }
     }
 
-    /* OPTIONS is a browser's preflight: it has no key, and there is no CORS */
+    /* OPTIONS is the preflight of a browser; CORS is not supported */
 
     if (e->uri.len == 0
         || r->method == NGX_HTTP_OPTIONS
         || ((e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
-            && !ngx_http_modelgw_headers_websocket(r)))
+            && !ngx_http_modelgw_access_websocket(r)))
     {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
                                       "Not found");
     }
 
-    ctx->endpoint = e;
+    ctx->request.endpoint = e;
 
     return (e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
            ? ngx_http_modelgw_reply_upgrade(r, ctx)
            : ngx_http_modelgw_access_method(r, ctx);
+}
+
+
+/* RFC 6455, 4.1; HTTP/1.0 and HTTP/2 have no Upgrade */
+
+static ngx_uint_t
+ngx_http_modelgw_access_websocket(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->headers_in.upgrade;
+
+    return r->method == NGX_HTTP_GET
+           && r->http_version == NGX_HTTP_VERSION_11
+           && h != NULL
+           && ngx_strcasestrn(h->value.data, "websocket", 9 - 1) != NULL;
 }
 
 
@@ -289,7 +219,7 @@ ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_str_t   value;
     ngx_uint_t  method;
 
-    method = ctx->endpoint->method;
+    method = ctx->request.endpoint->method;
 
     if (r->method == method
         || (method == NGX_HTTP_GET && r->method == NGX_HTTP_HEAD))
@@ -297,7 +227,7 @@ ngx_http_modelgw_access_method(ngx_http_request_t *r,
         if (ngx_http_arg(r, (u_char *) "beta", 4, &value) == NGX_OK
             && value.len == 4 && ngx_memcmp(value.data, "true", 4) == 0)
         {
-            ctx->beta = 1;
+            ctx->request.beta = 1;
         }
 
         return NGX_OK;
@@ -347,8 +277,8 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (!a.differ) {
 
-        /* no service key at all is hashed and looked for as well: the time an
-           answer takes tells nothing */
+        /* without a service key the empty string is looked up, so that the
+           response time is the same */
 
         if (ngx_modelgw_key_digest(&a.secret, digest) != NGX_OK) {
             return NGX_ERROR;
@@ -365,9 +295,9 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "modelgw key: \"%V\"", &key->id);
 
-    ctx->key = key;
-    ctx->secret = a.secret;
-    ctx->group = key->group;
+    ctx->state = NGX_HTTP_MODELGW_KNOWN;
+    ctx->request.key = key;
+    ctx->request.secret = a.secret;
 
     if (r->method == NGX_HTTP_POST
         && (a.early || ngx_http_modelgw_access_in_early_data(r)))
@@ -389,8 +319,8 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * What came in TLS early data may have been sent by someone who recorded it,
- * and a call costs money each time (RFC 8470, 3).
+ * TLS early data may be a replay by an attacker, and each call costs money (RFC
+ * 8470, 3).
  */
 
 static ngx_uint_t
@@ -468,7 +398,7 @@ ngx_http_modelgw_access_encoding(ngx_http_modelgw_access_t *a,
 }
 
 
-/* from a proxy in front of us: RFC 8470, 5.1 */
+/* set by a proxy in front: RFC 8470, 5.1 */
 
 static void
 ngx_http_modelgw_access_early_data(ngx_http_modelgw_access_t *a,
@@ -479,8 +409,8 @@ ngx_http_modelgw_access_early_data(ngx_http_modelgw_access_t *a,
 
 
 /*
- * One service key counts beside credentials of other kinds: assistants send a
- * left-over vendor key in the other header (clients.md, 2.2).
+ * Credentials that are not service keys are ignored if there is a service key:
+ * some assistants send a vendor's key that is left over in the other header.
  */
 
 static void

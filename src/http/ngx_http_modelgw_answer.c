@@ -3,18 +3,18 @@
  * An upstream's JSON answer, and an upstream's error.
  *
  * Both are collected while the header is held.  An answer is scanned as it
- * comes; at its end the model id is mapped back and header and body leave at
- * once, with a Content-Length.  Collecting costs one copy of a body that is
- * small beside the request's, frees the upstream's connection early, and turns
- * each way an answer can break into a status.  Passing it on as it comes was
- * rejected: the length of the model id changes that of the body.
+ * comes; at its end the model id is mapped back, then header and body leave
+ * together, with a Content-Length.  Collecting costs one copy of a body that is
+ * small compared to the request's, frees the upstream's connection early, and
+ * turns each way an answer can break into a status.  Rejected: to pass it on as
+ * it comes, since the length of the model id changes that of the body.
  *
- * What has no JSON type is an error of the upstream, but may hold usage all the
- * same: what came with a status of success, up to 64 KB of it, is scanned.
+ * An answer of another type is an error of the upstream, but may hold usage: it
+ * is scanned if its status is one of success, up to 64 KB of it.
  *
- *     collecting   until the end, the fault of a scan, or too many bytes
- *     last_buf     the upstream ended; or upstream_rc tells why it did not
- *     finished     the response is sent, the state is ENDED
+ *     collecting   until the end, a fault of the scan, or too many bytes
+ *     last_buf     the upstream has ended; or upstream.rc says why not
+ *     finished     the response is sent, the mode is ENDED
  */
 
 
@@ -22,24 +22,30 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_error.h"
+#include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_splice.h"
 #include "ngx_modelgw_text.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
 
+
+/* bytes: of an answer; of the first buf, if no length is announced; of a buf */
 
 #define NGX_HTTP_MODELGW_ANSWER_MAX   (32 * 1024 * 1024)
 #define NGX_HTTP_MODELGW_ANSWER_BUF   4096
 #define NGX_HTTP_MODELGW_ANSWER_GROW  (1024 * 1024)
 
 
-struct ngx_http_modelgw_answer_s {
-    ngx_modelgw_scan_t       *scan;      /* NULL: the status is an error's */
+struct ngx_http_modelgw_json_s {
+    ngx_modelgw_scan_t       *scan;      /* NULL if the status is an error */
     ngx_chain_t              *first;
     ngx_chain_t             **last;
-    ngx_buf_t                *buf;       /* the one with room */
+    ngx_buf_t                *buf;       /* the last one */
     size_t                    size;      /* bytes collected */
-    size_t                    max;
-    unsigned                  full:1;    /* of an error: no more is wanted */
-    unsigned                  read:1;    /* its usage, or text, was seen */
+    size_t                    max;       /* bytes */
+    unsigned                  full:1;    /* more is dropped */
+    unsigned                  read:1;    /* its usage, or text, was read */
 };
 
 
@@ -69,10 +75,10 @@ ngx_int_t
 ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mode_e mode)
 {
-    ngx_http_modelgw_answer_t     *a;
+    ngx_http_modelgw_json_t       *a;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
-    a = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_answer_t));
+    a = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_json_t));
     if (a == NULL) {
         return NGX_ERROR;
     }
@@ -81,11 +87,11 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
     a->max = (mode == NGX_HTTP_MODELGW_ANSWER) ? NGX_HTTP_MODELGW_ANSWER_MAX
                                                : NGX_MODELGW_ERROR_MAX_BODY;
 
-    ctx->answer = a;
+    ctx->answer.json = a;
 
     if (r->headers_out.status < NGX_HTTP_OK) {
 
-        /* what has no body (RFC 9110, 15.2) is not waited for */
+        /* 1xx has no body (RFC 9110, 15.2) to wait for */
 
         a->full = 1;
 
@@ -100,7 +106,7 @@ ngx_http_modelgw_answer_init(ngx_http_request_t *r,
 
     a->scan = ngx_modelgw_scan_make(r->pool,
                                     ngx_http_modelgw_plan(mmcf->plans,
-                                                          ctx->protocol));
+                                                          ctx->call.protocol));
     return a->scan ? NGX_OK : NGX_ERROR;
 }
 
@@ -113,7 +119,7 @@ ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     ngx_uint_t    last;
     ngx_chain_t  *cl;
 
-    last = (ctx->upstream_rc != NGX_AGAIN);
+    last = (ctx->upstream.rc != NGX_AGAIN);
     rc = NGX_OK;
 
     for (cl = in; cl; cl = cl->next) {
@@ -143,8 +149,8 @@ ngx_http_modelgw_answer_body(ngx_http_request_t *r,
 
 
 /*
- *     NGX_OK        taken
- *     NGX_DECLINED  no more is wanted
+ *     NGX_OK
+ *     NGX_DECLINED  the rest of the answer is not needed
  *     NGX_ERROR     no memory
  */
 
@@ -152,12 +158,12 @@ static ngx_int_t
 ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *in)
 {
-    u_char                     *p;
-    size_t                      size, n;
-    ngx_int_t                   rc;
-    ngx_http_modelgw_answer_t  *a;
+    u_char                   *p;
+    size_t                    size, n;
+    ngx_int_t                 rc;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
 
     if (a->full) {
         return NGX_DECLINED;
@@ -167,9 +173,9 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 
     rc = a->scan ? ngx_modelgw_scan_feed(a->scan, in->pos, size) : NGX_OK;
 
-    /* what is not of a JSON type need not be JSON */
+    /* an error need not be JSON */
 
-    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+    if (ctx->answer.mode == NGX_HTTP_MODELGW_ERROR) {
         rc = NGX_OK;
     }
 
@@ -195,20 +201,21 @@ ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
 
 
 /*
- * The first buf has room for the announced length, within reason, and for a
- * model id that is longer than the upstream's.
+ * Adds a buf if there is no room in the last one, for size bytes at least.  The
+ * first one has room for the announced length, within reason, and for a longer
+ * model id.
  */
 
 static ngx_int_t
 ngx_http_modelgw_answer_room(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, size_t size)
 {
-    off_t                       length;
-    size_t                      room;
-    ngx_chain_t                *cl;
-    ngx_http_modelgw_answer_t  *a;
+    off_t                     length;
+    size_t                    room;
+    ngx_chain_t              *cl;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
 
     if (a->buf && a->buf->last < a->buf->end) {
         return NGX_OK;
@@ -218,7 +225,7 @@ ngx_http_modelgw_answer_room(ngx_http_request_t *r,
 
     if (a->buf == NULL) {
         room = (length > 0) ? (size_t) ngx_min(length, (off_t) a->max)
-                              + ctx->service_json.len
+                              + ctx->call.service_json.len
                             : NGX_HTTP_MODELGW_ANSWER_BUF;
 
     } else {
@@ -251,23 +258,23 @@ static ngx_int_t
 ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_uint_t                  kind, status;
-    ngx_http_modelgw_answer_t  *a;
+    ngx_uint_t                kind, status;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
     status = r->headers_out.status;
 
     kind = ngx_http_modelgw_answer_usage(r, ctx);
 
-    /* an error's status has told already, whatever became of its body */
+    /* an error is known by its status, even if its body broke off */
 
     if (status == NGX_HTTP_OK
-        && ctx->upstream_rc != NGX_AGAIN && ctx->upstream_rc != NGX_OK)
+        && ctx->upstream.rc != NGX_AGAIN && ctx->upstream.rc != NGX_OK)
     {
         return ngx_http_modelgw_answer_broken(r, ctx, "it broke off");
     }
 
-    if (ctx->mode == NGX_HTTP_MODELGW_ERROR) {
+    if (ctx->answer.mode == NGX_HTTP_MODELGW_ERROR) {
         return ngx_http_modelgw_answer_error(r, ctx, status, kind);
     }
 
@@ -290,9 +297,9 @@ ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
 void
 ngx_http_modelgw_answer_cut(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    if ((ctx->mode == NGX_HTTP_MODELGW_ANSWER
-         || ctx->mode == NGX_HTTP_MODELGW_ERROR)
-        && !ctx->answer->read)
+    if ((ctx->answer.mode == NGX_HTTP_MODELGW_ANSWER
+         || ctx->answer.mode == NGX_HTTP_MODELGW_ERROR)
+        && !ctx->answer.json->read)
     {
         (void) ngx_http_modelgw_answer_usage(r, ctx);
     }
@@ -300,29 +307,30 @@ ngx_http_modelgw_answer_cut(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * What the answer tells of its cost, whatever becomes of it: the usage in what
- * has come, else the text.  Returns one of NGX_MODELGW_DOC_*.
+ * Reads what the answer costs, complete or not: its usage, else the length of
+ * its text.  Returns one of NGX_MODELGW_DOC_*.
  */
 
 static ngx_uint_t
 ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    size_t                      text;
-    ngx_uint_t                  kind;
-    ngx_http_modelgw_answer_t  *a;
+    size_t                    text;
+    ngx_uint_t                kind;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
     a->read = 1;
 
     if (a->scan == NULL) {
         return NGX_MODELGW_DOC_OTHER;
     }
 
-    kind = ngx_modelgw_usage_merge(&ctx->usage, ctx->protocol, a->scan);
-    ngx_modelgw_usage_end(&ctx->usage, ctx->protocol);
+    kind = ngx_modelgw_usage_merge(&ctx->answer.usage, ctx->call.protocol,
+                                   a->scan);
+    ngx_modelgw_usage_end(&ctx->answer.usage, ctx->call.protocol);
 
-    text = (ctx->call && !ctx->usage.final)
+    text = (ctx->money.slot && !ctx->answer.usage.final)
            ? ngx_http_modelgw_answer_text(r, ctx) : 0;
 
     ngx_http_modelgw_settle_seen(ctx, text);
@@ -331,16 +339,16 @@ ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
 }
 
 
-/* without memory for it the customer pays for no text */
+/* bytes of text; 0, which is free, if there is no memory to count it */
 
 static size_t
 ngx_http_modelgw_answer_text(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    size_t                      n;
-    ngx_str_t                   doc;
-    ngx_http_modelgw_answer_t  *a;
+    size_t                    n;
+    ngx_str_t                 doc;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
 
     if (ngx_http_modelgw_translate_whole(r, a->first, a->size, &doc)
         != NGX_OK)
@@ -348,7 +356,7 @@ ngx_http_modelgw_answer_text(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return 0;
     }
 
-    n = ngx_modelgw_text_answer(ctx->protocol, doc.data, doc.len);
+    n = ngx_modelgw_text_answer(ctx->call.protocol, doc.data, doc.len);
 
     if (a->first && doc.data != a->first->buf->pos) {
         (void) ngx_pfree(r->pool, doc.data);
@@ -362,14 +370,14 @@ static ngx_int_t
 ngx_http_modelgw_answer_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    off_t                       length;
-    ngx_int_t                   rc;
-    ngx_chain_t                *out, *cl;
-    ngx_http_modelgw_answer_t  *a;
+    off_t                     length;
+    ngx_int_t                 rc;
+    ngx_chain_t              *out, *cl;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
 
-    rc = ctx->translate
+    rc = ctx->call.translate
          ? ngx_http_modelgw_translate_answer(r, ctx, a->first, a->size, &out,
                                              &length)
          : ngx_http_modelgw_answer_splice(r, ctx, &out, &length);
@@ -382,8 +390,8 @@ ngx_http_modelgw_answer_send(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ctx->mode = NGX_HTTP_MODELGW_ENDED;
-    ctx->complete = 1;
+    ctx->answer.mode = NGX_HTTP_MODELGW_ENDED;
+    ctx->answer.complete = 1;
     ngx_http_modelgw_settle(r, ctx);
 
     ngx_http_clear_content_length(r);
@@ -404,28 +412,28 @@ ngx_http_modelgw_answer_send(ngx_http_request_t *r,
 }
 
 
-/* maps the model id back, in the bytes as they came */
+/* the bytes as they came, with the model id mapped back */
 
 static ngx_int_t
 ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t **out, off_t *length)
 {
-    off_t                       grown;
-    ngx_modelgw_cut_t           cut;
-    ngx_http_modelgw_answer_t  *a;
+    off_t                     grown;
+    ngx_modelgw_cut_t         cut;
+    ngx_http_modelgw_json_t  *a;
 
-    a = ctx->answer;
+    a = ctx->answer.json;
 
     *out = a->first;
     *length = a->size;
 
-    if (ngx_modelgw_usage_model(a->scan, ctx->protocol, &cut.from, &cut.to)
+    if (ngx_modelgw_usage_model(a->scan, ctx->call.protocol, &cut.from, &cut.to)
         != NGX_OK)
     {
         return NGX_OK;
     }
 
-    cut.text = ctx->service_json;
+    cut.text = ctx->call.service_json;
     grown = (off_t) cut.text.len - (cut.to - cut.from);
 
     *length += grown;
@@ -439,7 +447,7 @@ ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
 }
 
 
-/* most answers are one buf, with room for this */
+/* most answers are in one buf that has room for this */
 
 static void
 ngx_http_modelgw_answer_replace(ngx_buf_t *b, ngx_modelgw_cut_t *cut)
@@ -462,11 +470,13 @@ ngx_http_modelgw_answer_broken(ngx_http_request_t *r,
 {
     ngx_uint_t  status;
 
-    status = (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT)
+    status = (ctx->upstream.rc == NGX_HTTP_GATEWAY_TIME_OUT)
              ? NGX_HTTP_GATEWAY_TIME_OUT : NGX_HTTP_BAD_GATEWAY;
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "upstream's answer cannot be passed on: %s", reason);
+                  "upstream of group \"%V\", model \"%V\": answer cannot be "
+                  "passed on: %s", &ngx_http_modelgw_ctx_group(ctx)->name,
+                  &ctx->call.upstream_id, reason);
 
     ngx_modelgw_error_nginx(status, 1, &ctx->error);
 
@@ -482,7 +492,7 @@ ngx_http_modelgw_answer_error(ngx_http_request_t *r,
     ngx_str_t     body;
     ngx_chain_t  *cl;
 
-    body.len = ngx_min(ctx->answer->size, NGX_MODELGW_ERROR_MAX_BODY);
+    body.len = ngx_min(ctx->answer.json->size, NGX_MODELGW_ERROR_MAX_BODY);
     body.data = ngx_pnalloc(r->pool, body.len + 1);
     if (body.data == NULL) {
         return NGX_ERROR;
@@ -490,7 +500,7 @@ ngx_http_modelgw_answer_error(ngx_http_request_t *r,
 
     p = body.data;
 
-    for (cl = ctx->answer->first; cl; cl = cl->next) {
+    for (cl = ctx->answer.json->first; cl; cl = cl->next) {
         p = ngx_cpymem(p, cl->buf->pos,
                        ngx_min(cl->buf->last - cl->buf->pos,
                                body.data + body.len - p));

@@ -1,22 +1,22 @@
 
 /*
- * The precontent phase: has the body read, scans it as it arrives, and asks
+ * The precontent phase: reads the body, scans it as it arrives, and calls
  * verdict.c.
  *
- * The scanner sits in the chain of request body filters, before the one that
- * saves to memory or to a file: it sees each byte once, in the cache still, for
- * HTTP/1.1 and HTTP/2 alike, however large the body and its buffer are.
+ * The scanner is in the chain of request body filters, before the one that
+ * saves to memory or to a file: it gets each byte once, while it is in the
+ * cache, with HTTP/1.1 and HTTP/2, whatever the sizes of body and buffer.
  *
- * Who owns the request:
+ * The owner of the request:
  *
- *     handler, 1st call   we; then ngx_http_read_client_request_body(), which
- *                         counts one reference and may call back at once
- *     body filter         the reading code; a fault does not stop it, it stops
- *                         the saving: what still comes is read and dropped, so
- *                         that the client reads our refusal, not a reset, and
- *                         may use its connection again
- *     read callback       we; it runs the phases, and so gets to the
- *     handler, 2nd call   verdict, and on to the proxy or to a refusal
+ *     handler, 1st call   this file, then ngx_http_read_client_request_body(),
+ *                         which counts a reference and may call back at once
+ *     body filter         nginx's reading; a fault does not end it, but the
+ *                         rest is read and dropped, so that the client reads
+ *                         the refusal instead of a reset, and may use its
+ *                         connection again
+ *     read callback       this file; it runs the phases again
+ *     handler, 2nd call   this file, then the proxy module
  */
 
 
@@ -56,7 +56,7 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
 
     if (ctx == NULL && r == r->main && !r->internal) {
 
-        /* "satisfy any" let it in without a key */
+        /* admitted by "satisfy any" */
 
         ctx = ngx_http_modelgw_create_ctx(r);
 
@@ -71,22 +71,22 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
         return ngx_http_modelgw_reply_error(r, ctx);
     }
 
-    if (r != r->main || ctx == NULL || ctx->key == NULL) {
+    if (r != r->main || ctx == NULL || ctx->state == NGX_HTTP_MODELGW_NEW) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "a subrequest or an internal redirect cannot use "
                       "a gateway location");
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (ctx->endpoint->protocol == 0) {
+    if (ctx->request.endpoint->protocol == 0) {
         return ngx_http_modelgw_models(r, ctx);
     }
 
-    if (!ctx->body_read) {
+    if (ctx->state < NGX_HTTP_MODELGW_READ) {
         return ngx_http_modelgw_body_start(r, ctx);
     }
 
-    if (ctx->verdict) {
+    if (ctx->state >= NGX_HTTP_MODELGW_READY) {
         return NGX_DECLINED;
     }
 
@@ -115,6 +115,8 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    ctx->state = NGX_HTTP_MODELGW_READING;
+
     rc = ngx_http_read_client_request_body(r, ngx_http_modelgw_body_done);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
@@ -133,7 +135,7 @@ ngx_http_modelgw_body_done(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
 
-    ctx->body_read = 1;
+    ctx->state = NGX_HTTP_MODELGW_READ;
 
     r->write_event_handler = ngx_http_core_run_phases;
     ngx_http_core_run_phases(r);
@@ -157,21 +159,21 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
 
-    if (ctx == NULL || ctx->scan == NULL) {
+    if (ctx == NULL || ctx->request.scan == NULL) {
         return ngx_http_next_request_body_filter(r, in);
     }
 
-    for (cl = in; cl && !ctx->body_fault; cl = cl->next) {
+    for (cl = in; cl && ctx->state == NGX_HTTP_MODELGW_READING; cl = cl->next) {
         b = cl->buf;
 
-        if (ngx_modelgw_scan_feed(ctx->scan, b->pos, b->last - b->pos)
+        if (ngx_modelgw_scan_feed(ctx->request.scan, b->pos, b->last - b->pos)
             != NGX_OK)
         {
-            ctx->body_fault = 1;
+            ctx->state = NGX_HTTP_MODELGW_DROPPING;
         }
     }
 
-    if (ctx->body_fault) {
+    if (ctx->state == NGX_HTTP_MODELGW_DROPPING) {
         return ngx_http_modelgw_body_drop(r, in);
     }
 
@@ -193,7 +195,7 @@ ngx_http_modelgw_body_drop(ngx_http_request_t *r, ngx_chain_t *in)
 
     rb->bufs = NULL;
 
-    /* the last buf must go on: with it the reading ends */
+    /* the last buf is passed on, it ends the reading */
 
     for (cl = in; cl; cl = cl->next) {
         cl->buf->pos = cl->buf->last;

@@ -1,23 +1,23 @@
 
 /*
- * Output of a stream: the chain that is made of an upstream's bytes and of
- * ours, and the memory under it.
+ * Output of a stream: a chain made of the upstream's bytes and of ours, and the
+ * memory for it.
  *
  * Bytes of the upstream's buffer are borrowed: our bufs point to them, and the
  * upstream's buf counts as read when the last of our bufs made from it is sent
- * (buf->shadow, as in ngx_http_sub_filter_module).  So a slow reader stops the
+ * (buf->shadow, as in ngx_http_sub_filter_module).  So a slow client stops the
  * reading, and nothing is copied without need.  Events that are changed, and
- * short, go into one buf with memory of its own: many events of one read stay
- * few bufs in one writev().
+ * short, are written into one buf with its own memory: many events of one read
+ * are few bufs in one writev().
  *
- * A chunked answer has a buf for each chunk, and so for each event of most
- * vendors.  That buf of ours takes them all: an upstream's buf that was only
- * copied counts as read when the next one is, and the last one of a read when
- * the copies are sent.
+ * A chunked answer has a buf for each chunk, and so, with most vendors, for
+ * each event.  Our buf takes the events of all of them: an upstream's buf that
+ * was only copied counts as read when the next one is, and the last one of a
+ * read when the copies are sent.
  *
  * A buf is on one of three lists: out (made in this call of the filter), busy
  * (passed on, not sent yet), free.  A free one has no memory: most streams wait
- * for their next event, and what they keep meanwhile is multiplied by them.
+ * for their next event, and there may be many of them.
  */
 
 
@@ -29,9 +29,13 @@
 #include "ngx_http_modelgw_emit.h"
 
 
-#define NGX_HTTP_MODELGW_EMIT_SMALL  2048   /* bytes better copied */
-#define NGX_HTTP_MODELGW_EMIT_MIN    4096   /* a page: more than a pool's block
-                                               gives, so that it can be freed */
+/* bytes: borrowed ones up to this are copied if there is room */
+
+#define NGX_HTTP_MODELGW_EMIT_SMALL  2048
+
+/* bytes of a buf: a page, more than a block of the pool, so it can be freed */
+
+#define NGX_HTTP_MODELGW_EMIT_MIN    4096
 
 
 static ngx_int_t ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em,
@@ -107,7 +111,7 @@ ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
     to = raw->data + cut->to;
     rest = raw->len - cut->to;
 
-    /* most are short, and all of one fits where the ones before are */
+    /* most are short and fit into the buf of those before */
 
     if (raw->len <= NGX_HTTP_MODELGW_EMIT_SMALL) {
 
@@ -127,7 +131,7 @@ ngx_http_modelgw_emit_replaced(ngx_http_modelgw_emit_t *em, ngx_str_t *raw,
         return NGX_OK;
     }
 
-    /* of what is borrowed nothing follows the text into its memory */
+    /* borrowed bytes are not copied after the text: it needs no more room */
 
     em->hint = borrowed ? 0 : em->hint + len;
 
@@ -154,7 +158,7 @@ ngx_http_modelgw_emit_read(ngx_http_modelgw_emit_t *em, ngx_buf_t *b)
         return;
     }
 
-    /* the one before was copied */
+    /* the buf before was only copied */
 
     if (tail->shadow) {
         tail->shadow->pos = tail->shadow->last;
@@ -223,7 +227,7 @@ ngx_http_modelgw_emit_send(ngx_http_request_t *r, ngx_http_modelgw_emit_t *em)
 
     *ll = em->out;
 
-    /* the stream is unbuffered: whatever is here leaves now */
+    /* streams are not buffered */
 
     for (cl = em->out; cl; cl = cl->next) {
         if (cl->next == NULL) {
@@ -269,7 +273,7 @@ ngx_http_modelgw_emit_new(ngx_http_modelgw_emit_t *em, u_char *p, size_t len,
 }
 
 
-/* a new buf at the end of out; with a size, it has memory of its own */
+/* a new buf at the end of out, with memory for size bytes, if not 0; or NULL */
 
 static ngx_buf_t *
 ngx_http_modelgw_emit_buf(ngx_http_modelgw_emit_t *em, size_t size)

@@ -1,26 +1,26 @@
 
 /*
  * The output filters: the header filter decides what a response is, the body
- * filter hands its bufs to the file that knows.
+ * filter calls the file for it.
  *
- *     PASS     not ours, and no error, or not in a server with flat errors
- *     OWN      from reply.c
+ *     PASS     another module's response: not an error, or flat errors are off
+ *     OWN      made by reply.c
  *     ANSWER   an upstream's JSON; the header is held until all of it is here:
  *              the model id changes its length, and an answer that breaks off
  *              becomes a real 502
- *     STREAM   an upstream's events; the header is held until the first, or
- *              until the first keep-alive
- *     ERROR    whatever else an upstream sent; read, then answered flat
- *     ENDED    our response is sent whole; what still comes is dropped
+ *     STREAM   an upstream's events; the header is held until the first event
+ *              or keep-alive
+ *     ERROR    any other response of an upstream; read, then answered flat
+ *     ENDED    our response is sent, what still comes is dropped
  *
- * An error page of nginx, or of a handler that is not ours, is replaced as its
- * header passes: our body is sent from there, and the state is ENDED.
+ * An error page of nginx or of another module is replaced as its header passes:
+ * our body is sent then, and the mode is ENDED.
  *
  * Filters see the end of an upstream's answer as a bare flush or as last_buf,
- * whatever the reason.  The reason is learnt by wrapping u->finalize_request.
+ * whatever the reason.  The reason is known by wrapping u->finalize_request.
  *
- * When the client has left (ctx->abort) all goes on as before, but leaves these
- * files no more: what is passed on counts as sent.
+ * After the client has left (ctx->abort) all this goes on, but nothing is sent:
+ * output is marked as sent here.
  */
 
 
@@ -28,8 +28,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
-#include "ngx_http_modelgw_ledger.h"
 
 
 typedef ngx_int_t (*ngx_http_modelgw_body_pt)(ngx_http_request_t *r,
@@ -96,24 +96,31 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    /* the proxy module takes an answer without a status line for HTTP/0.9, and
-       the client with it, who then would get no header */
+    /* for an answer without a status line the proxy module sets HTTP/0.9 in
+       the client's request, which would get no header then */
 
-    if (ctx && ctx->http_version) {
-        r->http_version = ctx->http_version;
+    if (ctx && ctx->request.http_version) {
+        r->http_version = ctx->request.http_version;
         ngx_http_modelgw_forward_disarm(ctx);
     }
 
-    if (ctx && ctx->mode == NGX_HTTP_MODELGW_OWN && !r->filter_finalize) {
+    if (ctx && ctx->answer.mode == NGX_HTTP_MODELGW_OWN
+        && !r->filter_finalize)
+    {
         return ngx_http_modelgw_filter_header(r, ctx);
     }
 
-    /* once nginx has given an upstream up, u->cleanup is NULL, and what comes
-       is nginx's own error page */
+    /*
+     * u->cleanup is NULL once nginx has finalized an upstream that failed: then
+     * this is nginx's own error page.  An answer that was taken already has
+     * been replaced by ngx_http_filter_finalize_request() of a later filter.
+     */
 
     u = r->upstream;
 
-    if (ctx && ctx->forwarded && u && u->cleanup) {
+    if (ctx && ctx->state == NGX_HTTP_MODELGW_FORWARDED && u && u->cleanup
+        && ctx->answer.mode == NGX_HTTP_MODELGW_PASS)
+    {
         return ngx_http_modelgw_filter_upstream(r, ctx);
     }
 
@@ -149,7 +156,7 @@ ngx_http_modelgw_filter_flat(ngx_http_request_t *r)
 }
 
 
-/* an error page that is not ours: nginx's, or another module's */
+/* an error page of nginx or of another module */
 
 static ngx_int_t
 ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
@@ -179,11 +186,23 @@ ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
 
     status = r->headers_out.status;
 
-    /* nobody here answers a preflight */
+    /* a preflight is not supported anywhere */
 
     if (r->method == NGX_HTTP_OPTIONS && status == NGX_HTTP_NOT_ALLOWED) {
         status = NGX_HTTP_NOT_FOUND;
     }
+
+#if (NGX_HTTP_SSL)
+
+    /* nginx has set 400 for its own 497 */
+
+    if (status == NGX_HTTP_BAD_REQUEST
+        && r->http_connection->ssl && r->connection->ssl == NULL)
+    {
+        status = NGX_HTTP_TO_HTTPS;
+    }
+
+#endif
 
     ngx_modelgw_error_nginx(status, connected, &ctx->error);
 
@@ -201,13 +220,13 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
 
     u = r->upstream;
 
-    /* its words are the upstream's */
+    /* drop the upstream's reason phrase */
     r->headers_out.status_line.len = 0;
 
-    /* answers are passed on as they come, and never spooled to a file */
+    /* answers are passed on as they come, never through a file */
     u->buffering = 0;
 
-    /* a 101 must not make a tunnel of it */
+    /* no tunnel after a 101 */
     u->upgrade = 0;
 
     r->allow_ranges = 0;
@@ -220,7 +239,7 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
                    "modelgw answer: status %ui, mode %ui",
                    r->headers_out.status, (ngx_uint_t) mode);
 
-    ctx->header_held = 1;
+    ctx->answer.header_held = 1;
 
     rc = (mode == NGX_HTTP_MODELGW_STREAM)
          ? ngx_http_modelgw_stream_init(r, ctx)
@@ -230,11 +249,11 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ctx->mode = mode;
+    ctx->answer.mode = mode;
 
     ngx_http_modelgw_settle_status(ctx, r->headers_out.status);
 
-    ctx->finalize_upstream = u->finalize_request;
+    ctx->upstream.finalize = u->finalize_request;
     u->finalize_request = ngx_http_modelgw_filter_finalize;
 
     ngx_http_modelgw_upstream_watch(r, ctx);
@@ -244,37 +263,45 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
 
 
 /*
- * A 200 that we cannot read cannot be metered, nor can the upstream's model id
- * be taken out of it: that is an error, too.
+ * A 200 that cannot be read is an error, too: it cannot be metered, nor can the
+ * upstream's model id be replaced in it.
  */
 
 static ngx_http_modelgw_mode_e
 ngx_http_modelgw_filter_mode(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_str_t  *encoding;
-
-    if (r->headers_out.status != NGX_HTTP_OK) {
+    if (r->headers_out.status != NGX_HTTP_OK
+        || ngx_http_modelgw_filter_encoding(r) != NULL)
+    {
         return NGX_HTTP_MODELGW_ERROR;
     }
 
-    if (r->headers_out.content_encoding) {
-        encoding = &r->headers_out.content_encoding->value;
-
-        if (encoding->len != 8
-            || ngx_strncasecmp(encoding->data, (u_char *) "identity", 8) != 0)
-        {
-            return NGX_HTTP_MODELGW_ERROR;
-        }
-    }
-
-    if (ctx->streaming) {
+    if (ctx->call.streaming) {
         return ngx_http_modelgw_filter_type(r, "text/event-stream")
                ? NGX_HTTP_MODELGW_STREAM : NGX_HTTP_MODELGW_ERROR;
     }
 
     return ngx_http_modelgw_filter_type(r, "application/json")
            ? NGX_HTTP_MODELGW_ANSWER : NGX_HTTP_MODELGW_ERROR;
+}
+
+
+ngx_table_elt_t *
+ngx_http_modelgw_filter_encoding(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->headers_out.content_encoding;
+
+    if (h == NULL
+        || (h->value.len == 8
+            && ngx_strncasecmp(h->value.data, (u_char *) "identity", 8) == 0))
+    {
+        return NULL;
+    }
+
+    return h;
 }
 
 
@@ -295,8 +322,8 @@ ngx_http_modelgw_filter_type(ngx_http_request_t *r, const char *type)
 
 
 /*
- * After 502 and 504 nginx sends a flush through the filters, after 0 last_buf,
- * and nothing after NGX_ERROR.
+ * nginx calls the filters with a flush after 502 and 504, with last_buf after
+ * 0, and not at all after NGX_ERROR.
  */
 
 static void
@@ -306,17 +333,18 @@ ngx_http_modelgw_filter_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    ctx->upstream_rc = rc;
+    ctx->upstream.rc = rc;
 
-    /* who answers nonsense may send more of it: RFC 9112, 9.3 lets us close */
+    /* an upstream whose answer was bad may send more of it: close the
+       connection (RFC 9112, 9.3) */
 
-    if (ctx->mode == NGX_HTTP_MODELGW_ERROR
+    if (ctx->answer.mode == NGX_HTTP_MODELGW_ERROR
         && r->headers_out.status < NGX_HTTP_BAD_REQUEST)
     {
         r->upstream->keepalive = 0;
     }
 
-    ctx->finalize_upstream(r, rc);
+    ctx->upstream.finalize(r, rc);
 }
 
 
@@ -334,17 +362,17 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
     }
 
     if (ctx->abort) {
-        ctx->header_held = 0;
+        ctx->answer.header_held = 0;
         r->headers_out.status = NGX_HTTP_CLIENT_CLOSED_REQUEST;
         return NGX_OK;
     }
 
-    if (ctx->header_held) {
-        ctx->header_held = 0;
+    if (ctx->answer.header_held) {
+        ctx->answer.header_held = 0;
 
-        /* that of a stream may leave before the first event */
+        /* a stream's header may leave before its first event */
 
-        if (ctx->mode != NGX_HTTP_MODELGW_STREAM) {
+        if (ctx->answer.mode != NGX_HTTP_MODELGW_STREAM) {
             ngx_http_modelgw_answered(r, ctx);
         }
     }
@@ -404,10 +432,10 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
     ngx_str_t     body;
     ngx_chain_t   out;
 
-    ctx->mode = NGX_HTTP_MODELGW_ENDED;
+    ctx->answer.mode = NGX_HTTP_MODELGW_ENDED;
 
-    /* not at the end of the request: a client that lingers must not keep the
-       hold, nor the next call find it still there */
+    /* before the end of the request: a client that lingers must not keep the
+       hold, and the client's next call must not meet it */
     ngx_http_modelgw_settle(r, ctx);
 
     if (ngx_http_modelgw_reply_error_header(r, ctx, &body) != NGX_OK) {
@@ -445,7 +473,7 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_bodies[ctx->mode](r, ctx, in);
+    return ngx_http_modelgw_bodies[ctx->answer.mode](r, ctx, in);
 }
 
 

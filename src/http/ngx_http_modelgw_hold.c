@@ -1,14 +1,20 @@
 
 /*
- * What is set aside for a call before it is sent: an upper bound of what it may
- * cost, in tokens and in money.
+ * What is set aside for a call before it is sent: an upper bound of its tokens
+ * and of its cost.
  *
- * The bound of the input is the body's size: a token is at least a byte.  What
- * costs more than its bytes is counted by the scanner (extras.c).
+ * The bound of the input is the size of the body: a token is at least a byte.
+ * Pictures by address, documents, and tools that the vendor describes to the
+ * model have more tokens than bytes: the scanner counts them, wherever they are
+ * in the body, and they raise the bound.
  *
- * A request goes through here once, after the checks of the body and before it
- * is rewritten; what was taken is given back by ngx_http_modelgw_settle(),
- * whatever happens behind this.
+ * What the vendor bills beside tokens, or at another price than the model's, is
+ * refused where credit is kept, unless the model's line has "extras=included":
+ * a charge that we cannot compute is the operator's loss.
+ *
+ * ngx_http_modelgw_hold() is called once for a request, after the checks of the
+ * body and before it is rewritten.  ngx_http_modelgw_settle() gives back what
+ * was taken, however the call ends.
  */
 
 
@@ -16,28 +22,56 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
-#include "ngx_http_modelgw_verdict.h"
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_headers.h"
 
 
 #define NGX_HTTP_PAYMENT_REQUIRED  402         /* RFC 9110, 15.5.3 */
 
-/* tokens */
+/* tokens; _EST is used for the estimate, the others are upper bounds */
 
-#define NGX_HTTP_MODELGW_HOLD_MEDIA     16384      /* at most, and about: */
-#define NGX_HTTP_MODELGW_HOLD_MEDIUM    1600
-#define NGX_HTTP_MODELGW_HOLD_DOCUMENT  1000000    /* likewise */
-#define NGX_HTTP_MODELGW_HOLD_PAPER     50000
-#define NGX_HTTP_MODELGW_HOLD_TOOLS     1000
-#define NGX_HTTP_MODELGW_HOLD_MAX       999999999
+#define NGX_HTTP_MODELGW_HOLD_MEDIA         16384
+#define NGX_HTTP_MODELGW_HOLD_MEDIA_EST     1600
+#define NGX_HTTP_MODELGW_HOLD_DOCUMENT      1000000
+#define NGX_HTTP_MODELGW_HOLD_DOCUMENT_EST  50000
+#define NGX_HTTP_MODELGW_HOLD_TOOLS         1000
+#define NGX_HTTP_MODELGW_HOLD_MAX           999999999
 
 
-/* tokens, at most; but for the estimate */
+/* what a member of the body means for the price */
+
+typedef enum {
+    NGX_HTTP_MODELGW_MARK_MEDIA = 0,
+    NGX_HTTP_MODELGW_MARK_DOCUMENT,
+    NGX_HTTP_MODELGW_MARK_TOOLS,         /* the vendor describes to the model */
+    NGX_HTTP_MODELGW_MARK_LONG_CACHE,
+    NGX_HTTP_MODELGW_MARK_BILLED,        /* beside tokens */
+    NGX_HTTP_MODELGW_MARK_KINDS
+} ngx_http_modelgw_mark_e;
+
 
 typedef struct {
-    int64_t                   input;
-    int64_t                   output;    /* of all choices */
-    int64_t                   estimate;  /* of the input */
+    ngx_modelgw_scan_mark_t   mark;
+    ngx_http_modelgw_mark_e   kind;
+} ngx_http_modelgw_mark_t;
+
+
+typedef struct {
+    ngx_str_t                 name;
+    ngx_str_t                 part;      /* of its value */
+    const char               *text;      /* for the error message */
+} ngx_http_modelgw_billed_header_t;
+
+
+typedef struct {
+    int64_t                   input;     /* tokens, at most */
+    int64_t                   output;    /* tokens of all choices, at most */
+    int64_t                   estimate;  /* tokens of the input */
     int64_t                   cost;      /* nano-euro, at most */
     ngx_uint_t                long_cache;
 } ngx_http_modelgw_bound_t;
@@ -45,6 +79,15 @@ typedef struct {
 
 static ngx_uint_t ngx_http_modelgw_hold_needed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
+static void ngx_http_modelgw_hold_count(ngx_http_modelgw_ctx_t *ctx,
+    int64_t *n);
+static ngx_int_t ngx_http_modelgw_hold_extras(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, int64_t *n);
+static ngx_uint_t ngx_http_modelgw_hold_plain(ngx_modelgw_scan_value_t *v);
+static ngx_int_t ngx_http_modelgw_hold_billed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_hold_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_hold_check(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
@@ -63,6 +106,107 @@ static ngx_int_t ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
 static void ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx);
 
 
+/*
+ * Members of both APIs, by name or by name and the beginning of the value.
+ * Tools that run at the vendor are billed by use; those that run at the client
+ * cost the tokens of their description.
+ */
+
+static ngx_http_modelgw_mark_t  ngx_http_modelgw_hold_table[] = {
+
+    { { ngx_string("url"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_MEDIA },
+    { { ngx_string("image_url"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_MEDIA },
+    { { ngx_string("data"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_MEDIA },
+
+    { { ngx_string("file_id"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_DOCUMENT },
+    { { ngx_string("file_url"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_DOCUMENT },
+    { { ngx_string("file_data"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_DOCUMENT },
+    { { ngx_string("type"), ngx_string("document") },
+      NGX_HTTP_MODELGW_MARK_DOCUMENT },
+
+    { { ngx_string("tools"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_TOOLS },
+    { { ngx_string("type"), ngx_string("bash_") },
+      NGX_HTTP_MODELGW_MARK_TOOLS },
+    { { ngx_string("type"), ngx_string("text_editor_") },
+      NGX_HTTP_MODELGW_MARK_TOOLS },
+    { { ngx_string("type"), ngx_string("computer_") },
+      NGX_HTTP_MODELGW_MARK_TOOLS },
+    { { ngx_string("type"), ngx_string("memory_") },
+      NGX_HTTP_MODELGW_MARK_TOOLS },
+
+    { { ngx_string("ttl"), ngx_string("1h") },
+      NGX_HTTP_MODELGW_MARK_LONG_CACHE },
+
+    { { ngx_string("type"), ngx_string("web_search_2") },
+      NGX_HTTP_MODELGW_MARK_BILLED },
+    { { ngx_string("type"), ngx_string("web_fetch_2") },
+      NGX_HTTP_MODELGW_MARK_BILLED },
+    { { ngx_string("type"), ngx_string("code_execution_2") },
+      NGX_HTTP_MODELGW_MARK_BILLED },
+    { { ngx_string("mcp_servers"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_BILLED },
+    { { ngx_string("type"), ngx_string("mcp_toolset") },
+      NGX_HTTP_MODELGW_MARK_BILLED },
+    { { ngx_string("input_audio"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_BILLED }
+};
+
+#define NGX_HTTP_MODELGW_MARKS                                                \
+    (sizeof(ngx_http_modelgw_hold_table) / sizeof(ngx_http_modelgw_mark_t))
+
+
+/* the marks of the table, for the scanner; filled when first asked for */
+
+static ngx_modelgw_scan_mark_t  ngx_http_modelgw_hold_marks[
+    NGX_HTTP_MODELGW_MARKS];
+
+
+/* values that do not change the price */
+
+static ngx_str_t  ngx_http_modelgw_hold_plain_values[] = {
+    ngx_string("auto"),
+    ngx_string("default"),
+    ngx_string("standard"),
+    ngx_string("standard_only"),
+    ngx_string("global"),
+    ngx_null_string
+};
+
+
+static ngx_http_modelgw_billed_header_t
+    ngx_http_modelgw_hold_billed_headers[] =
+{
+    { ngx_string("anthropic-beta"), ngx_string("context-1m"),
+      "long contexts" },
+    { ngx_null_string, ngx_null_string, NULL }
+};
+
+
+void
+ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf)
+{
+    ngx_uint_t  i;
+
+    if (ngx_http_modelgw_hold_marks[0].name.len == 0) {
+
+        for (i = 0; i < NGX_HTTP_MODELGW_MARKS; i++) {
+            ngx_http_modelgw_hold_marks[i] =
+                                           ngx_http_modelgw_hold_table[i].mark;
+        }
+    }
+
+    conf->marks = ngx_http_modelgw_hold_marks;
+    conf->nmarks = NGX_HTTP_MODELGW_MARKS;
+}
+
+
 ngx_int_t
 ngx_http_modelgw_hold(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
@@ -77,12 +221,12 @@ ngx_http_modelgw_hold(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_OK;
     }
 
-    ngx_http_modelgw_extras_count(ctx, n);
+    ngx_http_modelgw_hold_count(ctx, n);
 
     if (ngx_modelgw_ledger_credit(mmcf->ledger)) {
 
-        if (!ctx->model->extras && !ctx->model->free) {
-            rc = ngx_http_modelgw_extras(r, ctx, n);
+        if (!ctx->call.model->extras && !ctx->call.model->free) {
+            rc = ngx_http_modelgw_hold_extras(r, ctx, n);
             if (rc != NGX_OK) {
                 return rc;
             }
@@ -100,24 +244,179 @@ ngx_http_modelgw_hold(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-/* what counts tokens uses none */
-
 static ngx_uint_t
 ngx_http_modelgw_hold_needed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf)
 {
     if (mmcf->ledger == NULL
-        || (ctx->endpoint->flags & NGX_HTTP_MODELGW_COUNT))
+        || (ctx->request.endpoint->flags & NGX_HTTP_MODELGW_COUNT))
     {
         return 0;
     }
 
-    return ctx->call || ctx->key->tpm || ctx->group->tpm
+    return ctx->money.slot
+           || ctx->request.key->tpm || ngx_http_modelgw_ctx_group(ctx)->tpm
            || ngx_modelgw_ledger_credit(mmcf->ledger);
 }
 
 
-/* what there must be of a ledger with credit */
+/* how often each kind occurs */
+
+static void
+ngx_http_modelgw_hold_count(ngx_http_modelgw_ctx_t *ctx, int64_t *n)
+{
+    uint32_t    *marks;
+    ngx_uint_t   i;
+
+    ngx_memzero(n, NGX_HTTP_MODELGW_MARK_KINDS * sizeof(int64_t));
+
+    marks = ngx_modelgw_scan_marks(ctx->request.scan);
+
+    for (i = 0; i < NGX_HTTP_MODELGW_MARKS; i++) {
+        if (marks[i]) {
+            n[ngx_http_modelgw_hold_table[i].kind] += marks[i];
+        }
+    }
+}
+
+
+/*
+ * NGX_OK        all is billed by tokens, at the model's prices
+ * NGX_DECLINED  ctx->error is set
+ * NGX_ERROR     no memory
+ */
+
+static ngx_int_t
+ngx_http_modelgw_hold_extras(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, int64_t *n)
+{
+    ngx_uint_t                 i;
+    ngx_modelgw_scan_conf_t   *conf;
+    ngx_modelgw_scan_value_t  *v;
+
+    conf = ctx->request.scan_conf;
+
+    for (i = NGX_HTTP_MODELGW_WATCH_EXTRAS;
+         i <= NGX_HTTP_MODELGW_WATCH_EXTRAS_LAST;
+         i++)
+    {
+
+        v = ngx_modelgw_scan_value(ctx->request.scan, i);
+
+        if (!ngx_http_modelgw_hold_plain(v)) {
+            return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                          "INVALID_FIELD",
+                                          "\"%V\" has a price of its own and "
+                                          "is not available for this model",
+                                          &conf->watches[i].path);
+        }
+    }
+
+    if (n[NGX_HTTP_MODELGW_MARK_BILLED]) {
+        return ngx_http_modelgw_hold_billed(r, ctx);
+    }
+
+    return ngx_http_modelgw_hold_headers(r, ctx);
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_hold_plain(ngx_modelgw_scan_value_t *v)
+{
+    ngx_str_t  *word;
+
+    if (v->type == NGX_MODELGW_SCAN_ABSENT || v->type == NGX_MODELGW_SCAN_NULL)
+    {
+        return 1;
+    }
+
+    if (v->type != NGX_MODELGW_SCAN_STRING) {
+        return 0;
+    }
+
+    for (word = ngx_http_modelgw_hold_plain_values; word->len; word++) {
+
+        if (word->len == v->len
+            && ngx_memcmp(word->data, v->text, v->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* names the first row of the table that occurs */
+
+static ngx_int_t
+ngx_http_modelgw_hold_billed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_uint_t                i;
+    ngx_modelgw_scan_mark_t  *mark;
+
+    i = 0;
+
+    while (ngx_http_modelgw_hold_table[i].kind != NGX_HTTP_MODELGW_MARK_BILLED
+           || ngx_modelgw_scan_mark(ctx->request.scan, i) == 0)
+    {
+        i++;
+    }
+
+    mark = &ngx_http_modelgw_hold_marks[i];
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                  "INVALID_FIELD",
+                                  "\"%V%s%V\" has a price of its own and is "
+                                  "not available for this model", &mark->name,
+                                  mark->value.len ? "\": \"" : "",
+                                  &mark->value);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_hold_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_table_elt_t                   *h;
+    ngx_http_modelgw_headers_t         hs;
+    ngx_http_modelgw_billed_header_t  *billed;
+
+    /* the headers of the messages API do not pass a translation */
+
+    if (ctx->request.endpoint->protocol != NGX_MODELGW_MESSAGES) {
+        return NGX_OK;
+    }
+
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
+
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
+
+        for (billed = ngx_http_modelgw_hold_billed_headers;
+             billed->text;
+             billed++)
+        {
+
+            if (ngx_http_modelgw_names_same(&billed->name, &h->key)
+                && ngx_http_modelgw_headers_holds(&h->value, &billed->part))
+            {
+                return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                              "INVALID_FIELD",
+                                              "\"%V: %V…\": %s have a price "
+                                              "of their own and are not "
+                                              "available for this model",
+                                              &billed->name, &billed->part,
+                                              billed->text);
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* whether a ledger with credit can take the call */
 
 static ngx_int_t
 ngx_http_modelgw_hold_check(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
@@ -130,10 +429,10 @@ ngx_http_modelgw_hold_check(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
                                       "again later");
     }
 
-    if (ctx->key->account_index == NGX_MODELGW_LEDGER_NONE) {
+    if (ctx->request.key->account_index == NGX_MODELGW_LEDGER_NONE) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "\"modelgw_zone\" has no room for account \"%V\"",
-                      &ctx->key->account);
+                      &ctx->request.key->account);
 
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
@@ -160,69 +459,71 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
 
     b->input = ngx_min(b->input, NGX_HTTP_MODELGW_HOLD_MAX);
 
-    if (ctx->model->context) {
-        b->input = ngx_min(b->input, (int64_t) ctx->model->context);
+    if (ctx->call.model->context) {
+        b->input = ngx_min(b->input, (int64_t) ctx->call.model->context);
     }
 
     b->estimate = (bytes + 3) / 4
                   + n[NGX_HTTP_MODELGW_MARK_MEDIA]
-                    * NGX_HTTP_MODELGW_HOLD_MEDIUM
+                    * NGX_HTTP_MODELGW_HOLD_MEDIA_EST
                   + n[NGX_HTTP_MODELGW_MARK_DOCUMENT]
-                    * NGX_HTTP_MODELGW_HOLD_PAPER;
+                    * NGX_HTTP_MODELGW_HOLD_DOCUMENT_EST;
 
     b->estimate = ngx_max(ngx_min(b->estimate, b->input), 1);
 
     b->long_cache = (n[NGX_HTTP_MODELGW_MARK_LONG_CACHE] != 0);
     b->output = ngx_http_modelgw_hold_output(ctx);
 
-    b->cost = ngx_modelgw_cost_bound(&ctx->model->price, b->input, b->output,
-                                     b->long_cache);
+    b->cost = ngx_modelgw_cost_bound(&ctx->call.model->price, b->input,
+                                     b->output, b->long_cache);
 }
 
 
 /*
- * What the client allows, for each of n choices.  Of two limits the larger
- * counts: which of them an upstream knows is not known here.
+ * The client's limit, for each of n choices; the larger one of two, since not
+ * all upstreams know both.
  */
 
 static int64_t
 ngx_http_modelgw_hold_output(ngx_http_modelgw_ctx_t *ctx)
 {
-    int64_t  output;
+    int64_t  output, completion;
 
-    output = ngx_http_modelgw_hold_limit(ctx, NGX_HTTP_MODELGW_LIMIT);
+    output = ngx_http_modelgw_hold_limit(ctx,
+                                         NGX_HTTP_MODELGW_WATCH_MAX_TOKENS);
 
-    if (ctx->endpoint->protocol == NGX_MODELGW_CHAT) {
-        output = ngx_max(output,
-                         ngx_http_modelgw_hold_limit(ctx,
-                                          NGX_HTTP_MODELGW_COMPLETION_LIMIT));
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT) {
+        completion = ngx_http_modelgw_hold_limit(ctx,
+                                NGX_HTTP_MODELGW_WATCH_MAX_COMPLETION_TOKENS);
+        output = ngx_max(output, completion);
     }
 
     if (output == 0) {
-        output = ctx->model->max_output ? ctx->model->max_output
-                                        : ctx->model->context;
+        output = ctx->call.model->max_output ? ctx->call.model->max_output
+                                             : ctx->call.model->context;
     }
 
-    return ngx_min(output * (int64_t) ctx->choices, NGX_HTTP_MODELGW_HOLD_MAX);
+    return ngx_min(output * (int64_t) ctx->call.choices,
+                   NGX_HTTP_MODELGW_HOLD_MAX);
 }
 
 
-/* 0: none; some upstreams take a limit of 0 for none, too */
+/* 0: none; some upstreams take a limit of 0 as none, too */
 
 static int64_t
 ngx_http_modelgw_hold_limit(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t watch)
 {
     ngx_modelgw_scan_value_t  *v;
 
-    v = ngx_modelgw_scan_value(ctx->scan, watch);
+    v = ngx_modelgw_scan_value(ctx->request.scan, watch);
 
     return (v->type & NGX_MODELGW_SCAN_COUNT) ? ngx_atoi(v->text, v->len) : 0;
 }
 
 
 /*
- * A slot, if the call has none yet (it has one if its key has a limit of calls
- * in flight), its tokens and its money, under one lock.
+ * Takes a slot, tokens and money under one lock.  The call has its slot already
+ * if the key has a limit of calls in flight.
  */
 
 static ngx_int_t
@@ -240,28 +541,29 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     ngx_modelgw_ledger_lock(ledger);
 
-    if (ctx->call == NULL && mmcf->worker != NGX_MODELGW_LEDGER_NONE) {
+    if (ctx->money.slot == NULL && mmcf->worker != NGX_MODELGW_LEDGER_NONE) {
         (void) ngx_modelgw_ledger_open_locked(ledger, mmcf->worker,
-                                              ctx->key->slot, 0, &ctx->call);
+                                              ctx->request.key->slot, 0,
+                                              &ctx->money.slot);
     }
 
-    if (ctx->call) {
-        ctx->call->hold = b->cost;
-        ctx->call->estimate = b->estimate;
+    if (ctx->money.slot) {
+        ctx->money.slot->hold = b->cost;
+        ctx->money.slot->estimate = b->estimate;
 
         tokens = ngx_http_modelgw_limit_tokens_locked(ctx, ledger,
                                                       b->estimate + b->output);
 
         if (tokens == NGX_OK) {
-            credit = ngx_modelgw_ledger_hold_locked(ledger, ctx->call,
-                                                    ctx->key->account_index,
-                                                    &available);
+            credit = ngx_modelgw_ledger_hold_locked(ledger, ctx->money.slot,
+                                            ctx->request.key->account_index,
+                                            &available);
         }
     }
 
     ngx_modelgw_ledger_unlock(ledger);
 
-    if (ctx->call == NULL) {
+    if (ctx->money.slot == NULL) {
         return ngx_http_modelgw_hold_full(r, ctx, mmcf);
     }
 
@@ -306,9 +608,9 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     *ngx_modelgw_amount(need, b->cost) = '\0';
     *ngx_modelgw_amount(left, available) = '\0';
 
-    fits = ngx_modelgw_cost_fits(&ctx->model->price, b->input,
+    fits = ngx_modelgw_cost_fits(&ctx->call.model->price, b->input,
                                  b->long_cache, available)
-           / (int64_t) ctx->choices;
+           / (int64_t) ctx->call.choices;
 
     if (fits == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
@@ -327,25 +629,28 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
 }
 
 
-/* what the call's slot must know, from when it is sent, for who settles it */
+/* fills the slot so that any process can settle the call once it is sent */
 
 static void
 ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_time_t          *tp;
+    ngx_modelgw_key_t   *key;
     ngx_modelgw_call_t  *call;
 
-    call = ctx->call;
+    key = ctx->request.key;
+    call = ctx->money.slot;
     tp = ngx_timeofday();
 
-    call->price = ctx->model->price;
+    call->price = ctx->call.model->price;
     call->started = (uint64_t) tp->sec * 1000 + tp->msec;
 
-    call->key_name.len = ngx_min(ctx->key->id.len, NGX_MODELGW_LEDGER_NAME);
-    ngx_memcpy(call->key_name.data, ctx->key->id.data, call->key_name.len);
+    call->key_name.len = ngx_min(key->id.len, NGX_MODELGW_LEDGER_NAME);
+    ngx_memcpy(call->key_name.data, key->id.data, call->key_name.len);
 
-    call->model_len = ngx_min(ctx->service_id.len, NGX_MODELGW_LEDGER_MODEL);
-    ngx_memcpy(call->model, ctx->service_id.data, call->model_len);
+    call->model_len = ngx_min(ctx->call.service_id.len,
+                              NGX_MODELGW_LEDGER_MODEL);
+    ngx_memcpy(call->model, ctx->call.service_id.data, call->model_len);
 }
 
 
@@ -354,10 +659,10 @@ ngx_http_modelgw_hold_sent(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_http_modelgw_main_conf_t  *mmcf;
 
-    if (ctx->call) {
-        ctx->call_id = ctx->call->id;
+    if (ctx->money.slot) {
+        ctx->money.id = ctx->money.slot->id;
 
         mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
-        ngx_modelgw_ledger_sent(mmcf->ledger, ctx->call);
+        ngx_modelgw_ledger_sent(mmcf->ledger, ctx->money.slot);
     }
 }

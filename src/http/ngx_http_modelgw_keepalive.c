@@ -1,26 +1,26 @@
 
 /*
- * Streams that are silent: a model that thinks may say nothing for minutes,
- * and clients and proxies hang up on a connection without a byte, many after 30
- * to 120 seconds, node's fetch after 300.
+ * Silent streams: a model that thinks may send nothing for minutes, while
+ * clients and proxies close a connection without a byte, many after 30 to 120
+ * seconds, node's fetch after 300.
  *
- *     held     the upstream has answered with a header, but no event has come:
- *              ours is held back, so that an error can be the status.  Two
- *              intervals after the call was sent upstream it leaves with a
- *              keep-alive; an error is a frame then
- *     begun    a keep-alive follows when nothing was passed on for an interval
+ *     held     the upstream has sent its header, but no event: ours is held, so
+ *              that an error can be the status.  Two intervals after the call
+ *              was sent upstream it leaves with a keep-alive; from then on an
+ *              error is an event
+ *     begun    a keep-alive is sent when nothing was sent for an interval
  *
- * It is a comment in a chat stream (WHATWG HTML, 9.2.6) and the "ping" event of
- * the messages API in one of messages.  Events are passed on whole: between
- * two calls of the body filter the output is between two events.  As long as
- * some of it waits for the client nothing is added, so that send_timeout is
- * what it was.
+ * It is a comment in a chat stream (WHATWG HTML, 9.2.6), the "ping" event of
+ * the messages API in a messages stream.  Events are passed on complete, so
+ * that between two calls of the body filter the output is between two events.
+ * Nothing is added while output waits for the client: send_timeout works as
+ * before.
  *
  * The timer is not set again for each event.  It fires once an interval, and is
- * then set for what is left of one since something was passed on.
+ * then set to what is left of one since the last output.
  *
- * A keep-alive is no part of the answer: it is neither its first byte nor text
- * that is charged.
+ * A keep-alive is no part of the answer: it is not its first byte, and not
+ * charged.
  */
 
 
@@ -28,11 +28,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_stream.h"
-
-
-#define NGX_HTTP_MODELGW_KEEPALIVE_MAX  (60 * 60 * 1000)
 
 
 static void ngx_http_modelgw_keepalive_handler(ngx_event_t *ev);
@@ -48,41 +45,6 @@ static ngx_str_t  ngx_http_modelgw_keepalive_chat =
 
 static ngx_str_t  ngx_http_modelgw_keepalive_messages =
     ngx_string("event: ping\ndata: {\"type\":\"ping\"}\n\n");
-
-
-char *
-ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_modelgw_loc_conf_t *mlcf = conf;
-
-    ngx_int_t   n;
-    ngx_str_t  *value;
-
-    if (mlcf->keepalive != NGX_CONF_UNSET_MSEC) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    if (ngx_strcmp(value[1].data, "off") == 0) {
-        mlcf->keepalive = 0;
-        return NGX_CONF_OK;
-    }
-
-    n = ngx_parse_time(&value[1], 0);
-
-    if (n == NGX_ERROR || n == 0 || n > NGX_HTTP_MODELGW_KEEPALIVE_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"modelgw_keepalive\", it "
-                           "must be a time of 1ms to 1h, or \"off\"",
-                           &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
-    mlcf->keepalive = n;
-
-    return NGX_CONF_OK;
-}
 
 
 ngx_int_t
@@ -105,7 +67,7 @@ ngx_http_modelgw_keepalive_init(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ev = &ctx->stream->keepalive;
+    ev = &ctx->answer.stream->keepalive;
 
     cln->handler = ngx_http_modelgw_keepalive_cleanup;
     cln->data = ev;
@@ -139,10 +101,10 @@ ngx_http_modelgw_keepalive_handler(ngx_event_t *ev)
 
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    /* all of it has come, or goes nowhere */
+    /* the stream has ended, or the client has left */
 
-    if (ctx->stream->state != NGX_HTTP_MODELGW_STREAM_OPEN
-        || ctx->upstream_rc != NGX_AGAIN
+    if (ctx->answer.stream->state != NGX_HTTP_MODELGW_STREAM_OPEN
+        || ctx->upstream.rc != NGX_AGAIN
         || ctx->abort)
     {
         return;
@@ -168,8 +130,8 @@ ngx_http_modelgw_keepalive_handler(ngx_event_t *ev)
 
 
 /*
- * Milliseconds until a keep-alive is due, 0 or less: it is.  At most an
- * interval, as the first event may come and turn "held" into "begun" meanwhile.
+ * Milliseconds until a keep-alive is due; 0 or less if it is.  At most an
+ * interval, since the first event may make "held" "begun" in that time.
  */
 
 static ngx_msec_int_t
@@ -179,8 +141,8 @@ ngx_http_modelgw_keepalive_left(ngx_http_request_t *r,
     ngx_msec_t      due;
     ngx_msec_int_t  left;
 
-    due = ctx->header_held ? r->upstream->start_time + 2 * interval
-                           : ctx->stream->passed + interval;
+    due = ctx->answer.header_held ? r->upstream->start_time + 2 * interval
+                                  : ctx->answer.stream->passed + interval;
 
     left = (ngx_msec_int_t) (due - ngx_current_msec);
 
@@ -188,7 +150,7 @@ ngx_http_modelgw_keepalive_left(ngx_http_request_t *r,
 }
 
 
-/* NGX_OK, NGX_ERROR: the client is to be given up */
+/* NGX_OK; NGX_ERROR: the caller ends the request */
 
 static ngx_int_t
 ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
@@ -200,13 +162,13 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
     ngx_http_modelgw_stream_t  *st;
 
     c = r->connection;
-    st = ctx->stream;
+    st = ctx->answer.stream;
 
     if (st->emit.busy || c->buffered) {
         return NGX_OK;
     }
 
-    text = (ctx->endpoint->protocol == NGX_MODELGW_CHAT)
+    text = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT)
            ? &ngx_http_modelgw_keepalive_chat
            : &ngx_http_modelgw_keepalive_messages;
 
@@ -222,7 +184,7 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    /* nginx, which waits for the upstream only, is to wait for the client */
+    /* nginx waits for the upstream only: have it wait for the client, too */
 
     if (c->buffered) {
         ngx_post_event(c->write, &ngx_posted_events);

@@ -2,14 +2,15 @@
 /*
  * The limits of a key: requests and tokens a minute, calls in flight.
  *
- * A key's own limits count, else its group's.  Requests and calls are taken at
- * the headers, before a body is read: who is refused costs nothing.  Tokens are
- * taken at the verdict, by what the body says, and corrected as the call ends.
- * What counts tokens or lists models uses none, and is not limited: assistants
- * ask for the former a dozen at a time (clients.md, 3.5).
+ * A limit of the key is used, else that of its group.  A request and a call in
+ * flight are taken when the headers are here, before the body is read, so that
+ * a refusal is cheap.  Tokens are taken at the verdict, estimated from the
+ * body, and corrected when the call ends.  Counting tokens and listing models
+ * use none and are not limited: assistants count a dozen times in a row.
  *
- * What a client is told of its limits is noted as they are taken, so that the
- * headers of the answer (limit_headers.c) need no lock.
+ * The state of a limit is copied when the call takes its part, so the headers
+ * of the answer need no lock.  Their names and forms are those of each API; the
+ * official SDKs go by Retry-After alone.
  */
 
 
@@ -17,18 +18,55 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_limit.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
-#include "ngx_http_modelgw_ledger.h"
 
 
 #define NGX_HTTP_MODELGW_LIMIT_WAIT   60     /* seconds, at most */
 #define NGX_HTTP_MODELGW_LIMIT_TICK   10     /* ms that a coarse clock lags */
+#define NGX_HTTP_MODELGW_LIMIT_DAY    86400  /* seconds */
 
 
-static uint32_t ngx_http_modelgw_limit_rpm(ngx_http_modelgw_ctx_t *ctx);
-static uint32_t ngx_http_modelgw_limit_tpm(ngx_http_modelgw_ctx_t *ctx);
-static uint32_t ngx_http_modelgw_limit_concurrency(
-    ngx_http_modelgw_ctx_t *ctx);
+/*
+ * A limit per minute as it was when the call took its part.  The values of its
+ * headers are written from the end of their buffers.
+ */
+
+typedef struct {
+    uint32_t                          limit;  /* 0: none */
+    ngx_modelgw_limit_state_t         state;
+    ngx_msec_t                        time;   /* of the state */
+
+    u_char                            limit_text[NGX_INT32_LEN];
+    u_char                            remaining_text[NGX_INT32_LEN];
+    u_char                            reset_text[
+                                            sizeof("1970-01-01T00:00:00Z")];
+} ngx_http_modelgw_limit_status_t;
+
+
+struct ngx_http_modelgw_limits_s {
+    ngx_http_modelgw_limit_status_t   requests;
+    ngx_http_modelgw_limit_status_t   tokens;
+    ngx_uint_t                        taken;  /* 1: the state of tokens is set,
+                                                 they were taken or refused */
+};
+
+
+/* the headers of a limit in one API */
+
+typedef struct {
+    const char                       *limit;
+    const char                       *remaining;
+    const char                       *reset;
+    u_char                         *(*time)(u_char *last, uint64_t left);
+                                              /* left: ms */
+} ngx_http_modelgw_limit_header_t;
+
+
 static ngx_http_modelgw_limits_t *ngx_http_modelgw_limit_create(
     ngx_http_request_t *r, uint32_t rpm, uint32_t tpm);
 static ngx_int_t ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
@@ -36,12 +74,50 @@ static ngx_int_t ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
 static ngx_int_t ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency);
 static ngx_int_t ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_limit_told_t *told,
-    const char *what);
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_limit_status_t *status,
+    const char *unit);
 static ngx_int_t ngx_http_modelgw_limit_full(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
     ngx_uint_t seconds);
+static void ngx_http_modelgw_limit_look(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_limit_header(ngx_http_request_t *r,
+    ngx_http_modelgw_limit_header_t *h,
+    ngx_http_modelgw_limit_status_t *status);
+static ngx_int_t ngx_http_modelgw_limit_add(ngx_http_request_t *r,
+    const char *name, u_char *value, u_char *last);
+static u_char *ngx_http_modelgw_limit_digits(u_char *last, uint32_t n);
+static u_char *ngx_http_modelgw_limit_duration(u_char *last, uint64_t left);
+static u_char *ngx_http_modelgw_limit_date(u_char *last, uint64_t left);
+
+
+static ngx_http_modelgw_limit_header_t  ngx_http_modelgw_limit_chat[] = {
+
+    { "x-ratelimit-limit-requests",
+      "x-ratelimit-remaining-requests",
+      "x-ratelimit-reset-requests",
+      ngx_http_modelgw_limit_duration },
+
+    { "x-ratelimit-limit-tokens",
+      "x-ratelimit-remaining-tokens",
+      "x-ratelimit-reset-tokens",
+      ngx_http_modelgw_limit_duration }
+};
+
+
+static ngx_http_modelgw_limit_header_t  ngx_http_modelgw_limit_messages[] = {
+
+    { "anthropic-ratelimit-requests-limit",
+      "anthropic-ratelimit-requests-remaining",
+      "anthropic-ratelimit-requests-reset",
+      ngx_http_modelgw_limit_date },
+
+    { "anthropic-ratelimit-tokens-limit",
+      "anthropic-ratelimit-tokens-remaining",
+      "anthropic-ratelimit-tokens-reset",
+      ngx_http_modelgw_limit_date }
+};
 
 
 ngx_int_t
@@ -50,17 +126,22 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
 {
     uint32_t                       rpm, tpm, concurrency;
     ngx_int_t                      rc;
+    ngx_modelgw_key_t             *key;
+    ngx_http_modelgw_group_t      *group;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
-    if (ctx->endpoint->protocol == 0
-        || (ctx->endpoint->flags & NGX_HTTP_MODELGW_COUNT))
+    if (ctx->request.endpoint->protocol == 0
+        || (ctx->request.endpoint->flags & NGX_HTTP_MODELGW_COUNT))
     {
         return NGX_OK;
     }
 
-    rpm = ngx_http_modelgw_limit_rpm(ctx);
-    tpm = ngx_http_modelgw_limit_tpm(ctx);
-    concurrency = ngx_http_modelgw_limit_concurrency(ctx);
+    key = ctx->request.key;
+    group = ngx_http_modelgw_ctx_group(ctx);
+
+    rpm = key->rpm ? key->rpm : group->rpm;
+    tpm = key->tpm ? key->tpm : group->tpm;
+    concurrency = key->concurrency ? key->concurrency : group->concurrency;
 
     if (rpm == 0 && tpm == 0 && concurrency == 0) {
         return NGX_OK;
@@ -68,13 +149,13 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    if (ctx->key->slot == NGX_MODELGW_LEDGER_NONE) {
+    if (key->slot == NGX_MODELGW_LEDGER_NONE) {
         return ngx_http_modelgw_limit_full(r, ctx);
     }
 
     if (rpm || tpm) {
-        ctx->limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
-        if (ctx->limits == NULL) {
+        ctx->money.limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
+        if (ctx->money.limits == NULL) {
             return NGX_ERROR;
         }
     }
@@ -89,36 +170,15 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (rpm && ctx->limits->requests.state.wait) {
-        return ngx_http_modelgw_limit_refuse(r, ctx, &ctx->limits->requests,
-                                             "requests");
+    if (rpm && ctx->money.limits->requests.state.wait) {
+        return ngx_http_modelgw_limit_refuse(r, ctx,
+                                             &ctx->money.limits->requests,
+                                             "request");
     }
 
     return (rc == NGX_DECLINED)
            ? ngx_http_modelgw_limit_calls(r, ctx, concurrency)
            : ngx_http_modelgw_limit_full(r, ctx);
-}
-
-
-static uint32_t
-ngx_http_modelgw_limit_rpm(ngx_http_modelgw_ctx_t *ctx)
-{
-    return ctx->key->rpm ? ctx->key->rpm : ctx->group->rpm;
-}
-
-
-static uint32_t
-ngx_http_modelgw_limit_tpm(ngx_http_modelgw_ctx_t *ctx)
-{
-    return ctx->key->tpm ? ctx->key->tpm : ctx->group->tpm;
-}
-
-
-static uint32_t
-ngx_http_modelgw_limit_concurrency(ngx_http_modelgw_ctx_t *ctx)
-{
-    return ctx->key->concurrency ? ctx->key->concurrency
-                                 : ctx->group->concurrency;
 }
 
 
@@ -144,42 +204,42 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
 
 
 /*
- * A request and a call in flight, under one lock.
+ * Takes a request and a call in flight under one lock.
  *     NGX_OK
- *     NGX_DECLINED  one of them there is none of; a request that was taken
- *                   stays so
- *     NGX_ERROR     there is no room for the call
+ *     NGX_DECLINED  a limit is reached; the request is not given back if it is
+ *                   the one of calls in flight
+ *     NGX_ERROR     no room for the call
  */
 
 static ngx_int_t
 ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency)
 {
-    ngx_int_t                       rc;
-    ngx_modelgw_ledger_t           *ledger;
-    ngx_modelgw_ledger_key_t       *key;
-    ngx_http_modelgw_limit_told_t  *told;
+    ngx_int_t                         rc;
+    ngx_modelgw_ledger_t             *ledger;
+    ngx_modelgw_ledger_key_t         *key;
+    ngx_http_modelgw_limit_status_t  *status;
 
     rc = NGX_OK;
     ledger = mmcf->ledger;
-    key = ngx_modelgw_ledger_key_at(ledger, ctx->key->slot);
+    key = ngx_modelgw_ledger_key_at(ledger, ctx->request.key->slot);
 
     ngx_modelgw_ledger_lock(ledger);
 
-    if (ctx->limits && ctx->limits->requests.limit) {
-        told = &ctx->limits->requests;
-        told->time = ngx_current_msec;
+    if (ctx->money.limits && ctx->money.limits->requests.limit) {
+        status = &ctx->money.limits->requests;
+        status->time = ngx_current_msec;
 
-        rc = ngx_modelgw_limit_take(&key->rpm, told->limit, 1, told->time,
-                                    &told->state);
+        rc = ngx_modelgw_limit_take(&key->rpm, status->limit, 1, status->time,
+                                    &status->state);
     }
 
     if (rc == NGX_OK && concurrency) {
         rc = (mmcf->worker == NGX_MODELGW_LEDGER_NONE)
              ? NGX_ERROR
              : ngx_modelgw_ledger_open_locked(ledger, mmcf->worker,
-                                              ctx->key->slot, concurrency,
-                                              &ctx->call);
+                                              ctx->request.key->slot,
+                                              concurrency, &ctx->money.slot);
     }
 
     ngx_modelgw_ledger_unlock(ledger);
@@ -198,8 +258,9 @@ ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_TOO_MANY_REQUESTS,
                                   "RATE_LIMITED",
-                                  "Rate limit reached: %uD calls at a time; "
-                                  "try again in 1 s", concurrency);
+                                  "Rate limit reached: %uD call%s at a time; "
+                                  "try again in 1 s",
+                                  concurrency, concurrency == 1 ? "" : "s");
 }
 
 
@@ -207,37 +268,35 @@ ngx_int_t
 ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_ledger_t *ledger, int64_t tokens)
 {
-    ngx_modelgw_ledger_key_t       *key;
-    ngx_http_modelgw_limit_told_t  *told;
+    ngx_modelgw_ledger_key_t         *key;
+    ngx_http_modelgw_limit_status_t  *status;
 
-    ctx->call->taken = 0;
+    ctx->money.slot->taken = 0;
 
-    /* the limits are noted at the headers, if there are any */
-
-    if (ctx->limits == NULL || ctx->limits->tokens.limit == 0) {
+    if (ctx->money.limits == NULL || ctx->money.limits->tokens.limit == 0) {
         return NGX_OK;
     }
 
-    ctx->limits->taken = 1;
+    ctx->money.limits->taken = 1;
 
-    told = &ctx->limits->tokens;
-    told->time = ngx_current_msec;
+    status = &ctx->money.limits->tokens;
+    status->time = ngx_current_msec;
 
-    /* clients that name no limit of output may have a model's largest: all of
-       a minute taken for one call would be none for the next */
+    /* without max_tokens the largest output of the model is assumed, which
+       must not use up the whole minute */
 
-    tokens = ngx_min(tokens, ((int64_t) told->limit + 3) / 4);
+    tokens = ngx_min(tokens, ((int64_t) status->limit + 3) / 4);
 
-    key = ngx_modelgw_ledger_key_at(ledger, ctx->key->slot);
+    key = ngx_modelgw_ledger_key_at(ledger, ctx->request.key->slot);
 
-    if (ngx_modelgw_limit_take(&key->tpm, told->limit, tokens, told->time,
-                               &told->state)
+    if (ngx_modelgw_limit_take(&key->tpm, status->limit, tokens, status->time,
+                               &status->state)
         != NGX_OK)
     {
         return NGX_DECLINED;
     }
 
-    ctx->call->taken = tokens;
+    ctx->money.slot->taken = tokens;
 
     return NGX_OK;
 }
@@ -247,19 +306,19 @@ ngx_int_t
 ngx_http_modelgw_limit_refuse_tokens(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    return ngx_http_modelgw_limit_refuse(r, ctx, &ctx->limits->tokens,
-                                         "tokens");
+    return ngx_http_modelgw_limit_refuse(r, ctx, &ctx->money.limits->tokens,
+                                         "token");
 }
 
 
 static ngx_int_t
 ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_limit_told_t *told,
-    const char *what)
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_limit_status_t *status,
+    const char *unit)
 {
     ngx_uint_t  seconds;
 
-    seconds = (told->state.wait + NGX_HTTP_MODELGW_LIMIT_TICK + 999) / 1000;
+    seconds = (status->state.wait + NGX_HTTP_MODELGW_LIMIT_TICK + 999) / 1000;
     seconds = ngx_min(seconds, NGX_HTTP_MODELGW_LIMIT_WAIT);
 
     if (ngx_http_modelgw_limit_retry_after(r, seconds) != NGX_OK) {
@@ -268,13 +327,14 @@ ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_TOO_MANY_REQUESTS,
                                   "RATE_LIMITED",
-                                  "Rate limit reached: %uD %s a minute; "
-                                  "try again in %ui s", told->limit, what,
-                                  seconds);
+                                  "Rate limit reached: %uD %s%s a minute; "
+                                  "try again in %ui s",
+                                  status->limit, unit,
+                                  status->limit == 1 ? "" : "s", seconds);
 }
 
 
-/* the operator's fault, not the client's */
+/* a mistake of the operator, hence logged */
 
 static ngx_int_t
 ngx_http_modelgw_limit_full(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
@@ -287,7 +347,7 @@ ngx_http_modelgw_limit_full(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                   (mmcf->worker == NGX_MODELGW_LEDGER_NONE)
                   ? "too many nginx workers use \"modelgw_zone\", key \"%V\""
                   : "\"modelgw_zone\" has no room for the limits of key "
-                    "\"%V\", or for one more call", &ctx->key->id);
+                    "\"%V\", or for one more call", &ctx->request.key->id);
 
     if (ngx_http_modelgw_limit_retry_after(r, 1) != NGX_OK) {
         return NGX_ERROR;
@@ -299,7 +359,7 @@ ngx_http_modelgw_limit_full(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-/* reply.c keeps it, in whole seconds, 1 to 60 */
+/* reply.c passes it on; 1 to 60 s */
 
 static ngx_int_t
 ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r, ngx_uint_t seconds)
@@ -314,4 +374,201 @@ ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r, ngx_uint_t seconds)
     value.len = ngx_sprintf(value.data, "%ui", seconds) - value.data;
 
     return ngx_http_modelgw_headers_add(r, "Retry-After", &value);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_limit_headers(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_limit_header_t  *h;
+
+    if (ctx->money.limits == NULL) {
+        return NGX_OK;
+    }
+
+    if (ctx->money.limits->tokens.limit && !ctx->money.limits->taken) {
+        ngx_http_modelgw_limit_look(r, ctx);
+    }
+
+    h = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT)
+        ? ngx_http_modelgw_limit_chat : ngx_http_modelgw_limit_messages;
+
+    if (ngx_http_modelgw_limit_header(r, &h[0], &ctx->money.limits->requests)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_limit_header(r, &h[1], &ctx->money.limits->tokens);
+}
+
+
+/* the state of tokens for a call that was refused before it took any */
+
+static void
+ngx_http_modelgw_limit_look(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_modelgw_ledger_key_t         *key;
+    ngx_http_modelgw_main_conf_t     *mmcf;
+    ngx_http_modelgw_limit_status_t  *status;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    key = ngx_modelgw_ledger_key_at(mmcf->ledger, ctx->request.key->slot);
+
+    status = &ctx->money.limits->tokens;
+    status->time = ngx_current_msec;
+
+    ngx_modelgw_ledger_lock(mmcf->ledger);
+
+    ngx_modelgw_limit_state(&key->tpm, status->limit, status->time,
+                            &status->state);
+
+    ngx_modelgw_ledger_unlock(mmcf->ledger);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_limit_header(ngx_http_request_t *r,
+    ngx_http_modelgw_limit_header_t *h, ngx_http_modelgw_limit_status_t *status)
+{
+    u_char    *limit, *remaining, *reset;
+    uint32_t   rest;
+    uint64_t   left, passed;
+
+    if (status->limit == 0) {
+        return NGX_OK;
+    }
+
+    /* the call may have outlasted the reset, by then nothing is used */
+
+    passed = ngx_current_msec - status->time;
+
+    if (status->state.reset > passed) {
+        left = status->state.reset - passed;
+        rest = status->state.remaining;
+
+    } else {
+        left = 0;
+        rest = status->limit;
+    }
+
+    limit = status->limit_text + sizeof(status->limit_text);
+    remaining = status->remaining_text + sizeof(status->remaining_text);
+    reset = status->reset_text + sizeof(status->reset_text);
+
+    if (ngx_http_modelgw_limit_add(r, h->limit,
+                   ngx_http_modelgw_limit_digits(limit, status->limit), limit)
+        != NGX_OK
+        || ngx_http_modelgw_limit_add(r, h->remaining,
+                   ngx_http_modelgw_limit_digits(remaining, rest), remaining)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_limit_add(r, h->reset, h->time(reset, left),
+                                      reset);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_limit_add(ngx_http_request_t *r, const char *name,
+    u_char *value, u_char *last)
+{
+    ngx_str_t  text;
+
+    text.data = value;
+    text.len = last - value;
+
+    return ngx_http_modelgw_headers_add(r, name, &text);
+}
+
+
+/*
+ * These three write a text that ends at last, and return its beginning.
+ * ngx_sprintf() would take 1100 instructions more for the six headers of an
+ * answer.
+ */
+
+static u_char *
+ngx_http_modelgw_limit_digits(u_char *last, uint32_t n)
+{
+    do {
+        *--last = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    return last;
+}
+
+
+/* "20ms", "12s", "1m30s"; not all clients can parse fractions of a second */
+
+static u_char *
+ngx_http_modelgw_limit_duration(u_char *last, uint64_t left)
+{
+    uint32_t  seconds;
+
+    *--last = 's';
+
+    if (left > 0 && left < 1000) {
+        *--last = 'm';
+        return ngx_http_modelgw_limit_digits(last, left);
+    }
+
+    seconds = (left + 999) / 1000;
+
+    last = ngx_http_modelgw_limit_digits(last, seconds % 60);
+
+    if (seconds >= 60) {
+        *--last = 'm';
+        last = ngx_http_modelgw_limit_digits(last, seconds / 60);
+    }
+
+    return last;
+}
+
+
+/* RFC 3339, UTC; the date is cached */
+
+static u_char *
+ngx_http_modelgw_limit_date(u_char *last, uint64_t left)
+{
+    u_char      *p;
+    time_t       t;
+    ngx_tm_t     tm;
+    ngx_uint_t   i, n[3];
+    ngx_time_t  *tp;
+
+    static time_t   day = -1;
+    static u_char   text[] = "1970-01-01T00:00:00Z";
+
+    tp = ngx_timeofday();
+    t = tp->sec + (tp->msec + left + 999) / 1000;
+
+    if (t / NGX_HTTP_MODELGW_LIMIT_DAY != day) {
+        day = t / NGX_HTTP_MODELGW_LIMIT_DAY;
+
+        ngx_gmtime(t, &tm);
+        (void) ngx_sprintf(text, "%4d-%02d-%02d", tm.ngx_tm_year,
+                           tm.ngx_tm_mon, tm.ngx_tm_mday);
+    }
+
+    last -= sizeof(text) - 1;
+    ngx_memcpy(last, text, sizeof(text) - 1);
+
+    n[0] = t % NGX_HTTP_MODELGW_LIMIT_DAY / 3600;
+    n[1] = t % 3600 / 60;
+    n[2] = t % 60;
+
+    p = last + sizeof("1970-01-01T") - 1;
+
+    for (i = 0; i < 3; i++) {
+        p[0] = (u_char) ('0' + n[i] / 10);
+        p[1] = (u_char) ('0' + n[i] % 10);
+        p += sizeof("00:") - 1;
+    }
+
+    return last;
 }

@@ -2,9 +2,9 @@
 /*
  * GET /v1/models and GET /v1/models/{id}: the models that the key may use.
  *
- * Patterns are not listed, they are no models; an id that one matches has a
- * model object all the same.  What does not exist and what is not enabled get
- * the same bytes.
+ * Patterns are not listed, but an id that one matches has a model object.  The
+ * answer for a model that does not exist is the same as for one that is not
+ * enabled.
  */
 
 
@@ -12,25 +12,20 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_document.h"
+#include "ngx_modelgw_out.h"
 
 #include "ngx_http_modelgw.h"
 
 
-#define NGX_HTTP_MODELGW_LIST_HEAD    "{\"object\":\"list\",\"data\":["
-#define NGX_HTTP_MODELGW_LIST_TAIL    "]}"
-#define NGX_HTTP_MODELGW_OBJECT_ID    "{\"id\":"
-#define NGX_HTTP_MODELGW_OBJECT_KIND  ",\"object\":\"model\",\"owned_by\":"
-#define NGX_HTTP_MODELGW_OBJECT_TAIL  "}"
+#define NGX_HTTP_MODELGW_MODELS_SIZE  1024   /* bytes allocated at first */
 
 
 static ngx_int_t ngx_http_modelgw_models_list(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_models_one(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
-static size_t ngx_http_modelgw_models_len(ngx_str_t *id, ngx_str_t *owner);
-static u_char *ngx_http_modelgw_models_write(u_char *p, ngx_str_t *id,
-    ngx_str_t *owner);
+static void ngx_http_modelgw_models_write(ngx_modelgw_out_t *out,
+    ngx_str_t *id, ngx_str_t *owner);
 
 
 ngx_int_t
@@ -38,8 +33,8 @@ ngx_http_modelgw_models(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_str_t  id;
 
-    id.len = r->uri.len - ctx->endpoint->uri.len;
-    id.data = r->uri.data + ctx->endpoint->uri.len;
+    id.len = r->uri.len - ctx->request.endpoint->uri.len;
+    id.data = r->uri.data + ctx->request.endpoint->uri.len;
 
     return id.len ? ngx_http_modelgw_models_one(r, ctx, &id)
                   : ngx_http_modelgw_models_list(r, ctx);
@@ -50,49 +45,39 @@ static ngx_int_t
 ngx_http_modelgw_models_list(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    size_t                     len;
-    u_char                    *p;
-    ngx_str_t                  body, *owner;
+    ngx_str_t                  body;
     ngx_uint_t                 i, n;
+    ngx_modelgw_out_t          out;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_http_modelgw_group_t  *group;
     ngx_http_modelgw_model_t  *models;
 
-    models = ctx->group->models.elts;
-    n = ctx->group->models.nelts;
-    owner = &ctx->group->owned_by;
+    group = ngx_http_modelgw_ctx_group(ctx);
+    models = group->models.elts;
 
-    len = sizeof(NGX_HTTP_MODELGW_LIST_HEAD NGX_HTTP_MODELGW_LIST_TAIL) - 1;
+    ngx_modelgw_out_piece(&out, &piece, r->pool, NGX_HTTP_MODELGW_MODELS_SIZE);
+    ngx_modelgw_out_text(&out, "{\"object\":\"list\",\"data\":[");
 
-    for (i = 0; i < n; i++) {
-        len += ngx_http_modelgw_models_len(&models[i].id, owner) + 1;
-    }
+    for (i = 0, n = 0; i < group->models.nelts; i++) {
 
-    body.data = ngx_pnalloc(r->pool, len);
-    if (body.data == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    p = ngx_cpymem(body.data, NGX_HTTP_MODELGW_LIST_HEAD,
-                   sizeof(NGX_HTTP_MODELGW_LIST_HEAD) - 1);
-
-    for (i = 0; i < n; i++) {
-
-        if (!ngx_http_modelgw_model_enabled(ctx->key, &models[i].id)) {
+        if (!ngx_http_modelgw_model_enabled(ctx->request.key, &models[i].id)) {
             continue;
         }
 
-        if (p[-1] != '[') {
-            *p++ = ',';
+        if (n++) {
+            ngx_modelgw_out_text(&out, ",");
         }
 
-        p = ngx_http_modelgw_models_write(p, &models[i].id, owner);
+        ngx_http_modelgw_models_write(&out, &models[i].id, &group->owned_by);
     }
 
-    p = ngx_cpymem(p, NGX_HTTP_MODELGW_LIST_TAIL,
-                   sizeof(NGX_HTTP_MODELGW_LIST_TAIL) - 1);
+    ngx_modelgw_out_text(&out, "]}");
 
-    body.len = p - body.data;
+    if (ngx_modelgw_out_piece_done(&out, &body) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
-    return ngx_http_modelgw_reply_json(r, ctx, &body);
+    return ngx_http_modelgw_reply_json(r, ctx, NGX_HTTP_OK, &body);
 }
 
 
@@ -102,23 +87,26 @@ ngx_http_modelgw_models_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 {
     ngx_int_t                  rc;
     ngx_str_t                  body, upstream_id;
+    ngx_modelgw_out_t          out;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_http_modelgw_group_t  *group;
     ngx_http_modelgw_model_t  *model;
 
-    rc = ngx_http_modelgw_model_find(r->pool, ctx->group, id, &model,
-                                     &upstream_id);
+    group = ngx_http_modelgw_ctx_group(ctx);
 
-    if (rc == NGX_OK && ngx_http_modelgw_model_enabled(ctx->key, id)) {
+    rc = ngx_http_modelgw_model_find(r->pool, group, id, &model, &upstream_id);
 
-        body.len = ngx_http_modelgw_models_len(id, &ctx->group->owned_by);
-        body.data = ngx_pnalloc(r->pool, body.len);
-        if (body.data == NULL) {
+    if (rc == NGX_OK && ngx_http_modelgw_model_enabled(ctx->request.key, id)) {
+
+        ngx_modelgw_out_piece(&out, &piece, r->pool,
+                              NGX_HTTP_MODELGW_MODELS_SIZE);
+        ngx_http_modelgw_models_write(&out, id, &group->owned_by);
+
+        if (ngx_modelgw_out_piece_done(&out, &body) != NGX_OK) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
-        (void) ngx_http_modelgw_models_write(body.data, id,
-                                             &ctx->group->owned_by);
-
-        return ngx_http_modelgw_reply_json(r, ctx, &body);
+        return ngx_http_modelgw_reply_json(r, ctx, NGX_HTTP_OK, &body);
     }
 
     if (rc == NGX_ERROR
@@ -134,27 +122,15 @@ ngx_http_modelgw_models_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* the object has these three members and no others (clients.md) */
+/* the object has three members: id, object, owned_by */
 
-static size_t
-ngx_http_modelgw_models_len(ngx_str_t *id, ngx_str_t *owner)
+static void
+ngx_http_modelgw_models_write(ngx_modelgw_out_t *out, ngx_str_t *id,
+    ngx_str_t *owner)
 {
-    return sizeof(NGX_HTTP_MODELGW_OBJECT_ID NGX_HTTP_MODELGW_OBJECT_KIND
-                  NGX_HTTP_MODELGW_OBJECT_TAIL) - 1
-           + ngx_modelgw_json_str_len(id) + ngx_modelgw_json_str_len(owner);
-}
-
-
-static u_char *
-ngx_http_modelgw_models_write(u_char *p, ngx_str_t *id, ngx_str_t *owner)
-{
-    p = ngx_cpymem(p, NGX_HTTP_MODELGW_OBJECT_ID,
-                   sizeof(NGX_HTTP_MODELGW_OBJECT_ID) - 1);
-    p = ngx_modelgw_json_str(p, id);
-    p = ngx_cpymem(p, NGX_HTTP_MODELGW_OBJECT_KIND,
-                   sizeof(NGX_HTTP_MODELGW_OBJECT_KIND) - 1);
-    p = ngx_modelgw_json_str(p, owner);
-
-    return ngx_cpymem(p, NGX_HTTP_MODELGW_OBJECT_TAIL,
-                      sizeof(NGX_HTTP_MODELGW_OBJECT_TAIL) - 1);
+    ngx_modelgw_out_text(out, "{\"id\":");
+    ngx_modelgw_out_string(out, id);
+    ngx_modelgw_out_text(out, ",\"object\":\"model\",\"owned_by\":");
+    ngx_modelgw_out_string(out, owner);
+    ngx_modelgw_out_text(out, "}");
 }

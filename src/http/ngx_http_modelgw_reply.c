@@ -1,9 +1,9 @@
 
 /*
- * What the gateway answers itself: errors and small JSON documents.
+ * Responses of the gateway itself: errors and small JSON documents.
  *
- * Refusals do not go through ngx_http_special_response_handler(): that closes
- * the connection after a 400, and clients of this API keep one for a session.
+ * Rejected: ngx_http_special_response_handler().  It closes the connection
+ * after a 400, but clients of these APIs keep one for a session.
  */
 
 
@@ -11,11 +11,11 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
 
 
-#define NGX_HTTP_MODELGW_MAX_MESSAGE  512
+#define NGX_HTTP_MODELGW_MAX_MESSAGE  512    /* bytes */
 
 #define NGX_HTTP_UPGRADE_REQUIRED     426
 
@@ -77,7 +77,7 @@ ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UPGRADE_REQUIRED,
                                   "UPGRADE_REQUIRED",
-                                  "There is no WebSocket here; use HTTP");
+                                  "WebSocket is not supported; use HTTP");
 }
 
 
@@ -91,11 +91,11 @@ ngx_http_modelgw_reply_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                   "refused %ui %V: %V",
                   ctx->error.status, &ctx->error.code, &ctx->error.message);
 
-    /* what was taken for the call is given back */
+    /* gives back what the call has taken */
     ngx_http_modelgw_settle(r, ctx);
 
-    /* who waits for "100 Continue" need not send the body now, and we could not
-       tell it from the next request: RFC 9110, 10.1.1 */
+    /* a client that waits for "100 Continue" may send the body or not, so it
+       cannot be told from the next request: RFC 9110, 10.1.1 */
 
     if (r->headers_in.expect && r->request_body == NULL) {
         r->keepalive = 0;
@@ -120,14 +120,14 @@ ngx_http_modelgw_reply_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 ngx_int_t
 ngx_http_modelgw_reply_json(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_str_t *body)
+    ngx_uint_t status, ngx_str_t *body)
 {
     ngx_int_t  rc;
 
     rc = ngx_http_discard_request_body(r);
 
     if (rc == NGX_OK) {
-        r->headers_out.status = NGX_HTTP_OK;
+        r->headers_out.status = status;
         r->headers_out.content_length_n = body->len;
         ngx_str_set(&r->headers_out.content_type, "application/json");
         r->headers_out.content_type_len = r->headers_out.content_type.len;
@@ -140,8 +140,6 @@ ngx_http_modelgw_reply_json(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* the header filter is told by the mode that this is ours */
-
 static ngx_int_t
 ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *body)
@@ -149,9 +147,9 @@ ngx_http_modelgw_reply(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_int_t     rc;
     ngx_chain_t   out;
 
-    ctx->mode = NGX_HTTP_MODELGW_OWN;
+    ctx->answer.mode = NGX_HTTP_MODELGW_OWN;
 
-    /* these are no documents: conditions do not apply */
+    /* not a document, so conditional requests do not apply */
     r->disable_not_modified = 1;
 
     rc = ngx_http_send_header(r);
@@ -236,8 +234,8 @@ ngx_http_modelgw_reply_error_header(ngx_http_request_t *r,
 
 
 /*
- * What clients go by: SDKs and assistants repeat even a 401 for minutes unless
- * told not to (clients.md, 3.1), and some repeat a 429 only if told when (7).
+ * Without "x-should-retry: false" SDKs and assistants repeat even a 401 for
+ * minutes; without Retry-After some do not repeat a 429 at all.
  */
 
 static ngx_int_t
@@ -309,9 +307,10 @@ ngx_int_t
 ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    if (ctx->ignored.len == 0) {
+    if (ctx->call.ignored.len == 0) {
         return NGX_OK;
     }
 
-    return ngx_http_modelgw_headers_add(r, "x-modelgw-ignored", &ctx->ignored);
+    return ngx_http_modelgw_headers_add(r, "x-modelgw-ignored",
+                                        &ctx->call.ignored);
 }

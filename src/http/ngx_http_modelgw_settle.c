@@ -1,13 +1,13 @@
 
 /*
- * What becomes of a call's hold: charged by what was seen of the answer, once,
+ * The end of a call's hold: charged by what was seen of the answer, once,
  * however the call ends.
  *
- * What is known of the answer is kept in shared memory while it comes, by plain
- * stores, so that the call of a worker that was killed is settled by the same
- * rule (ngx_modelgw_charge()).  A call ends with the upstream's answer, not
+ * Usage and status of the answer are kept in shared memory while it comes, by
+ * plain stores, so that the call of a worker that was killed is settled by the
+ * same rule, ngx_modelgw_charge().  A call ends with the upstream's answer, not
  * with the client's connection: it is settled as soon as nothing more can be
- * learnt, and before the client has the last byte.
+ * known, and before the client has the last byte.
  */
 
 
@@ -15,12 +15,15 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
 
 
-/* a kept connection that was closed as we wrote to it tells so at once */
+/* a cached connection that the upstream closed fails within this time, ms */
 
-#define NGX_HTTP_MODELGW_SETTLE_UNREAD  1000   /* ms */
+#define NGX_HTTP_MODELGW_SETTLE_UNREAD  1000
 
 
 static uint32_t ngx_http_modelgw_settle_unread(ngx_http_request_t *r);
@@ -33,8 +36,8 @@ static ngx_uint_t ngx_http_modelgw_settle_upstream_status(
 void
 ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
 {
-    if (ctx->call) {
-        ctx->call->seen.status = (uint32_t) status;
+    if (ctx->money.slot) {
+        ctx->money.slot->seen.status = (uint32_t) status;
     }
 }
 
@@ -42,9 +45,9 @@ ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
 void
 ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text)
 {
-    if (ctx->call) {
-        ngx_modelgw_seen_usage(&ctx->call->seen, &ctx->usage);
-        ctx->call->seen.text += text;
+    if (ctx->money.slot) {
+        ngx_modelgw_seen_usage(&ctx->money.slot->seen, &ctx->answer.usage);
+        ctx->money.slot->seen.text += text;
     }
 }
 
@@ -58,7 +61,7 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_modelgw_call_t            *call;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
-    call = ctx->call;
+    call = ctx->money.slot;
 
     if (call == NULL) {
         return;
@@ -69,12 +72,12 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (call->state == NGX_MODELGW_CALL_SENT) {
 
-        ctx->settled = 1;
+        ctx->money.settled = 1;
 
-        /* some vendors of chat report with the last choice, or with each */
+        /* some chat vendors report usage with the last choice, or with each */
 
-        if (ctx->complete) {
-            ngx_modelgw_usage_end(&ctx->usage, ctx->protocol);
+        if (ctx->answer.complete) {
+            ngx_modelgw_usage_end(&ctx->answer.usage, ctx->call.protocol);
             ngx_http_modelgw_settle_seen(ctx, 0);
 
         } else {
@@ -86,7 +89,7 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         }
     }
 
-    ctx->call = NULL;
+    ctx->money.slot = NULL;
 
     end = ngx_http_modelgw_settle_end(r, ctx);
 
@@ -96,9 +99,9 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
                                          (uint64_t) tp->sec * 1000 + tp->msec,
                                          ngx_current_msec);
 
-    /* behind the lock the slot may be another call's */
+    /* once unlocked, the slot may become another call's */
 
-    ctx->charge = call->charge;
+    ctx->money.charge = call->charge;
 
     ngx_modelgw_ledger_unlock(mmcf->ledger);
 
@@ -109,9 +112,9 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * No answer: whether the upstream can have read the request.  nginx sends a
- * POST to one peer at most, so what the last try tells holds for all; and half
- * a body is no request.
+ * There was no answer: NGX_MODELGW_SEEN_* if the upstream cannot have read the
+ * request, else 0.  nginx sends a POST to one peer at most, so that the last
+ * try counts for all; and half a body is no request.
  */
 
 static uint32_t
@@ -143,13 +146,14 @@ static ngx_modelgw_end_e
 ngx_http_modelgw_settle_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    if (ctx->complete
-        || (ctx->mode == NGX_HTTP_MODELGW_ENDED && ctx->upstream_rc == NGX_OK))
+    if (ctx->answer.complete
+        || (ctx->answer.mode == NGX_HTTP_MODELGW_ENDED
+            && ctx->upstream.rc == NGX_OK))
     {
         return NGX_MODELGW_END_COMPLETE;
     }
 
-    if (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT
+    if (ctx->upstream.rc == NGX_HTTP_GATEWAY_TIME_OUT
         || ngx_http_modelgw_settle_upstream_status(r)
            == NGX_HTTP_GATEWAY_TIME_OUT)
     {
@@ -164,7 +168,7 @@ ngx_http_modelgw_settle_end(ngx_http_request_t *r,
 }
 
 
-/* what nginx made of the last try: 502 or 504 if it failed */
+/* the status of the last try: 502 or 504 if it failed, 0 if there was none */
 
 static ngx_uint_t
 ngx_http_modelgw_settle_upstream_status(ngx_http_request_t *r)

@@ -1,32 +1,47 @@
 
 /*
- * An upstream's event stream: each event is passed on as it came, with the
- * model id mapped back, as soon as it is whole.
+ * An upstream's event stream: each event leaves as soon as it is complete, as
+ * it came, with the model id mapped back; or translated, by translate.c.
  *
- *     OPEN      events come and go
- *     COMPLETE  the protocol's last event has passed ("[DONE]", message_stop)
- *     REFUSED   the first event was an error: it becomes the answer's status
- *     FAILED    an error event of the upstream has passed
+ *     OPEN      events are read and passed on
+ *     COMPLETE  the protocol's last event was read ("[DONE]", message_stop)
+ *     FAILED    an error event of the upstream was read, ours is emitted
+ *     ENDED     last_buf is emitted, the call is settled
+ *     REFUSED   an error event was read before anything was sent: it becomes
+ *               the status
  *     BROKEN    the upstream broke off, or sent what is no event of the
- *               protocol; an error frame of ours has passed
+ *               protocol: an error event of ours is emitted, or it becomes the
+ *               status if nothing was sent
+ *     GRACE     all is sent, a timer runs until the unclean end
  *
- * What comes after OPEN is dropped.  A stream that is COMPLETE or FAILED ends
- * with last_buf at once.  One that is BROKEN ends without, and so never looks
- * whole: no last chunk, or RST_STREAM, or a closed connection.
+ *     OPEN -- last event --> COMPLETE -- same call --> ENDED
+ *     OPEN -- error event --> FAILED -- same call --> ENDED
+ *     OPEN -- error event, nothing sent --> REFUSED
+ *     OPEN -- bad or too long event, end without last event --> BROKEN
+ *     BROKEN -- upstream finalized, all sent --> GRACE
  *
- * That end follows the error frame after a moment: clients that find both at
- * once, as node's fetch does, drop the frame.  The call is settled and the
- * upstream's connection closed by then; what waits is the request, in the hands
- * of ngx_http_writer():
+ * What the upstream sends after OPEN is dropped.  The client's stream ends with
+ * the last event, since clients wait for the end and not for the event; the
+ * upstream has another moment to end its own, so that its connection can be
+ * used again.
  *
- *     flush     a bit of r->buffered is ours, by which nginx does not end the
- *               request; what it has still to send is bounded by send_timeout
- *     grace     all is sent; the timer is that of the write event, "delayed",
- *               as for limit_rate
- *     end       our bit is gone: ngx_http_writer() finalizes the request
+ * A BROKEN stream ends without last_buf, and so never looks complete: no last
+ * chunk, or RST_STREAM, or a closed connection.  That end comes a moment after
+ * the error event: clients that find both at once, as node's fetch does, drop
+ * the event.  The call is settled and the upstream's connection closed by then.
+ * The request is kept by our bit in r->buffered:
+ *
+ *     BROKEN    ngx_http_writer() sends what is left, within send_timeout
+ *     GRACE     the write event is "delayed" by its timer, as for limit_rate;
+ *               then our bit is cleared and ngx_http_writer() finalizes the
+ *               request
  *
  * A client that leaves in that time, or a worker that has to stop, ends it as
  * any response that is still being sent.
+ *
+ * An event is scanned in place, when it is complete: one scanner serves all
+ * streams of a worker.  Most events repeat the one before with another text;
+ * these are recognized by their bytes and not scanned.
  */
 
 
@@ -34,33 +49,77 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_error.h"
+#include "ngx_modelgw_repeat.h"
+#include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_splice.h"
+#include "ngx_modelgw_sse.h"
+#include "ngx_modelgw_tape.h"
+#include "ngx_modelgw_text.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_emit.h"
 #include "ngx_http_modelgw_headers.h"
 #include "ngx_http_modelgw_stream.h"
 
 
-/* for the upstream to end its answer, behind the last event */
+/* for the upstream to end its answer after the last event, ms */
 
 #define NGX_HTTP_MODELGW_STREAM_LINGER    1000
 
-/* from the error frame to the unclean end */
+/* from the error event to the unclean end, ms */
 
-#define NGX_HTTP_MODELGW_STREAM_GRACE     200
+#define NGX_HTTP_MODELGW_STREAM_DELAY     200
 
-/* in r->buffered: no filter of nginx's has this bit there */
+/* in r->buffered; no filter of nginx uses this bit there */
 
 #define NGX_HTTP_MODELGW_STREAM_BUFFERED  0x08
+
+/* memory for joined data up to this size is kept for the next event, bytes */
+
+#define NGX_HTTP_MODELGW_STREAM_JOINED    65536
+
+
+/* what an event is, besides NGX_MODELGW_DOC_* */
+
+#define NGX_HTTP_MODELGW_STREAM_NO_DATA   0x10
+#define NGX_HTTP_MODELGW_STREAM_DONE      0x11    /* "[DONE]" */
 
 
 static ngx_modelgw_scan_t *ngx_http_modelgw_stream_scan(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_uint_t protocol);
 static ngx_int_t ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
+static ngx_int_t ngx_http_modelgw_stream_events(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b, const char **reason);
+static ngx_int_t ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx,
+    u_char **pos, u_char *last);
+static ngx_int_t ngx_http_modelgw_stream_event(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
+static ngx_int_t ngx_http_modelgw_stream_translate(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev, ngx_str_t *data,
+    ngx_uint_t kind);
+static ngx_int_t ngx_http_modelgw_stream_pass(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *raw, ngx_modelgw_cut_t *model, ngx_uint_t borrowed);
+static ngx_int_t ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data, ngx_uint_t *kind);
+static ngx_int_t ngx_http_modelgw_stream_data(ngx_http_modelgw_stream_t *st,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data);
+static ngx_int_t ngx_http_modelgw_stream_finished(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *data);
+static void ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model);
+static ngx_int_t ngx_http_modelgw_stream_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data);
+static ngx_int_t ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_stream_translate_rest(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
@@ -83,7 +142,7 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    st->scan = ngx_http_modelgw_stream_scan(mmcf, ctx->protocol);
+    st->scan = ngx_http_modelgw_stream_scan(mmcf, ctx->call.protocol);
     if (st->scan == NULL) {
         return NGX_ERROR;
     }
@@ -94,11 +153,11 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 
     st->emit.pool = r->pool;
 
-    ctx->stream = st;
+    ctx->answer.stream = st;
 
     ngx_http_clear_content_length(r);
 
-    if (ctx->translate
+    if (ctx->call.translate
         && ngx_http_modelgw_translate_stream_init(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
@@ -108,7 +167,7 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
 }
 
 
-/* events are scanned when they are whole: one scanner serves all streams */
+/* the worker's scanner for events of the protocol; NULL: no memory */
 
 static ngx_modelgw_scan_t *
 ngx_http_modelgw_stream_scan(ngx_http_modelgw_main_conf_t *mmcf,
@@ -137,16 +196,16 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
     ngx_chain_t                *cl;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
+    st = ctx->answer.stream;
 
-    if (st->grace) {
+    if (st->state == NGX_HTTP_MODELGW_STREAM_GRACE) {
         r->buffered &= ~NGX_HTTP_MODELGW_STREAM_BUFFERED;
         return NGX_OK;
     }
 
     ngx_http_modelgw_emit_begin(&st->emit, in);
 
-    last = (in && ctx->upstream_rc != NGX_AGAIN);
+    last = (in && ctx->upstream.rc != NGX_AGAIN);
 
     for (cl = in; cl; cl = cl->next) {
 
@@ -159,14 +218,8 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         }
     }
 
-    if (last) {
-        if (ngx_http_modelgw_stream_end(r, ctx) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        if (st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
-            ngx_http_modelgw_settle(r, ctx);
-        }
+    if (last && ngx_http_modelgw_stream_end(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
@@ -198,63 +251,36 @@ static ngx_int_t
 ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b)
 {
-    u_char                     *p;
     ngx_int_t                   rc;
     const char                 *reason;
-    ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
-    p = b->pos;
+    st = ctx->answer.stream;
 
     ngx_http_modelgw_emit_at(&st->emit, b);
 
-    if (st->ended && p != b->last) {
+    /* an upstream that goes on after its last event may do so for ever */
 
-        /* it was to end by now: it may go on like this for ever */
-
+    if (st->state == NGX_HTTP_MODELGW_STREAM_ENDED && b->pos != b->last) {
         ngx_http_modelgw_upstream_stop(r);
     }
 
-    while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
+    rc = ngx_http_modelgw_stream_events(r, ctx, b, &reason);
 
-        reason = "an event is none of the protocol";
+    if (rc == NGX_DECLINED) {
+        ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
 
-        rc = ngx_http_modelgw_event_repeats(ctx, &p, b->last);
-
-        if (rc == NGX_OK) {
-            rc = ngx_modelgw_sse_next(&st->sse, &p, b->last, &ev);
-
-            if (rc == NGX_AGAIN) {
-                break;
-            }
-
-            if (rc == NGX_DECLINED) {
-                reason = "an event is longer than \"modelgw_max_event_size\"";
-            }
-        }
-
-        if (rc == NGX_OK) {
-            st->emit.hint = b->last - p + st->emit.ahead;
-
-            rc = ngx_http_modelgw_event(r, ctx, &ev);
-        }
-
-        if (rc == NGX_DECLINED) {
-            ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
-
-            rc = ngx_http_modelgw_stream_break(r, ctx, reason);
-        }
-
-        if (rc != NGX_OK) {
-            return NGX_ERROR;
-        }
+        rc = ngx_http_modelgw_stream_break(r, ctx, reason);
     }
 
-    /* what is still to come is not looked at: it may go on for ever */
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* it may go on after its error event, too */
 
     if (st->state == NGX_HTTP_MODELGW_STREAM_REFUSED
-        && ctx->upstream_rc == NGX_AGAIN)
+        && ctx->upstream.rc == NGX_AGAIN)
     {
         ngx_http_modelgw_upstream_stop(r);
     }
@@ -265,34 +291,514 @@ ngx_http_modelgw_stream_feed(ngx_http_request_t *r,
 }
 
 
-/* ctx->error is set */
+/*
+ * Reads the events in a buf, until one of them ends the stream.
+ *     NGX_OK        all were read, or the state is not OPEN any more
+ *     NGX_DECLINED  one cannot be passed on, *reason says why
+ *     NGX_ERROR     no memory
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_events(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b, const char **reason)
+{
+    u_char                     *p;
+    ngx_int_t                   rc;
+    ngx_modelgw_sse_event_t     ev;
+    ngx_http_modelgw_stream_t  *st;
+
+    p = b->pos;
+    st = ctx->answer.stream;
+
+    *reason = "an event is none of the protocol";
+
+    while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
+
+        rc = ngx_http_modelgw_stream_repeats(ctx, &p, b->last);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        rc = ngx_modelgw_sse_next(&st->sse, &p, b->last, &ev);
+
+        if (rc == NGX_AGAIN) {
+            break;
+        }
+
+        if (rc != NGX_OK) {
+            *reason = "an event is longer than \"modelgw_max_event_size\"";
+            return rc;
+        }
+
+        st->emit.hint = b->last - p + st->emit.ahead;
+
+        rc = ngx_http_modelgw_stream_event(r, ctx, &ev);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Passes on the events at *pos, up to last, that repeat the one before except
+ * for its text; moves *pos past them.  Returns as _event().
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
+    u_char *last)
+{
+    size_t                       n;
+    ngx_int_t                    rc;
+    ngx_modelgw_cut_t            model;
+    ngx_http_modelgw_stream_t   *st;
+    ngx_modelgw_repeat_event_t   ev;
+
+    st = ctx->answer.stream;
+
+    if (!ngx_modelgw_sse_between(&st->sse)) {
+        return NGX_OK;
+    }
+
+    n = 0;
+    rc = NGX_OK;
+    model.text = ctx->call.service_json;
+
+    while (rc == NGX_OK
+           && ngx_modelgw_repeat_next(&st->repeat, pos, last, &ev) == NGX_OK)
+    {
+        st->emit.hint = last - *pos + st->emit.ahead;
+
+        if (ctx->money.slot) {
+            n += ngx_modelgw_repeat_len(&st->repeat, &ev);
+        }
+
+        if (st->translate) {
+            rc = ngx_http_modelgw_translate_repeat(ctx, &ev.text);
+            continue;
+        }
+
+        model.from = ev.from;
+        model.to = ev.to;
+
+        rc = ngx_http_modelgw_stream_pass(ctx, &ev.raw, &model, 1);
+    }
+
+    if (n) {
+        ngx_http_modelgw_settle_seen(ctx, n);
+    }
+
+    return rc;
+}
+
+
+/*
+ * Passes an event on, or drops it on purpose; may change the state.
+ *     NGX_OK
+ *     NGX_DECLINED  it is no event of the protocol
+ *     NGX_ERROR     no memory
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_event(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev)
+{
+    ngx_int_t                   rc;
+    ngx_str_t                   data;
+    ngx_uint_t                  kind;
+    ngx_modelgw_cut_t           model;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->answer.stream;
+
+    ngx_modelgw_repeat_forget(&st->repeat);
+    st->text.last.data = NULL;
+
+    rc = ngx_http_modelgw_stream_read(ctx, ev, &data, &kind);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (st->translate) {
+        return ngx_http_modelgw_stream_translate(r, ctx, ev, &data, kind);
+    }
+
+    ngx_http_modelgw_stream_model(ctx, ev, &model);
+
+    switch (kind) {
+
+    case NGX_MODELGW_DOC_ERROR:
+        return ngx_http_modelgw_stream_error(r, ctx, &data);
+
+    case NGX_MODELGW_DOC_USAGE:
+        if (!ctx->call.usage_asked) {
+            return NGX_OK;
+        }
+
+        break;
+
+    case NGX_MODELGW_DOC_STOP:
+    case NGX_HTTP_MODELGW_STREAM_DONE:
+        st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+        break;
+
+    case NGX_MODELGW_DOC_OTHER:
+        if (ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, model.from,
+                                    model.to)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        break;
+
+    default: /* NGX_HTTP_MODELGW_STREAM_NO_DATA */
+        break;
+    }
+
+    return ngx_http_modelgw_stream_pass(ctx, &ev->raw, &model, ev->borrowed);
+}
+
+
+/* returns as _event() */
+
+static ngx_int_t
+ngx_http_modelgw_stream_translate(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev, ngx_str_t *data,
+    ngx_uint_t kind)
+{
+    ngx_int_t  rc;
+
+    switch (kind) {
+
+    case NGX_HTTP_MODELGW_STREAM_NO_DATA:
+        return NGX_OK;
+
+    case NGX_HTTP_MODELGW_STREAM_DONE:
+
+        /* some look-alikes of the messages API send it */
+
+        rc = ngx_http_modelgw_translate_end(ctx);
+        break;
+
+    default:
+        rc = ngx_http_modelgw_translate_event(ctx, ev, data);
+        break;
+    }
+
+    switch (rc) {
+
+    case NGX_DONE:
+        ctx->answer.stream->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+        return NGX_OK;
+
+    case NGX_ABORT:
+        return ngx_http_modelgw_stream_error(r, ctx, data);
+
+    default: /* NGX_OK, NGX_DECLINED, NGX_ERROR */
+        return rc;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_stream_pass(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *raw,
+    ngx_modelgw_cut_t *model, ngx_uint_t borrowed)
+{
+    ngx_http_modelgw_emit_t  *em;
+
+    em = &ctx->answer.stream->emit;
+
+    return model->to
+           ? ngx_http_modelgw_emit_replaced(em, raw, model, borrowed)
+           : ngx_http_modelgw_emit(em, raw->data, raw->len, borrowed);
+}
+
+
+/*
+ * Reads an event: *data is its data in one piece, valid until the next event,
+ * *kind what it is.  Its usage is merged and its text counted.
+ *     NGX_OK
+ *     NGX_DECLINED  it is no event of the protocol
+ *     NGX_ERROR     no memory
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data, ngx_uint_t *kind)
+{
+    ngx_uint_t                  protocol;
+    ngx_modelgw_scan_t         *scan;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->answer.stream;
+    scan = st->scan;
+    protocol = ctx->call.protocol;
+
+    ngx_modelgw_scan_reset(scan);
+
+    if (ngx_http_modelgw_stream_data(st, ev, data) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* the first line decides, as in clients */
+
+    if ((protocol == NGX_MODELGW_CHAT || st->translate)
+        && ev->data.len == 6 && ngx_memcmp(ev->data.data, "[DONE]", 6) == 0)
+    {
+        *kind = NGX_HTTP_MODELGW_STREAM_DONE;
+        return NGX_OK;
+    }
+
+    /* a comment, or a name without data, or lines of data that are empty:
+       nothing but the lines - 1 LFs that join them */
+
+    if (data->len == 0 || data->len < ev->lines) {
+        *kind = NGX_HTTP_MODELGW_STREAM_NO_DATA;
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_scan_feed(scan, data->data, data->len) != NGX_OK
+        || ngx_modelgw_scan_done(scan) != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    *kind = ngx_modelgw_usage_merge(&ctx->answer.usage, protocol, scan);
+
+    ngx_modelgw_text(&st->text, data->data, data->len);
+
+    ngx_http_modelgw_settle_seen(ctx, st->text.n);
+
+    return (protocol == NGX_MODELGW_CHAT && st->text.finished)
+           ? ngx_http_modelgw_stream_finished(ctx, data) : NGX_OK;
+}
+
+
+/*
+ * An event's data: one line of it is not copied, several are joined by LF, and
+ * valid until the next call.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_data(ngx_http_modelgw_stream_t *st,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
+{
+    u_char      *p, *state;
+    ngx_str_t    line;
+    ngx_pool_t  *pool;
+
+    if (ev->lines < 2) {
+        *data = ev->data;
+        return NGX_OK;
+    }
+
+    pool = st->emit.pool;
+
+    if (st->room < ev->raw.len || st->room > NGX_HTTP_MODELGW_STREAM_JOINED) {
+
+        if (st->joined) {
+            (void) ngx_pfree(pool, st->joined);
+        }
+
+        st->room = 0;
+        st->joined = ngx_palloc(pool, 2 * ev->raw.len);
+        if (st->joined == NULL) {
+            return NGX_ERROR;
+        }
+
+        st->room = 2 * ev->raw.len;
+    }
+
+    p = st->joined;
+    state = NULL;
+
+    while (ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK) {
+        p = ngx_cpymem(p, line.data, line.len);
+        *p++ = LF;
+    }
+
+    data->data = st->joined;
+    data->len = p - 1 - st->joined;
+
+    return NGX_OK;
+}
+
+
+/*
+ * A choice of a chat call has finished in this event: usage follows if it is
+ * the last one.  Calls for several choices have them looked up by index.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_finished(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
+{
+    ngx_int_t               rc;
+    ngx_modelgw_tape_t     *tape;
+    ngx_modelgw_choices_t  *choices;
+
+    if (ctx->call.choices == 1) {
+        ctx->answer.finishing = 1;
+        return NGX_OK;
+    }
+
+    rc = ngx_http_modelgw_translate_index(ctx->main, data, &tape);
+
+    if (rc == NGX_OK) {
+        choices = &ctx->answer.stream->choices;
+
+        ngx_modelgw_choices_end(choices, tape);
+
+        ctx->answer.finishing = (choices->n >= ctx->call.choices);
+    }
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/*
+ * What to do in the raw bytes of the event just read: its model id is replaced,
+ * or model->to is 0.
+ */
+
+static void
+ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model)
+{
+    off_t       from, to, start;
+    u_char     *state;
+    ngx_str_t   line;
+
+    model->from = 0;
+    model->to = 0;
+    model->text = ctx->call.service_json;
+
+    if (ngx_modelgw_usage_model(ctx->answer.stream->scan, ctx->call.protocol,
+                                &from, &to)
+        != NGX_OK)
+    {
+        return;
+    }
+
+    /* the data was read in one piece; no token crosses the end of a line */
+
+    state = NULL;
+
+    for (start = 0;
+         ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK;
+         start += line.len + 1)
+    {
+        if (to <= start + (off_t) line.len) {
+            model->from = from - start + (line.data - ev->raw.data);
+            model->to = to - start + (line.data - ev->raw.data);
+            return;
+        }
+    }
+}
+
+
+/*
+ * An error event: sets ctx->error and emits it in the form of the client's
+ * protocol, or makes it the status if nothing was sent yet.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
+{
+    ngx_uint_t                  first, early;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->answer.stream;
+
+    first = (!st->begun && st->emit.out == NULL);
+    early = (first && ctx->answer.header_held);
+
+    if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK, !early, data)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (first) {
+        ngx_http_modelgw_settle_status(ctx, ctx->error.status);
+    }
+
+    if (early) {
+        st->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
+        return NGX_OK;
+    }
+
+    st->state = NGX_HTTP_MODELGW_STREAM_FAILED;
+
+    return ngx_http_modelgw_stream_emit_error(r, ctx);
+}
+
+
+/* emits ctx->error as the event that clients of the protocol raise on */
+
+static ngx_int_t
+ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t   event;
+    ngx_uint_t  chat;
+
+    chat = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT);
+
+    if (ngx_modelgw_error_render(r->pool, &ctx->error,
+                                 chat ? NGX_MODELGW_ERROR_CHAT
+                                      : NGX_MODELGW_ERROR_MESSAGES,
+                                 &event)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_emit(&ctx->answer.stream->emit, event.data,
+                                 event.len, 0);
+}
+
+
+/* The caller has set ctx->error.  NGX_OK, NGX_ERROR (no memory) */
 
 static ngx_int_t
 ngx_http_modelgw_stream_break(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason)
 {
+    ngx_http_modelgw_stream_t  *st;
+
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "upstream's stream cannot be passed on: %s", reason);
+                  "upstream of group \"%V\", model \"%V\": stream cannot be "
+                  "passed on: %s", &ngx_http_modelgw_ctx_group(ctx)->name,
+                  &ctx->call.upstream_id, reason);
 
-    ctx->stream->state = NGX_HTTP_MODELGW_STREAM_BROKEN;
+    st = ctx->answer.stream;
+    st->state = NGX_HTTP_MODELGW_STREAM_BROKEN;
 
-    if (ctx->upstream_rc == NGX_AGAIN) {
+    if (ctx->upstream.rc == NGX_AGAIN) {
         ngx_http_modelgw_upstream_stop(r);
     }
 
-    /* with nothing sent yet it can be a real status */
+    /* with nothing sent yet it becomes the status */
 
-    if (ctx->header_held && ctx->stream->emit.out == NULL) {
+    if (ctx->answer.header_held && st->emit.out == NULL) {
         return NGX_OK;
     }
 
     r->keepalive = 0;
 
-    return ngx_http_modelgw_event_frame(r, ctx);
+    return ngx_http_modelgw_stream_emit_error(r, ctx);
 }
 
 
-/* the upstream has ended, in whatever way */
+/* the upstream has ended, or was ended; NGX_OK, NGX_ERROR (no memory) */
 
 static ngx_int_t
 ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
@@ -300,38 +806,42 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_int_t                   rc;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
+    rc = NGX_OK;
+    st = ctx->answer.stream;
 
-    if (st->state != NGX_HTTP_MODELGW_STREAM_OPEN) {
-        return NGX_OK;
+    if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
+        rc = st->translate ? ngx_http_modelgw_stream_translate_rest(r, ctx)
+                           : ngx_http_modelgw_stream_rest(ctx);
     }
 
-    rc = st->translate ? ngx_http_modelgw_translate_rest(r, ctx)
-                       : ngx_http_modelgw_stream_rest(ctx);
+    if (rc == NGX_DECLINED) {
 
-    if (rc != NGX_DECLINED) {
-        return rc;
+        if (ctx->upstream.rc == NGX_HTTP_GATEWAY_TIME_OUT) {
+            ngx_modelgw_error_nginx(NGX_HTTP_GATEWAY_TIME_OUT, 1, &ctx->error);
+
+        } else if (st->translate) {
+            ngx_modelgw_error_truncated(&ctx->error);
+
+        } else {
+            ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
+        }
+
+        rc = ngx_http_modelgw_stream_break(r, ctx,
+                                           "it ended before its last event");
     }
 
-    if (ctx->upstream_rc == NGX_HTTP_GATEWAY_TIME_OUT) {
-        ngx_modelgw_error_nginx(NGX_HTTP_GATEWAY_TIME_OUT, 1, &ctx->error);
-
-    } else if (ctx->translate) {
-        ngx_modelgw_error_truncated(&ctx->error);
-
-    } else {
-        ngx_modelgw_error_nginx(NGX_HTTP_BAD_GATEWAY, 1, &ctx->error);
+    if (rc == NGX_OK && st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
+        ngx_http_modelgw_settle(r, ctx);
     }
 
-    return ngx_http_modelgw_stream_break(r, ctx,
-                                         "it ended before its last event");
+    return rc;
 }
 
 
 /*
- * An event without its blank line is none (WHATWG HTML, 9.2.6); we have it
- * count if it is the last one, and complete it.
- *     NGX_OK        so it was
+ * An event without its blank line is none (WHATWG HTML, 9.2.6), except for the
+ * last one, which is completed.
+ *     NGX_OK        that was it
  *     NGX_DECLINED  the last event has not come
  *     NGX_ERROR     no memory
  */
@@ -340,24 +850,23 @@ static ngx_int_t
 ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_int_t                   rc;
+    ngx_str_t                   data;
     ngx_uint_t                  kind;
-    ngx_modelgw_cut_t           model;
     ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
+    st = ctx->answer.stream;
 
     if (ngx_modelgw_sse_rest(&st->sse, &ev) != NGX_OK) {
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_modelgw_event_read(ctx, &ev, &model, &kind);
-
-    if (rc == NGX_ERROR) {
-        return NGX_ERROR;
+    rc = ngx_http_modelgw_stream_read(ctx, &ev, &data, &kind);
+    if (rc != NGX_OK) {
+        return rc;
     }
 
-    if (rc != NGX_OK || kind != NGX_MODELGW_DOC_STOP) {
+    if (kind != NGX_MODELGW_DOC_STOP && kind != NGX_HTTP_MODELGW_STREAM_DONE) {
         return NGX_DECLINED;
     }
 
@@ -374,9 +883,50 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * The client's answer ends with the protocol's last event: clients wait for the
- * end, not for the event.  The upstream is left a moment to end its own, so
- * that its connection can be used again.
+ * The same for a stream that is translated, whose last event may be missing if
+ * all that it would end is complete.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_translate_rest(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t                   rc;
+    ngx_modelgw_sse_event_t     ev;
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->answer.stream;
+
+    if (ngx_modelgw_sse_rest(&st->sse, &ev) == NGX_OK) {
+        rc = ngx_http_modelgw_stream_event(r, ctx, &ev);
+
+        /* one that is cut off is no event: NGX_DECLINED */
+
+        if (rc == NGX_ERROR || st->state != NGX_HTTP_MODELGW_STREAM_OPEN) {
+            return rc;
+        }
+    }
+
+    rc = ngx_http_modelgw_translate_end(ctx);
+
+    if (rc != NGX_DONE) {
+        return rc;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "upstream of group \"%V\", model \"%V\": stream has no "
+                  "\"message_stop\"", &ngx_http_modelgw_ctx_group(ctx)->name,
+                  &ctx->call.upstream_id);
+
+    st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+
+    return NGX_OK;
+}
+
+
+/*
+ * The last event is emitted: ends the client's stream, settles the call, and
+ * gives the upstream a moment to end its answer.  NGX_OK, NGX_ERROR (no memory)
  */
 
 static ngx_int_t
@@ -387,14 +937,11 @@ ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_upstream_conf_t   *conf;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
+    st = ctx->answer.stream;
 
-    if (st->ended) {
-        return NGX_OK;
-    }
+    ctx->answer.complete = (st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE);
+    st->state = NGX_HTTP_MODELGW_STREAM_ENDED;
 
-    st->ended = 1;
-    ctx->complete = (st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE);
     ngx_http_modelgw_settle(r, ctx);
 
     u = r->upstream;
@@ -423,16 +970,16 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_str_t                   value;
     ngx_http_modelgw_stream_t  *st;
 
-    st = ctx->stream;
+    st = ctx->answer.stream;
 
-    if (ctx->header_held) {
+    if (ctx->answer.header_held) {
 
         if (st->emit.out == NULL) {
             return (st->state == NGX_HTTP_MODELGW_STREAM_OPEN)
                    ? NGX_OK : ngx_http_modelgw_filter_error(r, ctx);
         }
 
-        /* for an nginx in front of this one, which would collect events */
+        /* an nginx in front of this one would collect events */
 
         ngx_str_set(&value, "no");
 
@@ -449,7 +996,7 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
         }
     }
 
-    /* nginx asks with NULL for what is still to be sent */
+    /* nginx passes NULL to send the rest of the output */
 
     if (st->emit.out == NULL && st->emit.busy == NULL && in != NULL) {
         return NGX_OK;
@@ -461,7 +1008,7 @@ ngx_http_modelgw_stream_output(ngx_http_request_t *r,
 }
 
 
-/* the stream is broken, and its error frame passed on: see the states above */
+/* the state is BROKEN */
 
 static void
 ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
@@ -471,11 +1018,10 @@ ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
 
     c = r->connection;
 
-    /* nginx has not ended the upstream yet; it became a status; the client has
-       left */
+    /* not if it became a status, or the client has left */
 
-    if (ctx->upstream_rc == NGX_AGAIN
-        || ctx->mode != NGX_HTTP_MODELGW_STREAM
+    if (ctx->upstream.rc == NGX_AGAIN
+        || ctx->answer.mode != NGX_HTTP_MODELGW_STREAM
         || ctx->abort)
     {
         return;
@@ -487,8 +1033,8 @@ ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
         return;
     }
 
-    ctx->stream->grace = 1;
+    ctx->answer.stream->state = NGX_HTTP_MODELGW_STREAM_GRACE;
 
     c->write->delayed = 1;
-    ngx_add_timer(c->write, NGX_HTTP_MODELGW_STREAM_GRACE);
+    ngx_add_timer(c->write, NGX_HTTP_MODELGW_STREAM_DELAY);
 }

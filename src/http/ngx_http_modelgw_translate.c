@@ -1,13 +1,24 @@
 
 /*
- * A chat call whose upstream speaks only messages: the request becomes one, and
- * the answer a chat completion.  The codecs are on floor 0; here is what they
- * are fed and where it goes.  Streams are in translate_stream.c.
+ * A chat call whose upstream speaks only messages: the request becomes a
+ * messages request, the answer a chat completion, an event stream a chat
+ * stream.  The codecs are in src/translate/; this file feeds them and takes
+ * what they write.
  *
- * Unlike a body that is passed on, one that is translated is needed in one
- * piece: what stands last in it may decide how it begins.  It is so already if
- * it fits client_body_buffer_size; else it is read back from its file.  What
- * comes out points into it, images and long texts are not copied.
+ * A body is translated from one piece of memory, since its last member may
+ * decide how the result begins.  It is in one piece if it fits
+ * client_body_buffer_size; else it is read back from its file.  The result
+ * points into it: images and long texts are not copied.
+ *
+ * A stream is translated event by event.  The codec writes into the output of
+ * the stream (emit.c), texts stay in the upstream's buffer where they can.  A
+ * stream takes the memory of one event, at most modelgw_max_event_size, and
+ * of the codec's state.
+ *
+ * A worker has one tape for all of its calls: a document on it is needed no
+ * longer than one function runs.  Rejected: a tape for each call, an allocation
+ * of a size that malloc() returns to the kernel, and takes from it again, each
+ * time.
  */
 
 
@@ -16,20 +27,44 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_stream.h"
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_request.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_tape.h"
 
 
-/* of our own in a request or an answer, beside what is borrowed */
+/* bytes that a request or an answer has more after it was translated */
 
-#define NGX_HTTP_MODELGW_TRANSLATE_HINT  2048
-#define NGX_HTTP_MODELGW_TRANSLATE_COPY  65536
+#define NGX_HTTP_MODELGW_TRANSLATE_HINT    2048
+
+/* bytes of a request's texts that are copied, about; most are borrowed */
+
+#define NGX_HTTP_MODELGW_TRANSLATE_COPY    65536
+
+/* bytes that are said to follow an event in a stream, at most */
+
+#define NGX_HTTP_MODELGW_TRANSLATE_STREAM  65536
 
 
+struct ngx_http_modelgw_translate_s {
+    ngx_modelgw_completion_t   completion;
+    ngx_modelgw_out_t          out;
+    ngx_modelgw_stream_t      *codec;
+};
+
+
+static void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_completion_t *c);
+static void ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st,
+    size_t len);
+static ngx_int_t ngx_http_modelgw_translate_write(void *data, u_char *p,
+    size_t len, ngx_uint_t borrowed);
 static ngx_int_t ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p,
     size_t size, ngx_log_t *log);
+static ngx_modelgw_tape_t *ngx_http_modelgw_translate_tape(
+    ngx_http_request_t *r);
 
 
 ngx_int_t
@@ -55,7 +90,7 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_tape_index(r, &doc, &tape);
+    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -72,12 +107,12 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
     rq.pool = r->pool;
     rq.tape = tape;
     rq.skip = mmcf->skip;
-    rq.caps = &ctx->model->caps;
-    rq.max_output = ctx->model->max_output;
-    rq.model = ctx->upstream_id;
+    rq.caps = &ctx->call.model->caps;
+    rq.max_output = ctx->call.model->max_output;
+    rq.model = ctx->call.upstream_id;
     rq.strict = mlcf->translate_strict;
 
-    /* a body of short texts is copied, one of long ones is referred to */
+    /* a body of short texts is copied, long texts are borrowed */
 
     ngx_modelgw_out_chain(&out, &chain, r->pool,
                           ngx_min(doc.len, NGX_HTTP_MODELGW_TRANSLATE_COPY)
@@ -98,8 +133,8 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
                    "modelgw translate: %O bytes to %O, ignored \"%V\"",
                    r->headers_in.content_length_n, chain.size, &rq.ignored);
 
-    ctx->ignored = rq.ignored;
-    ctx->usage_asked = rq.include_usage;
+    ctx->call.ignored = rq.ignored;
+    ctx->call.usage_asked = rq.include_usage;
 
     r->request_body->bufs = chain.first;
     r->headers_in.content_length_n = chain.size;
@@ -124,7 +159,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_tape_index(r, &doc, &tape);
+    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -147,15 +182,133 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
 }
 
 
-void
+ngx_int_t
+ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_modelgw_tape_t            *tape;
+    ngx_http_modelgw_loc_conf_t   *mlcf;
+    ngx_http_modelgw_translate_t  *t;
+
+    tape = ngx_http_modelgw_translate_tape(r);
+    if (tape == NULL) {
+        return NGX_ERROR;
+    }
+
+    t = ngx_pcalloc(r->pool, sizeof(ngx_http_modelgw_translate_t));
+    if (t == NULL) {
+        return NGX_ERROR;
+    }
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
+    ngx_http_modelgw_translate_completion(ctx, &t->completion);
+
+    t->out.write = ngx_http_modelgw_translate_write;
+    t->out.data = &ctx->answer.stream->emit;
+
+    t->codec = ngx_modelgw_stream_create(r->pool, &t->completion, tape,
+                                         mlcf->max_event_size, &t->out);
+    if (t->codec == NULL) {
+        return NGX_ERROR;
+    }
+
+    ctx->answer.stream->translate = t;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_event(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
+{
+    ngx_int_t                      rc;
+    ngx_http_modelgw_stream_t     *st;
+    ngx_http_modelgw_translate_t  *t;
+
+    st = ctx->answer.stream;
+    t = st->translate;
+
+    ngx_http_modelgw_translate_hint(st, ev->raw.len);
+
+    rc = ngx_modelgw_stream_event(t->codec, data, &ev->name,
+                                  ev->borrowed && ev->lines == 1);
+
+    if (rc == NGX_OK
+        && ngx_modelgw_stream_text(t->codec) == st->text.last.data
+        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, 0, 0) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return t->out.failed ? NGX_ERROR : rc;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *text)
+{
+    ngx_int_t                      rc;
+    ngx_http_modelgw_stream_t     *st;
+    ngx_http_modelgw_translate_t  *t;
+
+    st = ctx->answer.stream;
+    t = st->translate;
+
+    ngx_http_modelgw_translate_hint(st, text->len);
+
+    rc = ngx_modelgw_stream_repeat(t->codec, text, 1);
+
+    return t->out.failed ? NGX_ERROR : rc;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_http_modelgw_translate_t  *t;
+
+    t = ctx->answer.stream->translate;
+
+    rc = ngx_modelgw_stream_end(t->codec);
+
+    return t->out.failed ? NGX_ERROR : rc;
+}
+
+
+/* what the codecs of answers must know of the call */
+
+static void
 ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_completion_t *c)
 {
-    c->model = ctx->service_json;
+    c->model = ctx->call.service_json;
     c->created = ngx_time();
-    c->reasoning = ctx->model->caps.reasoning_output;
-    c->include_usage = ctx->usage_asked;
-    c->usage = &ctx->usage;
+    c->reasoning = ctx->call.model->caps.reasoning_output;
+    c->include_usage = ctx->call.usage_asked;
+    c->usage = &ctx->answer.usage;
+}
+
+
+/* a translated event is about twice as long */
+
+static void
+ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st, size_t len)
+{
+    st->emit.hint = ngx_min(2 * (st->emit.hint + len),
+                            NGX_HTTP_MODELGW_TRANSLATE_STREAM);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_translate_write(void *data, u_char *p, size_t len,
+    ngx_uint_t borrowed)
+{
+    ngx_http_modelgw_emit_t *em = data;
+
+    return ngx_http_modelgw_emit(em, p, len, borrowed);
 }
 
 
@@ -187,7 +340,7 @@ ngx_http_modelgw_translate_whole(ngx_http_request_t *r, ngx_chain_t *in,
 
         n = ngx_buf_size(cl->buf);
 
-        /* what ends a chunked body has neither memory nor a file */
+        /* the last buf of a chunked body has neither memory nor a file */
 
         if (n == 0) {
             continue;
@@ -232,4 +385,45 @@ ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p, size_t size,
     }
 
     return NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
+    ngx_modelgw_tape_t **tape)
+{
+    ngx_int_t  rc;
+
+    *tape = ngx_http_modelgw_translate_tape(r);
+    if (*tape == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_tape_feed(*tape, doc->data, doc->len);
+
+    return (rc == NGX_OK) ? ngx_modelgw_tape_done(*tape, doc->data) : rc;
+}
+
+
+/* The worker's tape, empty; NULL: no memory. */
+
+static ngx_modelgw_tape_t *
+ngx_http_modelgw_translate_tape(ngx_http_request_t *r)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    if (mmcf->tape == NULL) {
+        mmcf->tape = ngx_palloc(ngx_cycle->pool, sizeof(ngx_modelgw_tape_t));
+        if (mmcf->tape == NULL) {
+            return NULL;
+        }
+
+        ngx_modelgw_tape_init(mmcf->tape, ngx_cycle->pool, mmcf->skip);
+    }
+
+    ngx_modelgw_tape_reset(mmcf->tape);
+
+    return mmcf->tape;
 }

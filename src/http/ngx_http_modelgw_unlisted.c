@@ -1,13 +1,17 @@
 
 /*
- * Client headers that did not pass as they are not listed: once a minute each
- * worker logs them at "info", by name and number, so that an operator finds out
- * what a pass_header could add.  Values are not logged: they may be secrets.
+ * Client headers that did not pass because they are not listed.  Once a minute
+ * each worker logs their names and counts at "info", so that an operator can
+ * see what to add by pass_header.  Values are not logged: they may be secrets.
  *
- * The memory is fixed, and so is the length of the line: names beyond it, and
- * those that pass_header could not have, are counted together.
+ * The table is fixed, as is the length of the line: names that do not fit, and
+ * those that pass_header does not accept, are counted together.
  */
 
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
 
@@ -52,7 +56,7 @@ ngx_http_modelgw_unlisted_count(ngx_str_t *name)
     last = ngx_http_modelgw_unlisted + ngx_http_modelgw_unlisted_n;
 
     for (u = ngx_http_modelgw_unlisted; u < last; u++) {
-        if (ngx_http_modelgw_headers_same(&u->name, name)) {
+        if (ngx_http_modelgw_names_same(&u->name, name)) {
             u->count++;
             return;
         }
@@ -80,7 +84,7 @@ ngx_http_modelgw_unlisted_timer(void)
 {
     ngx_event_t  *ev;
 
-    /* debug messages of timers want a connection */
+    /* debug messages of timers need a connection */
 
     ngx_http_modelgw_unlisted_connection.fd = (ngx_socket_t) -1;
 

@@ -1,7 +1,7 @@
 
 /*
- * What an upstream answered: which of its headers pass, and what is told of its
- * errors.
+ * The upstream's side of an answer: broken framing, the headers that pass, the
+ * client's error for one of the upstream.
  */
 
 
@@ -13,16 +13,23 @@
 #include "ngx_http_modelgw_headers.h"
 
 
+/* bytes of a log message about a header */
+
+#define NGX_HTTP_MODELGW_UPSTREAM_WITH  128
+
+
 static ngx_int_t ngx_http_modelgw_upstream_input_init(void *data);
 static ngx_int_t ngx_http_modelgw_upstream_input(void *data, ssize_t bytes);
 static ngx_int_t ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h);
 static time_t ngx_http_modelgw_upstream_seconds(ngx_str_t *value);
+static u_char *ngx_http_modelgw_upstream_with(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, u_char *p);
 
 
 /*
- * Headers of an upstream's answer that clients get; what nginx makes itself
- * (type, length, date, server) is not in the list of headers.  Rate limits that
- * the upstream tells are the operator's, not the key's.
+ * Headers of an upstream's answer that clients get; those that nginx writes
+ * itself (type, length, date, server) are not in headers_out.headers.  Rate
+ * limits of the upstream are the operator's, not the key's, and do not pass.
  */
 
 static ngx_http_modelgw_name_t  ngx_http_modelgw_passed_out_list[] = {
@@ -44,14 +51,14 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_passed_out;
 void
 ngx_http_modelgw_upstream_init(void)
 {
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_passed_out,
-                                   ngx_http_modelgw_passed_out_list);
+    ngx_http_modelgw_names_index(&ngx_http_modelgw_passed_out,
+                                 ngx_http_modelgw_passed_out_list);
 }
 
 
 /*
- * Broken framing is an error of the proxy module's input filter, by which nginx
- * would close the client's connection at once and send nothing any more.
+ * If the proxy module's input filter fails, on broken framing, nginx closes the
+ * client's connection at once and sends nothing.
  */
 
 void
@@ -62,12 +69,12 @@ ngx_http_modelgw_upstream_watch(ngx_http_request_t *r,
 
     u = r->upstream;
 
-    ctx->input_init = u->input_filter_init;
+    ctx->upstream.input_init = u->input_filter_init;
     u->input_filter_init = ngx_http_modelgw_upstream_input_init;
 }
 
 
-/* the proxy module chooses its filter here */
+/* the proxy module sets u->input_filter in its own input_filter_init() */
 
 static ngx_int_t
 ngx_http_modelgw_upstream_input_init(void *data)
@@ -80,11 +87,11 @@ ngx_http_modelgw_upstream_input_init(void *data)
     u = r->upstream;
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    if (ctx->input_init(data) != NGX_OK) {
+    if (ctx->upstream.input_init(data) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    ctx->input = u->input_filter;
+    ctx->upstream.input = u->input_filter;
     u->input_filter = ngx_http_modelgw_upstream_input;
 
     return NGX_OK;
@@ -102,10 +109,10 @@ ngx_http_modelgw_upstream_input(void *data, ssize_t bytes)
     u = r->upstream;
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    if (ctx->input(data, bytes) != NGX_OK) {
+    if (ctx->upstream.input(data, bytes) != NGX_OK) {
 
-        /* what was read before still leaves, then nginx finalizes with 502;
-           in a buffer without room nothing more is read */
+        /* what was read before is still passed on, then nginx finalizes with
+           502; with a full buffer nothing more is read */
 
         u->error = 1;
         u->buffer.last = u->buffer.end;
@@ -123,7 +130,7 @@ ngx_http_modelgw_upstream_stop(ngx_http_request_t *r)
     u = r->upstream;
 
     /* ngx_http_upstream_process_non_buffered_request() finalizes at length 0
-       as soon as we return; what is unread must not meet the next request */
+       when we return; the next request must not read the rest */
 
     u->length = 0;
     u->keepalive = 0;
@@ -137,16 +144,16 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
     ngx_table_elt_t             *h;
     ngx_http_modelgw_headers_t   hs;
 
-    /* the header filter writes this one, whatever its hash */
+    /* the header filter ignores the hash of this one */
     ngx_http_clear_location(r);
 
     ngx_http_modelgw_headers_init(&hs, &r->headers_out.headers);
 
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
-        if (!ngx_http_modelgw_headers_listed(&ngx_http_modelgw_passed_out,
-                                             &h->key)
-            || ngx_http_modelgw_headers_holds(&h->value, &ctx->group->secret)
+        if (!ngx_http_modelgw_names_find(&ngx_http_modelgw_passed_out, &h->key)
+            || ngx_http_modelgw_headers_holds(&h->value,
+                                    &ngx_http_modelgw_ctx_group(ctx)->secret)
             || ngx_http_modelgw_upstream_retry_after(h) != NGX_OK)
         {
             h->hash = 0;
@@ -156,10 +163,10 @@ ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
 
 
 /*
- * Clients get whole seconds, 1 to 60: some really wait for hours, and some take
- * a date for none at all (clients.md, 3.3).
- *     NGX_OK        another header, or one that is fit now
- *     NGX_DECLINED  it says nothing
+ * Clients get whole seconds, 1 to 60: some do wait for hours, others ignore a
+ * date.
+ *     NGX_OK        another header, or one that is valid now
+ *     NGX_DECLINED  it is not valid
  */
 
 static ngx_int_t
@@ -183,7 +190,7 @@ ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h)
         return NGX_DECLINED;
     }
 
-    /* not longer than it was: one digit, several, or a date */
+    /* fits: one digit replaces one, two replace two or more, or a date */
 
     h->value.len = ngx_sprintf(h->value.data, "%T", n) - h->value.data;
 
@@ -192,8 +199,8 @@ ngx_http_modelgw_upstream_retry_after(ngx_table_elt_t *h)
 
 
 /*
- * Seconds, however many digits they have, or a date (RFC 9110, 10.2.3), as 1 to
- * 60; NGX_ERROR: neither.
+ * Seconds of any number of digits, or a date (RFC 9110, 10.2.3), as 1 to 60;
+ * NGX_ERROR if it is neither.
  */
 
 static time_t
@@ -231,39 +238,72 @@ ngx_http_modelgw_upstream_seconds(ngx_str_t *value)
 
 ngx_int_t
 ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t frame,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_uint_t event,
     ngx_str_t *body)
 {
-    ngx_uint_t                level;
-    ngx_modelgw_error_mask_t  mask;
+    u_char                    *p, with[NGX_HTTP_MODELGW_UPSTREAM_WITH];
+    ngx_uint_t                 level;
+    ngx_modelgw_error_mask_t   mask;
+    ngx_http_modelgw_group_t  *group;
 
-    mask.upstream_model = ctx->upstream_id;
-    mask.service_model = ctx->service_id;
-    mask.upstream_host = ctx->group->host;
-    mask.credential = ctx->group->secret;
+    group = ngx_http_modelgw_ctx_group(ctx);
+
+    mask.upstream_model = ctx->call.upstream_id;
+    mask.service_model = ctx->call.service_id;
+    mask.upstream_host = group->host;
+    mask.credential = group->secret;
 
     if (ngx_modelgw_error_upstream(r->pool, status, body,
-                                   ctx->endpoint->protocol, frame, &mask,
+                                   ctx->request.endpoint->protocol,
+                                   event && !ctx->call.translate, &mask,
                                    &ctx->error)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    /* the rest is the client's doing */
-
     level = NGX_LOG_INFO;
 
-    if (ctx->error.loud || ctx->error.status >= NGX_HTTP_INTERNAL_SERVER_ERROR)
+    if (ctx->error.log_error
+        || ctx->error.status >= NGX_HTTP_INTERNAL_SERVER_ERROR)
     {
         level = NGX_LOG_ERR;
     }
 
+    p = ngx_http_modelgw_upstream_with(r, ctx, with);
+
     ngx_log_error(level, r->connection->log, 0,
-                  "upstream of group \"%V\" answered %ui for model \"%V\", "
-                  "client gets %ui %V",
-                  &ctx->group->name, status, &ctx->upstream_id,
-                  ctx->error.status, &ctx->error.code);
+                  "upstream of group \"%V\" answered %ui%*s for model \"%V\", "
+                  "client gets %ui %V%s",
+                  &group->name, status, (size_t) (p - with), with,
+                  &ctx->call.upstream_id,
+                  event ? NGX_HTTP_OK : ctx->error.status, &ctx->error.code,
+                  event ? " in its stream" : "");
 
     return NGX_OK;
+}
+
+
+/*
+ * Writes which header makes a 200 an error, see filter.c, and returns the end;
+ * nothing for another answer.
+ */
+
+static u_char *
+ngx_http_modelgw_upstream_with(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, u_char *p)
+{
+    ngx_table_elt_t  *h;
+
+    if (ctx->answer.mode != NGX_HTTP_MODELGW_ERROR
+        || r->headers_out.status != NGX_HTTP_OK)
+    {
+        return p;
+    }
+
+    h = ngx_http_modelgw_filter_encoding(r);
+
+    return ngx_snprintf(p, NGX_HTTP_MODELGW_UPSTREAM_WITH, " with %s \"%V\"",
+                        h ? "Content-Encoding" : "Content-Type",
+                        h ? &h->value : &r->headers_out.content_type);
 }

@@ -1,7 +1,7 @@
 
 /*
- * The $modelgw_* variables: the one that the proxy goes by, and those for the
- * access log.  None holds a secret or a part of a prompt.
+ * The $modelgw_* variables: the one for proxy_pass, and those for the access
+ * log.  None has a secret, or a part of a prompt.
  */
 
 
@@ -9,6 +9,9 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
 
 
@@ -24,6 +27,7 @@ static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_msec_t ngx_http_modelgw_vars_elapsed(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_vars_call(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
@@ -52,11 +56,11 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_model"), NULL, ngx_http_modelgw_vars_text,
-      offsetof(ngx_http_modelgw_ctx_t, service_id),
+      offsetof(ngx_http_modelgw_ctx_t, call.service_id),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_upstream_model"), NULL, ngx_http_modelgw_vars_text,
-      offsetof(ngx_http_modelgw_ctx_t, upstream_id),
+      offsetof(ngx_http_modelgw_ctx_t, call.upstream_id),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_code"), NULL, ngx_http_modelgw_vars_text,
@@ -124,7 +128,7 @@ ngx_http_modelgw_add_variables(ngx_conf_t *cf)
 }
 
 
-/* an ngx_str_t of the request's state */
+/* an ngx_str_t of the context */
 
 static ngx_int_t
 ngx_http_modelgw_vars_text(ngx_http_request_t *r, ngx_http_variable_value_t *v,
@@ -140,7 +144,7 @@ ngx_http_modelgw_vars_text(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-/* an ngx_str_t of the key's record */
+/* an ngx_str_t of the key */
 
 static ngx_int_t
 ngx_http_modelgw_vars_key(ngx_http_request_t *r, ngx_http_variable_value_t *v,
@@ -150,9 +154,9 @@ ngx_http_modelgw_vars_key(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_set(v, (ctx && ctx->key)
+    return ngx_http_modelgw_vars_set(v, (ctx && ctx->request.key)
                                         ? (ngx_str_t *)
-                                          ((u_char *) ctx->key + data)
+                                          ((u_char *) ctx->request.key + data)
                                         : NULL);
 }
 
@@ -165,12 +169,13 @@ ngx_http_modelgw_vars_group(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_set(v, (ctx && ctx->group) ? &ctx->group->name
-                                                            : NULL);
+    return ngx_http_modelgw_vars_set(v, (ctx && ctx->request.key)
+                                        ? &ngx_http_modelgw_ctx_group(ctx)->name
+                                        : NULL);
 }
 
 
-/* an int64_t of the usage */
+/* an int64_t of the usage; tokens */
 
 static ngx_int_t
 ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
@@ -180,14 +185,15 @@ ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_number(r, v, ctx ? *(int64_t *)
-                                                    ((u_char *) &ctx->usage
-                                                     + data)
-                                                  : -1);
+    return ngx_http_modelgw_vars_number(r, v, ctx
+                                              ? *(int64_t *)
+                                                ((u_char *) &ctx->answer.usage
+                                                 + data)
+                                              : -1);
 }
 
 
-/* "1": all of the upstream's answer has come, "0": it began and broke off */
+/* "1": the upstream's answer was complete, "0": it broke off */
 
 static ngx_int_t
 ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
@@ -198,12 +204,14 @@ ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    if (ctx == NULL || (ctx->answer == NULL && ctx->stream == NULL)) {
+    if (ctx == NULL
+        || (ctx->answer.json == NULL && ctx->answer.stream == NULL))
+    {
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
     text.len = 1;
-    text.data = (u_char *) (ctx->complete ? "1" : "0");
+    text.data = (u_char *) (ctx->answer.complete ? "1" : "0");
 
     return ngx_http_modelgw_vars_set(v, &text);
 }
@@ -212,12 +220,28 @@ ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
 void
 ngx_http_modelgw_answered(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ctx->answered = 1;
-    ctx->first_byte = ngx_http_modelgw_elapsed(r);
+    ctx->answer.first_byte = ngx_http_modelgw_vars_elapsed(r);
 }
 
 
-/* seconds, as $request_time has them */
+/* ms since the first byte of the request was read */
+
+static ngx_msec_t
+ngx_http_modelgw_vars_elapsed(ngx_http_request_t *r)
+{
+    ngx_time_t      *tp;
+    ngx_msec_int_t   ms;
+
+    tp = ngx_timeofday();
+
+    ms = (ngx_msec_int_t)
+             ((tp->sec - r->start_sec) * 1000 + (tp->msec - r->start_msec));
+
+    return ngx_max(ms, 0);
+}
+
+
+/* seconds with milliseconds, as in $request_time */
 
 static ngx_int_t
 ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
@@ -228,7 +252,7 @@ ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    if (ctx == NULL || !ctx->answered) {
+    if (ctx == NULL || ctx->answer.first_byte == (ngx_msec_t) -1) {
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
@@ -238,15 +262,15 @@ ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     }
 
     text.len = ngx_sprintf(text.data, "%T.%03M",
-                           (time_t) (ctx->first_byte / 1000),
-                           ctx->first_byte % 1000)
+                           (time_t) (ctx->answer.first_byte / 1000),
+                           ctx->answer.first_byte % 1000)
                - text.data;
 
     return ngx_http_modelgw_vars_set(v, &text);
 }
 
 
-/* the id of its row in the ledger */
+/* the id of the row in the ledger */
 
 static ngx_int_t
 ngx_http_modelgw_vars_call(ngx_http_request_t *r,
@@ -256,12 +280,12 @@ ngx_http_modelgw_vars_call(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_number(r, v, (ctx && ctx->call_id)
-                                              ? (int64_t) ctx->call_id : -1);
+    return ngx_http_modelgw_vars_number(r, v, (ctx && ctx->money.id)
+                                              ? (int64_t) ctx->money.id : -1);
 }
 
 
-/* euro, as decimal text */
+/* euro, a decimal number */
 
 static ngx_int_t
 ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
@@ -272,7 +296,7 @@ ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    if (ctx == NULL || !ctx->settled) {
+    if (ctx == NULL || !ctx->money.settled) {
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
@@ -281,7 +305,8 @@ ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    text.len = ngx_modelgw_amount(text.data, ctx->charge.cost) - text.data;
+    text.len = ngx_modelgw_amount(text.data, ctx->money.charge.cost)
+               - text.data;
 
     return ngx_http_modelgw_vars_set(v, &text);
 }
@@ -296,33 +321,18 @@ ngx_http_modelgw_vars_outcome(ngx_http_request_t *r,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    if (ctx == NULL || !ctx->settled) {
+    if (ctx == NULL || !ctx->money.settled) {
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
-    text.data = (u_char *) ngx_modelgw_outcome_name(ctx->charge.outcome);
+    text.data = (u_char *) ngx_modelgw_outcome_name(ctx->money.charge.outcome);
     text.len = ngx_strlen(text.data);
 
     return ngx_http_modelgw_vars_set(v, &text);
 }
 
 
-ngx_msec_t
-ngx_http_modelgw_elapsed(ngx_http_request_t *r)
-{
-    ngx_time_t      *tp;
-    ngx_msec_int_t   ms;
-
-    tp = ngx_timeofday();
-
-    ms = (ngx_msec_int_t)
-             ((tp->sec - r->start_sec) * 1000 + (tp->msec - r->start_msec));
-
-    return ngx_max(ms, 0);
-}
-
-
-/* a negative one: not known */
+/* negative: unknown */
 
 static ngx_int_t
 ngx_http_modelgw_vars_number(ngx_http_request_t *r,

@@ -1,12 +1,12 @@
 
 /*
- * The verdict on a request whose body has been scanned: are the fields right,
- * which model is it, may this key use it; then the rewrite of the body.
+ * The verdict on a request whose body was scanned: checks the fields, finds the
+ * model, checks that the key may use it, and rewrites the body.
  *
- * The body is never parsed into anything: the scanner tells values and byte
- * offsets, the rewrite replaces the model id by offset, and makes chat streams
- * report their usage, which is what we meter by.  A chat body whose upstream
- * speaks only messages is translated instead: translate.c.
+ * The body is not parsed into a tree: the scanner has values and their offsets.
+ * The rewrite replaces the model id, and makes a chat stream report its usage,
+ * which the call is metered by.  If the upstream has the messages API only, a
+ * chat body is translated instead (translate.c).
  */
 
 
@@ -14,8 +14,10 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
-#include "ngx_http_modelgw_verdict.h"
+#include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_splice.h"
+#include "ngx_modelgw_usage.h"
+#include "ngx_http_modelgw.h"
 
 
 #define NGX_HTTP_MODELGW_USAGE_MEMBER    "\"include_usage\":true"
@@ -35,53 +37,54 @@ static ngx_int_t ngx_http_modelgw_verdict_unknown(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_verdict_usage(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_cut_t *cut, ngx_str_t *behind_model);
+    ngx_modelgw_cut_t *cut, ngx_str_t *after_model);
 
 
-/* values that are null count as absent, as the chat API has it */
+/*
+ * The values that are checked, or read later; messages bodies have the first
+ * rows only.  A null is as good as an absent value, as in the chat API.
+ */
 
-static ngx_modelgw_scan_watch_t  ngx_http_modelgw_chat_watches[] = {
+static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_watches[] = {
 
-    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
-    { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("max_tokens"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_MODEL] =
+        { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [NGX_HTTP_MODELGW_WATCH_MESSAGES] =
+        { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
+    [NGX_HTTP_MODELGW_WATCH_MAX_TOKENS] =
+        { ngx_string("max_tokens"),
+          NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_STREAM] =
+        { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
 
-    { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_SERVICE_TIER] =
+        { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_PREDICTION] =
+        { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_AUDIO] =
+        { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_WEB_SEARCH_OPTIONS] =
+        { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_SPEED] =
+        { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
+    [NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO] =
+        { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
 
-    { ngx_string("stream_options"),
-      NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS },
-    { ngx_string("stream_options.include_usage"),
-      NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("max_completion_tokens"),
-      NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("n"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("thinking"),
-      NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS }
-};
+    [NGX_HTTP_MODELGW_WATCH_THINKING] =
+        { ngx_string("thinking"),
+          NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS },
 
-
-static ngx_modelgw_scan_watch_t  ngx_http_modelgw_messages_watches[] = {
-
-    { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("messages"), NGX_MODELGW_SCAN_ARRAY },
-    { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
-    { ngx_string("max_tokens"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
-
-    { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
-    { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
-
-    { ngx_string("thinking"),
-      NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS }
+    [NGX_HTTP_MODELGW_WATCH_STREAM_OPTIONS] =
+        { ngx_string("stream_options"),
+          NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL|NGX_MODELGW_SCAN_KEYS },
+    [NGX_HTTP_MODELGW_WATCH_INCLUDE_USAGE] =
+        { ngx_string("stream_options.include_usage"),
+          NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_MAX_COMPLETION_TOKENS] =
+        { ngx_string("max_completion_tokens"),
+          NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_N] =
+        { ngx_string("n"), NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL }
 };
 
 
@@ -89,10 +92,13 @@ ngx_int_t
 ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_modelgw_scan_plan_t  *plan;
+    ngx_modelgw_scan_plan_t   *plan;
+    ngx_http_modelgw_group_t  *group;
 
-    if (ctx->endpoint->protocol == NGX_MODELGW_MESSAGES
-        && !(ctx->group->protocol & NGX_MODELGW_MESSAGES))
+    group = ngx_http_modelgw_ctx_group(ctx);
+
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_MESSAGES
+        && !(group->protocol & NGX_MODELGW_MESSAGES))
     {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
                                       "PROVIDER_MISMATCH",
@@ -100,23 +106,21 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
                                       "this key");
     }
 
-    ctx->protocol = ctx->endpoint->protocol;
+    ctx->call.protocol = ctx->request.endpoint->protocol;
 
-    if (!(ctx->group->protocol & ctx->protocol)) {
-        ctx->protocol = NGX_MODELGW_MESSAGES;
-        ctx->translate = 1;
+    if (!(group->protocol & ctx->call.protocol)) {
+        ctx->call.protocol = NGX_MODELGW_MESSAGES;
+        ctx->call.translate = 1;
     }
 
-    plan = ngx_http_modelgw_plan(ctx->group->plans, ctx->endpoint->protocol);
+    plan = ngx_http_modelgw_plan(group->plans, ctx->request.endpoint->protocol);
 
-    ctx->scan_conf = ngx_modelgw_scan_conf(plan);
-    ctx->scan = ngx_modelgw_scan_make(r->pool, plan);
+    ctx->request.scan_conf = ngx_modelgw_scan_conf(plan);
+    ctx->request.scan = ngx_modelgw_scan_make(r->pool, plan);
 
-    return ctx->scan ? NGX_OK : NGX_ERROR;
+    return ctx->request.scan ? NGX_OK : NGX_ERROR;
 }
 
-
-/* what scanners depend on is known when the configuration is read */
 
 ngx_int_t
 ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
@@ -165,19 +169,13 @@ ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
     conf->skip = mmcf->skip;
 
     if (mmcf->zone) {
-        ngx_http_modelgw_extras_marks(conf);
+        ngx_http_modelgw_hold_scan(conf);
     }
 
-    if (protocol == NGX_MODELGW_CHAT) {
-        conf->watches = ngx_http_modelgw_chat_watches;
-        conf->nwatches = sizeof(ngx_http_modelgw_chat_watches)
-                         / sizeof(ngx_modelgw_scan_watch_t);
-        return;
-    }
-
-    conf->watches = ngx_http_modelgw_messages_watches;
-    conf->nwatches = sizeof(ngx_http_modelgw_messages_watches)
-                     / sizeof(ngx_modelgw_scan_watch_t);
+    conf->watches = ngx_http_modelgw_verdict_watches;
+    conf->nwatches = (protocol == NGX_MODELGW_CHAT)
+                     ? NGX_HTTP_MODELGW_WATCHES_CHAT
+                     : NGX_HTTP_MODELGW_WATCHES_MESSAGES;
 }
 
 
@@ -197,26 +195,27 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
-        rc = ctx->translate ? ngx_http_modelgw_translate_request(r, ctx)
-                            : ngx_http_modelgw_verdict_rewrite(r, ctx);
+        rc = ctx->call.translate
+             ? ngx_http_modelgw_translate_request(r, ctx)
+             : ngx_http_modelgw_verdict_rewrite(r, ctx);
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_forward_headers_in(r, ctx);
+        rc = ngx_http_modelgw_forward_headers(r, ctx);
     }
 
     if (rc == NGX_OK) {
         ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "modelgw verdict: \"%V\" as \"%V\"",
-                       &ctx->service_id, &ctx->upstream_id);
-        ctx->verdict = 1;
+                       &ctx->call.service_id, &ctx->call.upstream_id);
+        ctx->state = NGX_HTTP_MODELGW_READY;
         ngx_http_modelgw_abort_watch(r, ctx);
     }
 
-    /* large as it is, a stream must not keep it: what it has told is copied */
+    /* the scanner is large, a stream must not keep it for its lifetime */
 
-    (void) ngx_pfree(r->pool, ctx->scan);
-    ctx->scan = NULL;
+    (void) ngx_pfree(r->pool, ctx->request.scan);
+    ctx->request.scan = NULL;
 
     return rc;
 }
@@ -235,14 +234,16 @@ ngx_http_modelgw_verdict_body(ngx_http_request_t *r,
                                       "INVALID_JSON", "The body is empty");
     }
 
-    if (ngx_modelgw_scan_done(ctx->scan) == NGX_OK) {
+    if (ngx_modelgw_scan_done(ctx->request.scan) == NGX_OK) {
         return ngx_http_modelgw_verdict_required(r, ctx);
     }
 
     text.data = buf;
     code = "INVALID_JSON";
 
-    if (ngx_modelgw_scan_fault(ctx->scan, &text) == NGX_MODELGW_SCAN_FIELD) {
+    if (ngx_modelgw_scan_fault(ctx->request.scan, &text)
+        == NGX_MODELGW_SCAN_FIELD)
+    {
         code = "INVALID_FIELD";
     }
 
@@ -256,42 +257,42 @@ ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_uint_t                 i, last;
+    ngx_modelgw_scan_conf_t   *conf;
     ngx_modelgw_scan_value_t  *v;
 
-    last = NGX_HTTP_MODELGW_MESSAGES;
+    conf = ctx->request.scan_conf;
+    last = NGX_HTTP_MODELGW_WATCH_MESSAGES;
 
-    if (ctx->endpoint->flags & NGX_HTTP_MODELGW_MAX_TOKENS) {
-        last = NGX_HTTP_MODELGW_LIMIT;
+    if (ctx->request.endpoint->flags & NGX_HTTP_MODELGW_MAX_TOKENS) {
+        last = NGX_HTTP_MODELGW_WATCH_MAX_TOKENS;
     }
 
     for (i = 0; i <= last; i++) {
 
-        if (i == NGX_HTTP_MODELGW_STREAMING) {
-            continue;
-        }
-
-        v = ngx_modelgw_scan_value(ctx->scan, i);
+        v = ngx_modelgw_scan_value(ctx->request.scan, i);
 
         if (v->type == NGX_MODELGW_SCAN_ABSENT
             || v->type == NGX_MODELGW_SCAN_NULL)
         {
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                           "MISSING_FIELD", "\"%V\" is required",
-                                          &ctx->scan_conf->watches[i].path);
+                                          &conf->watches[i].path);
         }
     }
 
-    v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_STREAMING);
-    ctx->streaming = (v->type == NGX_MODELGW_SCAN_TRUE
-                      && !(ctx->endpoint->flags & NGX_HTTP_MODELGW_COUNT));
+    v = ngx_modelgw_scan_value(ctx->request.scan,
+                               NGX_HTTP_MODELGW_WATCH_STREAM);
+    ctx->call.streaming =
+        (v->type == NGX_MODELGW_SCAN_TRUE
+         && !(ctx->request.endpoint->flags & NGX_HTTP_MODELGW_COUNT));
 
-    ctx->choices = 1;
+    ctx->call.choices = 1;
 
-    if (ctx->endpoint->protocol == NGX_MODELGW_CHAT) {
-        v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_CHOICES);
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT) {
+        v = ngx_modelgw_scan_value(ctx->request.scan, NGX_HTTP_MODELGW_WATCH_N);
 
         if (v->type & NGX_MODELGW_SCAN_COUNT) {
-            ctx->choices = ngx_max(ngx_atoi(v->text, v->len), 1);
+            ctx->call.choices = ngx_max(ngx_atoi(v->text, v->len), 1);
         }
     }
 
@@ -307,8 +308,9 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
     ngx_int_t                  rc;
     ngx_str_t                  id;
     ngx_modelgw_scan_value_t  *v;
+    ngx_http_modelgw_group_t  *group;
 
-    v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_MODEL);
+    v = ngx_modelgw_scan_value(ctx->request.scan, NGX_HTTP_MODELGW_WATCH_MODEL);
 
     id.data = v->text;
     id.len = v->len;
@@ -317,29 +319,34 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
         return ngx_http_modelgw_verdict_unknown(r, ctx, NULL);
     }
 
-    rc = ngx_http_modelgw_model_find(r->pool, ctx->group, &id, &ctx->model,
-                                     &ctx->upstream_id);
+    group = ngx_http_modelgw_ctx_group(ctx);
+
+    rc = ngx_http_modelgw_model_find(r->pool, group, &id, &ctx->call.model,
+                                     &ctx->call.upstream_id);
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
     }
 
-    if (rc == NGX_DECLINED || !ngx_http_modelgw_model_enabled(ctx->key, &id)) {
+    if (rc == NGX_DECLINED
+        || !ngx_http_modelgw_model_enabled(ctx->request.key, &id))
+    {
         return ngx_http_modelgw_verdict_unknown(r, ctx, &id);
     }
 
-    ctx->usage.input_has_cache = ctx->model->caps.usage_input_includes_cache;
+    ctx->answer.usage.input_has_cache =
+                               ctx->call.model->caps.usage_input_includes_cache;
 
-    /* the id as JSON; ids need no escapes */
+    /* the id as JSON; no id needs escapes */
 
     p = ngx_pnalloc(r->pool, id.len + 2);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
-    ctx->service_json.data = p;
-    ctx->service_json.len = id.len + 2;
-    ctx->service_id.data = p + 1;
-    ctx->service_id.len = id.len;
+    ctx->call.service_json.data = p;
+    ctx->call.service_json.len = id.len + 2;
+    ctx->call.service_id.data = p + 1;
+    ctx->call.service_id.len = id.len;
 
     *p++ = '"';
     p = ngx_cpymem(p, id.data, id.len);
@@ -350,8 +357,8 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
 
 
 /*
- * One answer for what does not exist and what is not enabled; only that an id
- * belongs to another group's family is said, which its prefix tells anyway.
+ * The error is the same for a model that does not exist and one that is not
+ * enabled.  A family of another group is named: the prefix of the id is public.
  */
 
 static ngx_int_t
@@ -363,11 +370,11 @@ ngx_http_modelgw_verdict_unknown(ngx_http_request_t *r,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    ctx->model = NULL;
+    ctx->call.model = NULL;
 
     group = id ? ngx_http_modelgw_group_of_family(mmcf, id) : NULL;
 
-    if (group != NULL && group != ctx->group) {
+    if (group != NULL && group != ngx_http_modelgw_ctx_group(ctx)) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
                                       "PROVIDER_MISMATCH",
                                       "This key cannot be used for models of "
@@ -386,20 +393,20 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
 {
     off_t                      grown;
     u_char                    *p;
-    ngx_str_t                  behind;
+    ngx_str_t                  after;
     ngx_uint_t                 n;
     ngx_chain_t               *out;
     ngx_modelgw_cut_t          cuts[2], model, *cut;
     ngx_modelgw_scan_value_t  *v;
 
-    v = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_MODEL);
+    v = ngx_modelgw_scan_value(ctx->request.scan, NGX_HTTP_MODELGW_WATCH_MODEL);
 
-    n = ngx_http_modelgw_verdict_usage(ctx, &cuts[0], &behind);
+    n = ngx_http_modelgw_verdict_usage(ctx, &cuts[0], &after);
 
     model.from = v->from;
     model.to = v->to;
 
-    model.text.len = ctx->upstream_id.len + 2 + behind.len;
+    model.text.len = ctx->call.upstream_id.len + 2 + after.len;
     model.text.data = ngx_pnalloc(r->pool, model.text.len);
     if (model.text.data == NULL) {
         return NGX_ERROR;
@@ -408,9 +415,9 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
     p = model.text.data;
 
     *p++ = '"';
-    p = ngx_cpymem(p, ctx->upstream_id.data, ctx->upstream_id.len);
+    p = ngx_cpymem(p, ctx->call.upstream_id.data, ctx->call.upstream_id.len);
     *p++ = '"';
-    ngx_memcpy(p, behind.data, behind.len);
+    ngx_memcpy(p, after.data, after.len);
 
     cut = &cuts[n];
 
@@ -437,29 +444,30 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
 
 
 /*
- * A chat stream tells its usage only if asked to.  What is missing for that is
- * put where the client wrote "stream_options", or behind the model.  Returns
- * the number of cuts used, 0 or 1.
+ * A chat stream reports its usage only on request.  What is missing for that is
+ * added to the client's "stream_options", or after the model.  Returns the
+ * number of cuts, 0 or 1.
  */
 
 static ngx_uint_t
 ngx_http_modelgw_verdict_usage(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_cut_t *cut, ngx_str_t *behind_model)
+    ngx_modelgw_cut_t *cut, ngx_str_t *after_model)
 {
     ngx_modelgw_scan_value_t  *options, *usage;
 
-    ngx_str_null(behind_model);
+    ngx_str_null(after_model);
 
-    if (ctx->protocol != NGX_MODELGW_CHAT || !ctx->streaming) {
+    if (ctx->call.protocol != NGX_MODELGW_CHAT || !ctx->call.streaming) {
         return 0;
     }
 
-    options = ngx_modelgw_scan_value(ctx->scan,
-                                     NGX_HTTP_MODELGW_STREAM_OPTIONS);
-    usage = ngx_modelgw_scan_value(ctx->scan, NGX_HTTP_MODELGW_INCLUDE_USAGE);
+    options = ngx_modelgw_scan_value(ctx->request.scan,
+                                     NGX_HTTP_MODELGW_WATCH_STREAM_OPTIONS);
+    usage = ngx_modelgw_scan_value(ctx->request.scan,
+                                   NGX_HTTP_MODELGW_WATCH_INCLUDE_USAGE);
 
     if (usage->type == NGX_MODELGW_SCAN_TRUE) {
-        ctx->usage_asked = 1;
+        ctx->call.usage_asked = 1;
         return 0;
     }
 
@@ -471,8 +479,8 @@ ngx_http_modelgw_verdict_usage(ngx_http_modelgw_ctx_t *ctx,
     }
 
     if (options->type == NGX_MODELGW_SCAN_ABSENT) {
-        ngx_str_set(behind_model, ",\"stream_options\":{"
-                                  NGX_HTTP_MODELGW_USAGE_MEMBER "}");
+        ngx_str_set(after_model, ",\"stream_options\":{"
+                                 NGX_HTTP_MODELGW_USAGE_MEMBER "}");
         return 0;
     }
 

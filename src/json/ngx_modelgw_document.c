@@ -1,19 +1,18 @@
 
 /*
- * yajl behind one wall, and the writer of JSON strings.
+ * Documents that are read whole and rarely, with yajl: errors of upstreams.
  *
- * yajl serves for documents that are read whole and rarely: an upstream's
- * errors.  Three of its habits are tamed here.  It never looks at what its
- * allocator returns, so it gets an arena that is allocated, and checked, before
- * it starts and is large enough for every document of the length (see below).
- * It nests without limit, so depth is counted.  It reads a token that was cut
- * anew from its start, so a document is fed in one call.
+ * yajl is used in this file only, because it needs care.  It never checks what
+ * its allocator returns, so it gets an arena that is allocated, and checked,
+ * before it starts and is large enough for every document of the length (see
+ * below).  It nests without limit, so depth is counted.  It reads a token that
+ * was cut again from its start, so a document is fed in one call.
  *
- * It is also looser than RFC 3629 (overlong forms and surrogates pass), and
- * makes bytes that are not UTF-8 of a lone surrogate.  What is written to
- * clients goes through the writer, which is strict.
+ * It also accepts what RFC 3629 does not (overlong forms and surrogates), and
+ * unescapes a lone surrogate to bytes that are not UTF-8.  Text for clients is
+ * written by ngx_modelgw_out_string(), which is strict.
  *
- * Rejected: yajl's tree API, which has no depth limit at all and leaked
+ * Rejected: yajl's tree API, which does not limit the depth and has leaked
  * (CVE-2023-33460).
  */
 
@@ -26,111 +25,111 @@
 #include "ngx_modelgw_document.h"
 
 
-#define NGX_MODELGW_JSON_PATH     256
-#define NGX_MODELGW_JSON_NOWHERE  ((size_t) -1)
+#define NGX_MODELGW_DOCUMENT_PATH     256    /* bytes */
+#define NGX_MODELGW_DOCUMENT_NOWHERE  ((size_t) -1)
 
-#define NGX_MODELGW_JSON_ALIGN    16     /* of what malloc() would return */
+#define NGX_MODELGW_DOCUMENT_ALIGN    16     /* as malloc() does */
 
 /*
- * What yajl allocates: its structures and a stack of 128 bytes, under 1 KB; and
- * two buffers, for a string with escapes and for a token that the end of the
- * document cuts.  Each starts with 2 KB and is doubled until it is larger than
- * the token, so all its sizes together are below 4 * len + 4 KB.
+ * yajl allocates its structures and a stack of 128 bytes, less than 1 KB; and
+ * two buffers, for a string with escapes and for a token that is cut by the end
+ * of the document.  Each begins with 2 KB and is doubled until it is larger
+ * than the token, so its sizes are less than 4 * len + 4 KB in all.
  */
-#define ngx_modelgw_json_arena_size(len)  (2 * (4 * (len) + 4096) + 8192)
+#define ngx_modelgw_document_arena_size(len)  (2 * (4 * (len) + 4096) + 8192)
 
 
 typedef struct {
-    u_char                   *pos;
-    u_char                   *last;
-} ngx_modelgw_json_arena_t;
+    u_char  *pos;
+    u_char  *last;
+} ngx_modelgw_document_arena_t;
 
 
 /*
- * The path of the value that comes next is path[0 .. len); NOWHERE if no slot
- * can have it: inside an array, behind a key that is empty, long or has a '.'.
- * ends[] has the same for each container that is open.
+ * The path of the next value is path[0 .. len).  len is NOWHERE if no slot can
+ * have that path: inside of an array, or under a key that is empty, long or has
+ * a '.'.  ends[] is the len of each open container.
  */
 typedef struct {
-    ngx_pool_t               *pool;
-    ngx_modelgw_json_slot_t  *slots;
-    u_char                   *dst;
+    ngx_pool_t                   *pool;
+    ngx_modelgw_document_slot_t  *slots;
+    u_char                       *dst;
 
-    ngx_uint_t                depth;
-    size_t                    len;
-    size_t                    ends[NGX_MODELGW_JSON_MAX_DEPTH + 1];
-    u_char                    path[NGX_MODELGW_JSON_PATH];
+    ngx_uint_t                    depth;
+    size_t                        len;
+    size_t                        ends[NGX_MODELGW_DOCUMENT_MAX_DEPTH + 1];
+    u_char                        path[NGX_MODELGW_DOCUMENT_PATH];
 
-    unsigned                  failed:1;  /* no memory */
-} ngx_modelgw_json_reader_t;
+    unsigned                      failed:1;  /* no memory */
+} ngx_modelgw_document_reader_t;
 
 
-static ngx_int_t ngx_modelgw_json_parse(ngx_modelgw_json_arena_t *arena,
-    ngx_modelgw_json_reader_t *r, ngx_str_t *doc);
-static int ngx_modelgw_json_null(void *ctx);
-static int ngx_modelgw_json_boolean(void *ctx, int value);
-static int ngx_modelgw_json_number(void *ctx, const char *p, size_t len);
-static int ngx_modelgw_json_string(void *ctx, const unsigned char *p,
+static ngx_int_t ngx_modelgw_document_parse(ngx_modelgw_document_arena_t *arena,
+    ngx_modelgw_document_reader_t *r, ngx_str_t *doc);
+static int ngx_modelgw_document_null(void *ctx);
+static int ngx_modelgw_document_boolean(void *ctx, int value);
+static int ngx_modelgw_document_number(void *ctx, const char *p, size_t len);
+static int ngx_modelgw_document_string(void *ctx, const unsigned char *p,
     size_t len);
-static int ngx_modelgw_json_key(void *ctx, const unsigned char *p, size_t len);
-static int ngx_modelgw_json_map(void *ctx);
-static int ngx_modelgw_json_array(void *ctx);
-static int ngx_modelgw_json_end(void *ctx);
-static int ngx_modelgw_json_open(ngx_modelgw_json_reader_t *r);
-static int ngx_modelgw_json_value(ngx_modelgw_json_reader_t *r, u_char *p,
+static int ngx_modelgw_document_key(void *ctx, const unsigned char *p,
     size_t len);
-static void *ngx_modelgw_json_malloc(void *ctx, size_t size);
-static void *ngx_modelgw_json_realloc(void *ctx, void *p, size_t size);
-static void ngx_modelgw_json_free(void *ctx, void *p);
-static u_char ngx_modelgw_json_escape(u_char ch);
+static int ngx_modelgw_document_map(void *ctx);
+static int ngx_modelgw_document_array(void *ctx);
+static int ngx_modelgw_document_end(void *ctx);
+static int ngx_modelgw_document_open(ngx_modelgw_document_reader_t *r);
+static int ngx_modelgw_document_value(ngx_modelgw_document_reader_t *r,
+    u_char *p, size_t len);
+static void *ngx_modelgw_document_malloc(void *ctx, size_t size);
+static void *ngx_modelgw_document_realloc(void *ctx, void *p, size_t size);
+static void ngx_modelgw_document_free(void *ctx, void *p);
 
 
-static yajl_callbacks  ngx_modelgw_json_callbacks = {
-    ngx_modelgw_json_null,
-    ngx_modelgw_json_boolean,
-    NULL,                                /* yajl_number takes its place */
-    NULL,                                /* as well */
-    ngx_modelgw_json_number,
-    ngx_modelgw_json_string,
-    ngx_modelgw_json_map,
-    ngx_modelgw_json_key,
-    ngx_modelgw_json_end,
-    ngx_modelgw_json_array,
-    ngx_modelgw_json_end
+static yajl_callbacks  ngx_modelgw_document_callbacks = {
+    ngx_modelgw_document_null,
+    ngx_modelgw_document_boolean,
+    NULL,                                /* integers and doubles come to */
+    NULL,                                /* the callback of numbers */
+    ngx_modelgw_document_number,
+    ngx_modelgw_document_string,
+    ngx_modelgw_document_map,
+    ngx_modelgw_document_key,
+    ngx_modelgw_document_end,
+    ngx_modelgw_document_array,
+    ngx_modelgw_document_end
 };
 
 
 ngx_int_t
-ngx_modelgw_json_read(ngx_pool_t *pool, ngx_str_t *doc,
-    ngx_modelgw_json_slot_t *slots, void *dst)
+ngx_modelgw_document_read(ngx_pool_t *pool, ngx_str_t *doc,
+    ngx_modelgw_document_slot_t *slots, void *dst)
 {
-    size_t                      size;
-    u_char                     *p;
-    ngx_int_t                   rc;
-    ngx_modelgw_json_arena_t    arena;
-    ngx_modelgw_json_reader_t   r;
+    size_t                          size;
+    u_char                         *p;
+    ngx_int_t                       rc;
+    ngx_modelgw_document_arena_t    arena;
+    ngx_modelgw_document_reader_t   r;
 
-    if (doc->len > NGX_MODELGW_JSON_MAX_DOC) {
+    if (doc->len > NGX_MODELGW_DOCUMENT_MAX_SIZE) {
         return NGX_DECLINED;
     }
 
-    size = ngx_modelgw_json_arena_size(doc->len);
+    size = ngx_modelgw_document_arena_size(doc->len);
 
     p = ngx_palloc(pool, size);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
-    arena.pos = ngx_align_ptr(p, NGX_MODELGW_JSON_ALIGN);
+    arena.pos = ngx_align_ptr(p, NGX_MODELGW_DOCUMENT_ALIGN);
     arena.last = p + size;
 
-    ngx_memzero(&r, sizeof(ngx_modelgw_json_reader_t));
+    ngx_memzero(&r, sizeof(ngx_modelgw_document_reader_t));
 
     r.pool = pool;
     r.slots = slots;
     r.dst = dst;
 
-    rc = ngx_modelgw_json_parse(&arena, &r, doc);
+    rc = ngx_modelgw_document_parse(&arena, &r, doc);
 
     (void) ngx_pfree(pool, p);
 
@@ -139,19 +138,19 @@ ngx_modelgw_json_read(ngx_pool_t *pool, ngx_str_t *doc,
 
 
 static ngx_int_t
-ngx_modelgw_json_parse(ngx_modelgw_json_arena_t *arena,
-    ngx_modelgw_json_reader_t *r, ngx_str_t *doc)
+ngx_modelgw_document_parse(ngx_modelgw_document_arena_t *arena,
+    ngx_modelgw_document_reader_t *r, ngx_str_t *doc)
 {
     yajl_handle       h;
     yajl_status       status;
     yajl_alloc_funcs  funcs;
 
-    funcs.malloc = ngx_modelgw_json_malloc;
-    funcs.realloc = ngx_modelgw_json_realloc;
-    funcs.free = ngx_modelgw_json_free;
+    funcs.malloc = ngx_modelgw_document_malloc;
+    funcs.realloc = ngx_modelgw_document_realloc;
+    funcs.free = ngx_modelgw_document_free;
     funcs.ctx = arena;
 
-    h = yajl_alloc(&ngx_modelgw_json_callbacks, &funcs, r);
+    h = yajl_alloc(&ngx_modelgw_document_callbacks, &funcs, r);
     if (h == NULL) {
         return NGX_ERROR;
     }
@@ -172,60 +171,60 @@ ngx_modelgw_json_parse(ngx_modelgw_json_arena_t *arena,
 }
 
 
-/* The callbacks return 0 to stop; a root that is no object stops, too. */
+/* callbacks return 0 to stop: also if the root is no object */
 
 static int
-ngx_modelgw_json_null(void *ctx)
+ngx_modelgw_document_null(void *ctx)
 {
-    ngx_modelgw_json_reader_t  *r = ctx;
+    ngx_modelgw_document_reader_t  *r = ctx;
 
     return r->depth != 0;
 }
 
 
 static int
-ngx_modelgw_json_boolean(void *ctx, int value)
+ngx_modelgw_document_boolean(void *ctx, int value)
 {
     if (value) {
-        return ngx_modelgw_json_value(ctx, (u_char *) "true", 4);
+        return ngx_modelgw_document_value(ctx, (u_char *) "true", 4);
     }
 
-    return ngx_modelgw_json_value(ctx, (u_char *) "false", 5);
+    return ngx_modelgw_document_value(ctx, (u_char *) "false", 5);
 }
 
 
 static int
-ngx_modelgw_json_number(void *ctx, const char *p, size_t len)
+ngx_modelgw_document_number(void *ctx, const char *p, size_t len)
 {
-    return ngx_modelgw_json_value(ctx, (u_char *) p, len);
+    return ngx_modelgw_document_value(ctx, (u_char *) p, len);
 }
 
 
 static int
-ngx_modelgw_json_string(void *ctx, const unsigned char *p, size_t len)
+ngx_modelgw_document_string(void *ctx, const unsigned char *p, size_t len)
 {
-    return ngx_modelgw_json_value(ctx, (u_char *) p, len);
+    return ngx_modelgw_document_value(ctx, (u_char *) p, len);
 }
 
 
 static int
-ngx_modelgw_json_key(void *ctx, const unsigned char *p, size_t len)
+ngx_modelgw_document_key(void *ctx, const unsigned char *p, size_t len)
 {
-    ngx_modelgw_json_reader_t  *r = ctx;
+    ngx_modelgw_document_reader_t  *r = ctx;
 
     u_char  *last;
 
     r->len = r->ends[r->depth];
 
-    if (r->len == NGX_MODELGW_JSON_NOWHERE) {
+    if (r->len == NGX_MODELGW_DOCUMENT_NOWHERE) {
         return 1;
     }
 
     if (len == 0
-        || len + 1 > NGX_MODELGW_JSON_PATH - r->len
+        || len + 1 > NGX_MODELGW_DOCUMENT_PATH - r->len
         || memchr(p, '.', len) != NULL)
     {
-        r->len = NGX_MODELGW_JSON_NOWHERE;
+        r->len = NGX_MODELGW_DOCUMENT_NOWHERE;
         return 1;
     }
 
@@ -243,31 +242,31 @@ ngx_modelgw_json_key(void *ctx, const unsigned char *p, size_t len)
 
 
 static int
-ngx_modelgw_json_map(void *ctx)
+ngx_modelgw_document_map(void *ctx)
 {
-    return ngx_modelgw_json_open(ctx);
+    return ngx_modelgw_document_open(ctx);
 }
 
 
 static int
-ngx_modelgw_json_array(void *ctx)
+ngx_modelgw_document_array(void *ctx)
 {
-    ngx_modelgw_json_reader_t  *r = ctx;
+    ngx_modelgw_document_reader_t  *r = ctx;
 
     if (r->depth == 0) {
         return 0;
     }
 
-    r->len = NGX_MODELGW_JSON_NOWHERE;
+    r->len = NGX_MODELGW_DOCUMENT_NOWHERE;
 
-    return ngx_modelgw_json_open(r);
+    return ngx_modelgw_document_open(r);
 }
 
 
 static int
-ngx_modelgw_json_end(void *ctx)
+ngx_modelgw_document_end(void *ctx)
 {
-    ngx_modelgw_json_reader_t  *r = ctx;
+    ngx_modelgw_document_reader_t  *r = ctx;
 
     r->depth--;
 
@@ -276,9 +275,9 @@ ngx_modelgw_json_end(void *ctx)
 
 
 static int
-ngx_modelgw_json_open(ngx_modelgw_json_reader_t *r)
+ngx_modelgw_document_open(ngx_modelgw_document_reader_t *r)
 {
-    if (r->depth == NGX_MODELGW_JSON_MAX_DEPTH) {
+    if (r->depth == NGX_MODELGW_DOCUMENT_MAX_DEPTH) {
         return 0;
     }
 
@@ -290,11 +289,12 @@ ngx_modelgw_json_open(ngx_modelgw_json_reader_t *r)
 
 
 static int
-ngx_modelgw_json_value(ngx_modelgw_json_reader_t *r, u_char *p, size_t len)
+ngx_modelgw_document_value(ngx_modelgw_document_reader_t *r, u_char *p,
+    size_t len)
 {
-    u_char                   *copy;
-    ngx_str_t                *value;
-    ngx_modelgw_json_slot_t  *slot;
+    u_char                       *copy;
+    ngx_str_t                    *value;
+    ngx_modelgw_document_slot_t  *slot;
 
     if (r->depth == 0) {
         return 0;
@@ -325,16 +325,17 @@ ngx_modelgw_json_value(ngx_modelgw_json_reader_t *r, u_char *p, size_t len)
 }
 
 
-/* A block of the arena has its size before it; nothing is ever given back. */
+/* a block of the arena has its size before it, and is not freed */
 
 static void *
-ngx_modelgw_json_malloc(void *ctx, size_t size)
+ngx_modelgw_document_malloc(void *ctx, size_t size)
 {
-    ngx_modelgw_json_arena_t  *arena = ctx;
+    ngx_modelgw_document_arena_t  *arena = ctx;
 
     u_char  *p;
 
-    size = ngx_align(size, NGX_MODELGW_JSON_ALIGN) + NGX_MODELGW_JSON_ALIGN;
+    size = ngx_align(size, NGX_MODELGW_DOCUMENT_ALIGN)
+           + NGX_MODELGW_DOCUMENT_ALIGN;
 
     if (size > (size_t) (arena->last - arena->pos)) {
         return NULL;
@@ -343,22 +344,22 @@ ngx_modelgw_json_malloc(void *ctx, size_t size)
     p = arena->pos;
     arena->pos += size;
 
-    *(size_t *) p = size - NGX_MODELGW_JSON_ALIGN;
+    *(size_t *) p = size - NGX_MODELGW_DOCUMENT_ALIGN;
 
-    return p + NGX_MODELGW_JSON_ALIGN;
+    return p + NGX_MODELGW_DOCUMENT_ALIGN;
 }
 
 
 static void *
-ngx_modelgw_json_realloc(void *ctx, void *p, size_t size)
+ngx_modelgw_document_realloc(void *ctx, void *p, size_t size)
 {
     void    *new;
     size_t   old;
 
-    new = ngx_modelgw_json_malloc(ctx, size);
+    new = ngx_modelgw_document_malloc(ctx, size);
 
     if (new && p) {
-        old = *(size_t *) ((u_char *) p - NGX_MODELGW_JSON_ALIGN);
+        old = *(size_t *) ((u_char *) p - NGX_MODELGW_DOCUMENT_ALIGN);
         ngx_memcpy(new, p, ngx_min(old, size));
     }
 
@@ -367,147 +368,6 @@ ngx_modelgw_json_realloc(void *ctx, void *p, size_t size)
 
 
 static void
-ngx_modelgw_json_free(void *ctx, void *p)
+ngx_modelgw_document_free(void *ctx, void *p)
 {
-}
-
-
-size_t
-ngx_modelgw_json_str_len(ngx_str_t *s)
-{
-    size_t   len, n;
-    u_char  *p, *last;
-
-    len = sizeof("\"\"") - 1;
-    last = s->data + s->len;
-
-    for (p = s->data; p < last; p += n) {
-
-        n = 1;
-
-        if (*p >= 0x80) {
-            n = ngx_modelgw_json_utf8(p, last);
-            len += n ? n : sizeof("\xef\xbf\xbd") - 1;
-            n = n ? n : 1;
-
-        } else if (ngx_modelgw_json_escape(*p)) {
-            len += sizeof("\\n") - 1;
-
-        } else if (*p < 0x20) {
-            len += sizeof("\\u0000") - 1;
-
-        } else {
-            len++;
-        }
-    }
-
-    return len;
-}
-
-
-u_char *
-ngx_modelgw_json_str(u_char *p, ngx_str_t *s)
-{
-    size_t   n;
-    u_char  *q, *last, ch;
-
-    last = s->data + s->len;
-
-    *p++ = '"';
-
-    for (q = s->data; q < last; q += n) {
-
-        n = 1;
-
-        if (*q >= 0x80) {
-            n = ngx_modelgw_json_utf8(q, last);
-
-            if (n) {
-                p = ngx_cpymem(p, q, n);
-                continue;
-            }
-
-            p = ngx_cpymem(p, "\xef\xbf\xbd", 3);
-            n = 1;
-            continue;
-        }
-
-        ch = ngx_modelgw_json_escape(*q);
-
-        if (ch) {
-            *p++ = '\\';
-            *p++ = ch;
-
-        } else if (*q < 0x20) {
-            p = ngx_sprintf(p, "\\u%04xd", (ngx_uint_t) *q);
-
-        } else {
-            *p++ = *q;
-        }
-    }
-
-    *p++ = '"';
-
-    return p;
-}
-
-
-/* RFC 3629, section 4: the table of well-formed sequences */
-
-size_t
-ngx_modelgw_json_utf8(u_char *p, u_char *last)
-{
-    size_t       i;
-    ngx_uint_t   n;
-
-    static struct {
-        u_char   first;                  /* up to this first byte ... */
-        u_char   low;                    /* ... the second is in low .. high */
-        u_char   high;
-        u_char   len;
-    } rows[] = {
-        { 0xc1, 0x00, 0x00, 0 },
-        { 0xdf, 0x80, 0xbf, 2 },
-        { 0xe0, 0xa0, 0xbf, 3 },
-        { 0xec, 0x80, 0xbf, 3 },
-        { 0xed, 0x80, 0x9f, 3 },
-        { 0xef, 0x80, 0xbf, 3 },
-        { 0xf0, 0x90, 0xbf, 4 },
-        { 0xf3, 0x80, 0xbf, 4 },
-        { 0xf4, 0x80, 0x8f, 4 },
-        { 0xff, 0x00, 0x00, 0 }
-    };
-
-    for (n = 0; *p > rows[n].first; n++) { /* void */ }
-
-    if (rows[n].len == 0
-        || rows[n].len > last - p
-        || p[1] < rows[n].low
-        || p[1] > rows[n].high)
-    {
-        return 0;
-    }
-
-    for (i = 2; i < rows[n].len; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-
-    return rows[n].len;
-}
-
-
-/* The letter of the short escape (RFC 8259, section 7), 0 if it has none. */
-
-static u_char
-ngx_modelgw_json_escape(u_char ch)
-{
-    static u_char  letters[] = "\0\0\0\0\0\0\0\0btn\0fr";
-
-    if (ch == '"' || ch == '\\') {
-        return ch;
-    }
-
-    return (ch < sizeof(letters) - 1) ? letters[ch] : 0;
 }

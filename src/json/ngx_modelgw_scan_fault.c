@@ -1,12 +1,12 @@
 
 /*
- * The sentences about faults.  Whoever wrote the client reads them, mostly in
- * a log of somebody else's program: each names the byte or the field.
+ * Sentences about faults, for the author of the client, who reads them mostly
+ * in a log of another program: each names the byte or the field.
  *
- * The machine keeps only what happened and where; words are found here, when
- * they are asked for, so that a scan that is refused costs no more than one
- * that passes.  Names from the configuration are trusted; a key that came in
- * the document is cut, and what JSON would have to escape is shown as '?'.
+ * The machine keeps the kind of the fault and its place; the sentence is made
+ * on demand, so that a refused scan costs no more than another.  Names of
+ * watches are trusted; a key of the document is cut, and what JSON would escape
+ * becomes '?'.
  */
 
 
@@ -22,41 +22,45 @@ static u_char *ngx_modelgw_scan_fault_field(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_scan_fault_types(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
+static u_char *ngx_modelgw_scan_fault_keys(ngx_modelgw_scan_t *s, u_char *p,
+    u_char *last);
 static u_char *ngx_modelgw_scan_fault_key(ngx_modelgw_scan_t *s, u_char *p,
     u_char *last);
 
 
-/* what was expected, by state */
+/* by state: the byte is not what the grammar expects */
 
 static const char  *ngx_modelgw_scan_expected[] = {
-    "expected an object",                            /* begin */
-    "expected a key or '}'",                         /* first_key */
-    "expected a key",                                /* key */
-    "expected ':'",                                  /* colon */
-    "expected a value",                              /* value */
-    "expected a value or ']'",                       /* first_value */
-    "expected ',' or '}'",                           /* member */
-    "expected ',' or ']'",                           /* element */
-    "expected nothing behind the document"           /* end */
+    [sw_begin] = "expected an object",
+    [sw_first_key] = "expected a key or '}'",
+    [sw_key] = "expected a key",
+    [sw_colon] = "expected ':'",
+    [sw_value] = "expected a value",
+    [sw_first_value] = "expected a value or ']'",
+    [sw_member] = "expected ',' or '}'",
+    [sw_element] = "expected ',' or ']'",
+    [sw_end] = "expected nothing after the document"
 };
 
 
+/* by fault; those of fields come after the key in quotes */
+
 static const char  *ngx_modelgw_scan_faults[] = {
-    "",                                              /* SOUND */
-    "",                                              /* UNEXPECTED */
-    "the document ends too early",                   /* CUT */
-    "nested deeper than 64 levels",                  /* DEEP */
-    "control byte in string",                        /* CONTROL */
-    "invalid escape in string",                      /* ESCAPE */
-    "invalid UTF-8 in string",                       /* UTF8 */
-    "invalid number",                                /* BAD_NUMBER */
-    "invalid literal",                               /* BAD_LITERAL */
-    "",                                              /* TYPE */
-    " is given twice",                               /* TWICE */
-    "",                                              /* VARIANT */
-    " is not allowed",                               /* DENIED */
-    " has half of a surrogate pair",                 /* SURROGATE */
-    " is one key too many"                           /* CROWDED */
+    [NGX_MODELGW_SCAN_OK] = "",
+    [NGX_MODELGW_SCAN_UNEXPECTED] = "",  /* by state */
+    [NGX_MODELGW_SCAN_TRUNCATED] = "the document ends too early",
+    [NGX_MODELGW_SCAN_DEEP] = "nested deeper than 64 levels",
+    [NGX_MODELGW_SCAN_CONTROL] = "control byte in string",
+    [NGX_MODELGW_SCAN_ESCAPE] = "invalid escape in string",
+    [NGX_MODELGW_SCAN_UTF8] = "invalid UTF-8 in string",
+    [NGX_MODELGW_SCAN_BAD_NUMBER] = "invalid number",
+    [NGX_MODELGW_SCAN_BAD_LITERAL] = "invalid literal",
+
+    [NGX_MODELGW_SCAN_TYPE] = "",        /* by types */
+    [NGX_MODELGW_SCAN_CASE_VARIANT] = "",  /* by name */
+    [NGX_MODELGW_SCAN_DUPLICATE_KEY] = " is given twice",
+    [NGX_MODELGW_SCAN_DENIED] = " is not allowed",
+    [NGX_MODELGW_SCAN_SURROGATE] = " has half of a surrogate pair"
 };
 
 
@@ -103,7 +107,7 @@ ngx_modelgw_scan_fault_byte(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
     const char  *words;
 
-    /* s->next is the state that the fault was found in */
+    /* s->next is the state before the fault */
 
     words = (s->fault == NGX_MODELGW_SCAN_UNEXPECTED)
             ? ngx_modelgw_scan_expected[s->next]
@@ -120,6 +124,10 @@ ngx_modelgw_scan_fault_field(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         return ngx_modelgw_scan_fault_types(s, p, last);
     }
 
+    if (s->fault == NGX_MODELGW_SCAN_TOO_MANY_KEYS) {
+        return ngx_modelgw_scan_fault_keys(s, p, last);
+    }
+
     *p++ = '"';
 
     if (s->parent != NGX_MODELGW_SCAN_NONE) {
@@ -128,7 +136,7 @@ ngx_modelgw_scan_fault_field(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
     p = ngx_modelgw_scan_fault_key(s, p, last);
 
-    if (s->fault == NGX_MODELGW_SCAN_VARIANT) {
+    if (s->fault == NGX_MODELGW_SCAN_CASE_VARIANT) {
         return ngx_slprintf(p, last, "\" must be written \"%V\"",
                             &s->names[s->subject].name);
     }
@@ -137,7 +145,7 @@ ngx_modelgw_scan_fault_field(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
-/* the types that the watch accepts; null need not be told */
+/* the types that the watch accepts, without null unless it is the only one */
 
 static u_char *
 ngx_modelgw_scan_fault_types(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
@@ -175,6 +183,20 @@ ngx_modelgw_scan_fault_types(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
 
 static u_char *
+ngx_modelgw_scan_fault_keys(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    if (s->parent == NGX_MODELGW_SCAN_NONE) {
+        return ngx_slprintf(p, last, "the body has more than %d keys",
+                            NGX_MODELGW_SCAN_MAX_KEYS);
+    }
+
+    return ngx_slprintf(p, last, "\"%V\" has more than %d keys",
+                        &s->conf->watches[s->parent].path,
+                        NGX_MODELGW_SCAN_MAX_KEYS);
+}
+
+
+static u_char *
 ngx_modelgw_scan_fault_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
     u_char  ch;
@@ -185,7 +207,7 @@ ngx_modelgw_scan_fault_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     if (len > NGX_MODELGW_SCAN_QUOTED_KEY) {
         len = NGX_MODELGW_SCAN_QUOTED_KEY;
 
-        /* not through a character */
+        /* do not cut a character */
 
         while ((s->key[len] & 0xc0) == 0x80) {
             len--;

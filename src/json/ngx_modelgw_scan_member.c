@@ -1,9 +1,9 @@
 
 /*
  * Members, as most programs write them: keys are short and have no escapes,
- * white space is one blank behind ':' and ',' or none, values are strings and
- * objects.  What comes next is tried here, before the table of the machine is
- * asked again, which reads whatever else there is and finds the faults.
+ * white space is one blank after ':' and ',' or none, values are strings and
+ * objects.  These are read without the machine's table, which reads all other
+ * JSON and finds the faults.
  */
 
 
@@ -13,7 +13,7 @@
 #include "ngx_modelgw_scan_private.h"
 
 
-/* what the loop looks at without asking: a key and what is around it */
+/* bytes that the loop reads without a check: a key and what is around it */
 
 #define NGX_MODELGW_SCAN_AHEAD   (NGX_MODELGW_SKIP_SHORT + 8)
 
@@ -104,10 +104,9 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
 
 
 /*
- * Any key, long or short, and whole or not: a short one, too, comes here where
- * too little is behind it to look ahead.  It is not watched, but it may be
- * counted: one that is whole and plain is looked at where it is, any other is
- * captured.
+ * Any key that is not watched: long, cut by the end of the chunk, or near it.
+ * It may be a mark: one that is whole and has no escapes of its own is compared
+ * in place, any other is captured.
  */
 
 static u_char *
@@ -135,7 +134,7 @@ ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
 }
 
 
-/* of an empty key the quotes are taken for its first and last byte */
+/* the first and last byte of an empty key are its quotes: it has no mark */
 
 static ngx_inline void
 ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s, u_char *from, ssize_t len,
@@ -154,10 +153,9 @@ ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s, u_char *from, ssize_t len,
 
 
 /*
- * Members of objects that nobody watches, which most of a body is made of.
- * Here the place in the code is the state: keys, strings, and objects in such
- * objects are read as most programs write them, and the rest, whatever it is,
- * is left to the table.
+ * Members of objects that are not watched, which are most of a body.  The state
+ * is the place in the code: keys, strings, and objects in such objects are read
+ * as most programs write them, the rest is left to the table.
  */
 
 static u_char *
@@ -210,7 +208,7 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             s->objects >>= 1;
 
             if (ngx_modelgw_scan_watched(s) || !(s->objects & 1)) {
-                s->state = ngx_modelgw_scan_behind(s);
+                s->state = ngx_modelgw_scan_after(s);
                 return p;
             }
         }
@@ -238,11 +236,11 @@ ngx_modelgw_scan_member_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     }
 
     return ngx_modelgw_scan_member_inside(s, p + 1, last,
-                                          ngx_modelgw_scan_behind(s));
+                                          ngx_modelgw_scan_after(s));
 }
 
 
-/* the inside of a string that is a value */
+/* reads the inside of a string that is a value */
 
 static ngx_inline u_char *
 ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
@@ -250,7 +248,7 @@ ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
 {
     size_t  len;
 
-    /* in an array, what is due is of a key before it */
+    /* in an array, s->due is of a key before the array */
 
     if (s->due && next == sw_member) {
         ngx_modelgw_scan_mark_text(s, p, last);

@@ -1,21 +1,40 @@
 
 /*
- * Keys and values that the caller watches.  Only objects on the way to a watch
- * are looked at: for each one that is open there is a frame; what lies deeper
- * is never compared with anything.
+ * Watches: keys and values that the caller wants; and marks: members that are
+ * counted.
  *
- * Whoever comes behind us may take the first of two equal keys, or the last,
- * or one in other letter case (Go's encoding/json folds ASCII, U+017F and
- * U+212A).  So they are refused instead of resolved: with check, a name in
- * other letter case wherever it is watched, equal keys in checked objects.  For
- * equal keys a hash of each is enough: two keys that differ and share it
- * are refused as well, which nobody meets by chance.  Names are compared by
- * their bytes, those of one slot of the plan's table only.
+ * Only objects on the way to a watch are looked at: each open one has a frame.
+ * Keys of deeper objects are not compared.
  *
- * A key that is kept is hashed and folded by words of eight bytes; only one
- * that is not ASCII is folded by bytes.
+ * An upstream may use the first of two equal keys, or the last, or one in
+ * another letter case (Go's encoding/json folds ASCII, U+017F and U+212A).  So,
+ * with check, a watched name in another letter case is refused, and so are
+ * equal keys in checked objects.  Equal keys are found by a hash of each: two
+ * different keys with one hash are refused as well, which does not happen by
+ * chance.  Names of watches are compared by their bytes, and only those of the
+ * key's slot in the plan's table.
  *
- * Rejected: a set of seen keys that would have to be cleared for each document.
+ * A captured key is hashed and folded by words of eight bytes; only one that is
+ * not ASCII is folded by bytes.
+ *
+ * Every key of a document may be a mark, so it is looked up by its length,
+ * first and last byte; only names of the same slot are compared.  Nearly all
+ * keys are whole in the chunk, ASCII, and without escapes; the few others are
+ * captured, like watched ones.
+ *
+ * A mark counts in any letter case, for the reason above.  The slot does not
+ * depend on the case, and where the name has a letter the byte is compared with
+ * the case bit set, so other keys cost nothing more.  U+017F and U+212A are
+ * folded in captured keys.
+ *
+ * The value of a mark is looked at only if its key is that of a mark with a
+ * value: most have none of the prefixes, which a filter finds out; some differ
+ * from it in a later byte; the others are captured, to the memory of the key,
+ * which is not needed any more.
+ *
+ * Rejected: a set of seen keys, which would have to be cleared for each
+ * document; searching the raw bytes for the names of marks (a name may be
+ * written with escapes, be a part of some text, or be cut in two).
  */
 
 
@@ -25,6 +44,11 @@
 #include "ngx_modelgw_scan_private.h"
 
 
+/* eight backslashes */
+
+#define NGX_MODELGW_SCAN_SLASHES  (NGX_MODELGW_SKIP_ONES * '\\')
+
+
 static size_t ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s);
 static u_char *ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p);
 static u_char *ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p,
@@ -32,6 +56,12 @@ static u_char *ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p,
 static u_char *ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p,
     ngx_uint_t i);
 static ngx_uint_t ngx_modelgw_scan_watch_count(ngx_modelgw_scan_t *s);
+static ngx_inline ngx_modelgw_scan_count_t *ngx_modelgw_scan_mark_find(
+    ngx_modelgw_scan_plan_t *plan, u_char *p, size_t len, u_char *last,
+    ngx_uint_t n);
+static void ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s, size_t len);
+static ngx_inline ngx_uint_t ngx_modelgw_scan_mark_may(ngx_str_t *value,
+    u_char *p, u_char *last);
 
 
 void
@@ -90,7 +120,7 @@ ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
         return NULL;
     }
 
-    /* no name is longer than there is room for */
+    /* no name is so long, or has a lone surrogate */
 
     if (s->len > s->key_room || s->lone) {
         return p;
@@ -102,7 +132,7 @@ ngx_modelgw_scan_watch_key_end(ngx_modelgw_scan_t *s, u_char *p)
 }
 
 
-/* hashes the key that is kept, and folds it; returns how long it then is */
+/* hashes and folds the captured key; returns the length of the folded one */
 
 static size_t
 ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s)
@@ -123,7 +153,7 @@ ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s)
 
         all |= w;
 
-        /* adding carries into the high bit of what is 'A' or more; 'Z' */
+        /* adding carries to the high bit: of 'A' and above, not above 'Z' */
 
         low = w & ~NGX_MODELGW_SKIP_HIGH;
         upper = (low + NGX_MODELGW_SKIP_ONES * (0x80 - 'A'))
@@ -144,7 +174,7 @@ ngx_modelgw_scan_watch_words(ngx_modelgw_scan_t *s)
 }
 
 
-/* may one more key be here, and this one? */
+/* refuses a key that is not allowed in a checked object */
 
 static u_char *
 ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
@@ -158,12 +188,12 @@ ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
     for (i = s->frame->first; i < s->nhashes; i++) {
 
         if (s->hashes[i] == s->hash) {
-            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_TWICE, p);
+            return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_DUPLICATE_KEY, p);
         }
     }
 
     if (s->nhashes - s->frame->first == NGX_MODELGW_SCAN_MAX_KEYS) {
-        return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_CROWDED, p);
+        return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_TOO_MANY_KEYS, p);
     }
 
     s->hashes[s->nhashes++] = s->hash;
@@ -172,7 +202,7 @@ ngx_modelgw_scan_watch_check(ngx_modelgw_scan_t *s, u_char *p)
 }
 
 
-/* Finds the names that the key, which is folded with check, may stand for. */
+/* finds the names that are equal to the key, which is folded with check */
 
 static u_char *
 ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p, u_char *key,
@@ -200,8 +230,8 @@ ngx_modelgw_scan_watch_find(ngx_modelgw_scan_t *s, u_char *p, u_char *key,
 
 
 /*
- * The key folds to this name; without check it is the name.  Makes the watch of
- * the key the target; what an equal key has brought before is forgotten.
+ * The key folds to the i-th name; without check it is the name.  Its watch
+ * becomes the target, the value of an equal key before it is dropped.
  */
 
 static u_char *
@@ -227,7 +257,7 @@ ngx_modelgw_scan_watch_name(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t i)
 
     s->subject = i;
 
-    return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_VARIANT, p);
+    return ngx_modelgw_scan_stop(s, NGX_MODELGW_SCAN_CASE_VARIANT, p);
 }
 
 
@@ -275,7 +305,7 @@ ngx_modelgw_scan_watch_value(ngx_modelgw_scan_t *s, ngx_uint_t type, u_char *p)
 
     types = s->conf->watches[s->target].types;
 
-    /* whether it is a COUNT is seen at its end */
+    /* whether it is a COUNT is known at its end */
 
     if (types & NGX_MODELGW_SCAN_COUNT) {
         types |= NGX_MODELGW_SCAN_NUMBER;
@@ -413,4 +443,194 @@ ngx_modelgw_scan_watch_close(ngx_modelgw_scan_t *s, u_char *p)
 
     s->nhashes = frame->first;
     s->frame--;
+}
+
+
+void
+ngx_modelgw_scan_mark_key(ngx_modelgw_scan_t *s, u_char *p, size_t len,
+    u_char *last, ngx_uint_t n)
+{
+    uint32_t                   bits;
+    ngx_modelgw_scan_count_t  *count;
+
+    count = ngx_modelgw_scan_mark_find(s->plan, p, len, last, n);
+
+    if (count == NULL) {
+        return;
+    }
+
+    s->counted = count;
+    s->due = count->valued;
+
+    for (bits = count->any; bits; bits &= bits - 1) {
+        s->marks[__builtin_ctz(bits)]++;
+    }
+}
+
+
+/*
+ * The first eight bytes are compared at once, if they can be read.  With the
+ * bit 0x20 set, a byte equals the letter of a name only if it is that letter,
+ * in lower or upper case.
+ */
+
+static ngx_inline ngx_modelgw_scan_count_t *
+ngx_modelgw_scan_mark_find(ngx_modelgw_scan_plan_t *plan, u_char *p,
+    size_t len, u_char *last, ngx_uint_t n)
+{
+    size_t                     head;
+    uint64_t                   w;
+    ngx_modelgw_scan_count_t  *count;
+
+    w = 0;
+    head = 0;
+
+    if (last - p >= (ssize_t) sizeof(uint64_t)) {
+        ngx_memcpy(&w, p, sizeof(uint64_t));
+        head = sizeof(uint64_t);
+    }
+
+    do {
+        count = &plan->counts[n];
+
+        if (count->name.len == len
+            && (head == 0
+                || ((w | count->lower) & count->mask) == count->head)
+            && (len <= head
+                || ngx_strncasecmp(count->name.data + head, p + head,
+                                   len - head)
+                   == 0))
+        {
+            return count;
+        }
+
+        n = count->next;
+
+    } while (n);
+
+    return NULL;
+}
+
+
+static void
+ngx_modelgw_scan_mark_key_end(ngx_modelgw_scan_t *s, size_t len)
+{
+    u_char      *p;
+    ngx_uint_t   n;
+
+    s->due = 0;
+
+    if (len == 0 || len > NGX_MODELGW_SCAN_MARK_LEN || s->lone) {
+        return;
+    }
+
+    p = s->folded;
+    n = s->slots[ngx_modelgw_scan_slot(p[0], p[len - 1], len)];
+
+    if (n) {
+        ngx_modelgw_scan_mark_key(s, p, len, p + s->key_room, n);
+    }
+}
+
+
+void
+ngx_modelgw_scan_mark_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    uint32_t    bits;
+    uint64_t    w, slash;
+    ngx_uint_t  i;
+
+    if (s->capture) {
+        return;                          /* it is a watched value, too */
+    }
+
+    if (last - p >= (ssize_t) sizeof(uint64_t)) {
+        ngx_memcpy(&w, p, sizeof(uint64_t));
+
+        slash = w ^ NGX_MODELGW_SCAN_SLASHES;
+        slash = (slash - NGX_MODELGW_SKIP_ONES) & ~slash
+                & NGX_MODELGW_SKIP_HIGH;
+
+        w = ngx_modelgw_scan_mark_hash(w & s->counted->prefix);
+
+        if (slash == 0
+            && !((s->counted->filter[0] & ngx_modelgw_scan_mark_bit(w, 0))
+                 && (s->counted->filter[1] & ngx_modelgw_scan_mark_bit(w, 1))))
+        {
+            s->due = 0;
+            return;
+        }
+    }
+
+    for (bits = s->due; bits; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+
+        if (!ngx_modelgw_scan_mark_may(&s->conf->marks[i].value, p, last)) {
+            s->due &= ~((uint32_t) 1 << i);
+        }
+    }
+
+    if (s->due) {
+        ngx_modelgw_scan_text_capture(s, s->key, s->plan->value_room);
+    }
+}
+
+
+/* whether the string may have the prefix, up to an escape or to last */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_scan_mark_may(ngx_str_t *value, u_char *p, u_char *last)
+{
+    size_t  n;
+
+    last = ngx_min(last, p + value->len);
+
+    for (n = 0; p + n < last && p[n] != '\\'; n++) {
+
+        if (p[n] != value->data[n]) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+void
+ngx_modelgw_scan_mark_text_end(ngx_modelgw_scan_t *s)
+{
+    size_t      len;
+    ngx_str_t  *value;
+    ngx_uint_t  i;
+
+    /* a lone surrogate is no character, but a prefix may be before it */
+
+    len = s->lone ? s->valid : s->len;
+
+    for (i = 0; i < s->conf->nmarks; i++) {
+        value = &s->conf->marks[i].value;
+
+        if ((s->due & ((uint32_t) 1 << i))
+            && value->len <= len
+            && ngx_memcmp(s->text, value->data, value->len) == 0)
+        {
+            s->marks[i]++;
+        }
+    }
+
+    s->due = 0;
+}
+
+
+ngx_uint_t
+ngx_modelgw_scan_mark(ngx_modelgw_scan_t *s, ngx_uint_t i)
+{
+    return s->marks[i];
+}
+
+
+uint32_t *
+ngx_modelgw_scan_marks(ngx_modelgw_scan_t *s)
+{
+    return s->marks;
 }

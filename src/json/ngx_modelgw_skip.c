@@ -1,23 +1,23 @@
 
 /*
- * The loop in which a scan of a body spends its time: to the end of a string.
- * As a signed number a byte that needs a look is less than 0x20 (control bytes,
- * and 0x80 and up, which are negative), or it is '"' or '\\': three vector
- * compares for 16 or 32 bytes.
+ * The loop in which a scan of a body spends most of its time: to the end of a
+ * string.  As a signed number, a byte that is not plain is less than 0x20
+ * (control bytes; 0x80 and above are negative), or it is '"' or '\\': three
+ * vector compares for 16 or 32 bytes.
  *
- * Text and code have an escape every 30 to 60 bytes, so stopping at each would
- * cost more than the bytes between (a branch that nobody can predict).  With
- * AVX2 the escapes of 64 bytes are found at once, without branches: a backslash
- * behind an odd number of others is escaped, and a subtraction that carries
- * through runs of them tells which (Langdale and Lemire, "Parsing Gigabytes of
- * JSON per Second", 2019, section 3.1.1).
+ * Text and code have an escape every 30 to 60 bytes; to stop at each would cost
+ * more than the bytes between, because the branch cannot be predicted.  With
+ * AVX2 the escapes in 64 bytes are found at once, without branches: a byte
+ * after an odd number of backslashes is escaped, and a subtraction that carries
+ * through runs of backslashes finds these bytes (Langdale and Lemire, "Parsing
+ * Gigabytes of JSON per Second", 2019, section 3.1.1).
  *
- * The variant is chosen at run time, once, because the module is built on one
- * machine and runs on another: no compiler flags, just a function attribute.
+ * The variant is chosen at run time, because the module is built on one machine
+ * and runs on another: with function attributes, not with compiler flags.
  *
- * Rejected: AVX-512 (a vector is longer than most strings), SSE4.2 string
- * instructions (slower than the compares), and skipping \uhhhh here, too: its
- * digits would have to be checked as well.
+ * Rejected: AVX-512 (a vector is longer than most strings); SSE4.2 string
+ * instructions (slower than the compares); skipping \uhhhh here (its digits
+ * would have to be checked, too).
  */
 
 
@@ -25,6 +25,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_skip.h"
+#include "ngx_modelgw_string.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,26 +38,19 @@
 #define NGX_MODELGW_SKIP_ODD  0xaaaaaaaaaaaaaaaaULL
 
 
-/* what may stand behind a backslash */
-
-static const u_char  ngx_modelgw_skip_escapes[256] = {
-    ['"'] = 1, ['\\'] = 1, ['/'] = 1, ['b'] = 1, ['f'] = 1, ['n'] = 1,
-    ['r'] = 1, ['t'] = 1
-};
-
-
-/* an escape of two bytes begins at p + n */
+/* an escape of two bytes is at p + n */
 
 #define ngx_modelgw_skip_escape(p, n, len)                                    \
     ((p)[n] == '\\'                                                           \
      && (n) + 1 < (len)                                                       \
-     && ngx_modelgw_skip_escapes[(p)[(n) + 1]])
+     && (p)[(n) + 1] != 'u'                                                   \
+     && ngx_modelgw_string_escapes[(p)[(n) + 1]])
 
 
 /*
- * Eight bytes in one word: subtracting 1 from a byte, or 0x20, borrows into
- * its high bit if the byte was less.  A borrow may mark the byte above, too,
- * but never hides one.
+ * Whether eight bytes are plain.  Subtracting 1, or 0x20, from each byte sets
+ * its high bit if the byte is less.  A borrow may flag the next byte, too, but
+ * hides none.
  */
 
 static ngx_inline ngx_uint_t
@@ -148,8 +142,8 @@ ngx_modelgw_skip_avx2_special(__m256i v)
 
 
 /*
- * The bytes of ngx_modelgw_skip_escapes[].  Each high half of a byte has a bit,
- * the tables tell for each low half which of these bits make such a byte.
+ * The letters of ngx_modelgw_string_escapes[] but 'u'.  Each high half of a
+ * byte has a bit; the tables have, for each low half, the bits of such bytes.
  */
 
 __attribute__((target("avx2")))
@@ -183,8 +177,9 @@ ngx_modelgw_skip_avx2_mask(__m256i a, __m256i b)
 
 
 /*
- * Which of 64 bytes are escaped, from which are backslashes; *carry is whether
- * the first one is, and then whether the one behind the last one will be.
+ * Returns bits of the bytes, of 64, that are escaped; slashes are the bits of
+ * backslashes.  *carry: the first byte is escaped; on return, the byte after
+ * the last one is.
  */
 
 static ngx_inline uint64_t
@@ -256,7 +251,7 @@ ngx_modelgw_skip_avx2(u_char *p, size_t len)
         }
     }
 
-    /* an escape that the last vector has begun is read again */
+    /* an escape that begins in the last vector is read again */
 
     n -= carry;
 
@@ -275,8 +270,8 @@ ngx_modelgw_skip_has_avx2(void)
 #elif defined(__aarch64__)
 
 /*
- * There is no movemask: a narrowing shift packs each byte's verdict into four
- * bits of one 64-bit word.
+ * NEON has no movemask: a narrowing shift packs the result of each byte into
+ * four bits of a 64-bit word.
  */
 
 static size_t

@@ -1,7 +1,6 @@
 
 /*
- * Skipping over what needs no look inside of a JSON string, as fast as the
- * processor allows.
+ * Skipping the plain bytes of a JSON string, as fast as the processor can.
  */
 
 
@@ -17,19 +16,19 @@
 #endif
 
 
-/* the bytes of a word */
+/* the same in each byte of a word */
 
 #define NGX_MODELGW_SKIP_ONES  0x0101010101010101ULL
 #define NGX_MODELGW_SKIP_HIGH  0x8080808080808080ULL
 
 
 /*
- * Returns how many of the len bytes at p, the inside of a string, need no look:
- * plain bytes (0x20 to 0x7f but '"' and '\\'), and whole escapes of two bytes
+ * Returns how many of the len bytes at p, the inside of a string, are plain
+ * (0x20 to 0x7f without '"' and '\\') or in whole escapes of two bytes
  * (\" \\ \/ \b \f \n \r \t).  It stops before the closing quote, a control
- * byte, a byte of 0x80 and up, and a backslash whose escape is another one or
- * has its second byte outside of [p, p + len).  Returns len if nothing stops
- * it.  Reads nothing outside of [p, p + len).
+ * byte, a byte of 0x80 or above, and a backslash of any other escape, or of one
+ * that is cut by p + len; without any of these, the result is len.  Bytes
+ * outside of [p, p + len) are not read.
  */
 typedef size_t (*ngx_modelgw_skip_pt)(u_char *p, size_t len);
 
@@ -41,15 +40,16 @@ typedef struct {
 
 
 /*
- * The variants that this processor can run, best first; the last one is
- * always "scalar".  The array is static; *n is the number of its elements.
+ * Returns the variants that this processor can run, the fastest first, and
+ * "scalar" last: a static array of *n elements.
  */
 ngx_modelgw_skip_variant_t *ngx_modelgw_skip_variants(ngx_uint_t *n);
 
 
 /*
- * Returns how many of the 16 bytes at p are plain before the first one that is
- * not: most keys, and many values, end within them, and are not worth a call.
+ * ngx_modelgw_skip_short() returns how many plain bytes are at p, at most 16,
+ * where 16 may be read: most keys, and many values, end within them, and
+ * are not worth a call.
  */
 
 #define NGX_MODELGW_SKIP_SHORT  16
@@ -60,7 +60,7 @@ ngx_modelgw_skip_variant_t *ngx_modelgw_skip_variants(ngx_uint_t *n);
 
 #if defined(__x86_64__)
 
-/* a bit for each of the 16 bytes at p that is not plain */
+/* returns a bit for each of the 16 bytes at p that is not plain */
 
 static ngx_inline unsigned
 ngx_modelgw_skip_sse2_special(u_char *p)
@@ -105,8 +105,9 @@ ngx_modelgw_skip_short(u_char *p)
 
 
 /*
- * The length of a string whose inside is at p, if it is whole before last,
- * plain, and shorter than NGX_MODELGW_SKIP_SHORT; else NGX_MODELGW_SKIP_SHORT.
+ * Returns the length of the string whose inside is at p, if its plain bytes are
+ * fewer than NGX_MODELGW_SKIP_SHORT and followed by a quote; else, or if [p,
+ * last) is too short, NGX_MODELGW_SKIP_SHORT.
  */
 
 static ngx_inline size_t

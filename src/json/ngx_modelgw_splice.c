@@ -1,23 +1,22 @@
 
 /*
- * A body with some of its bytes replaced.  The scanner says where a value lies
- * in the document; here that becomes offset arithmetic on the chain in which
- * nginx keeps the document, so that a body of 32 MB in a temporary file costs
- * a handful of bufs: nothing is read, hardly anything is copied, and no byte
- * outside the cuts can change.
+ * A body with some bytes replaced.  The scanner has the offsets of a value in
+ * the document; they are applied to the chain of the request, so that a body of
+ * 32 MB in a temporary file costs a few bufs: nothing is read, little is
+ * copied, and no byte outside of the cuts can change.
  *
- * The walk knows one place, the offset of the next byte in the document.  It
- * either stands inside of a cut (bytes are dropped, and the cut's text is put
- * out once, at its first byte) or before the next one (bytes are kept, as a
- * buf that refers to a part of the original).  A cut may begin and end in
- * different bufs, and an insertion may stand at the very end.
+ * The walk has one position, the offset of the next byte in the document.
+ * Inside of a cut, bytes are dropped, and the text of the cut is written once,
+ * at its first byte; before the next cut, bytes are kept, as a buf that refers
+ * to a part of the original.  A cut may begin and end in different bufs, and an
+ * insertion may be at the end of the document.
  *
- * What stands before the first cut is copied, with the cut's text behind it, if
- * it is short: that is a few bytes and the model in most documents.  A buf more
- * costs nginx, and the kernel, as much as it does to copy a kilobyte.
+ * The bytes before the first cut are copied, with its text after them, if they
+ * are few: in most documents they are a few bytes and the model.  One more buf
+ * costs nginx and the kernel as much as copying a kilobyte.
  *
- * Rejected: changing the bufs of the request in place.  nginx gives their
- * memory back by them, and a retry on another peer sends them again.
+ * Rejected: changing the bufs of the request in place: nginx frees their memory
+ * by them, and sends them again to another peer.
  */
 
 
@@ -27,17 +26,17 @@
 #include "ngx_modelgw_splice.h"
 
 
-#define NGX_MODELGW_SPLICE_SHORT  256
+#define NGX_MODELGW_SPLICE_SHORT  256    /* bytes that are copied */
 
 
 typedef struct {
     ngx_pool_t         *pool;
     ngx_chain_t       **last;            /* where the next link goes */
     off_t               offset;          /* of the next byte in the document */
-    ngx_modelgw_cut_t  *cut;             /* the next one, or the current */
+    ngx_modelgw_cut_t  *cut;             /* the current one, or the next */
     ngx_uint_t          left;            /* cuts, with this one */
-    ngx_buf_t          *copy;            /* of the beginning; NULL: none yet */
-    size_t              room;            /* in it; 0: it is complete */
+    ngx_buf_t          *copy;            /* of the first bytes; NULL: none */
+    size_t              room;            /* bytes free in it; 0: complete */
 } ngx_modelgw_splice_walk_t;
 
 
@@ -92,7 +91,7 @@ ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in, ngx_modelgw_cut_t *cuts,
         }
     }
 
-    /* insertions behind the last byte */
+    /* insertions after the last byte */
 
     while (w.left && w.cut->to == w.offset) {
 
@@ -132,7 +131,7 @@ ngx_modelgw_splice_buf(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b)
 }
 
 
-/* how many of the rest of a buf belong to the current cut */
+/* returns how many of the rest bytes of a buf are in the current cut */
 
 static off_t
 ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest)
@@ -155,7 +154,7 @@ ngx_modelgw_splice_cut(ngx_modelgw_splice_walk_t *w, off_t rest)
 }
 
 
-/* keeps bytes up to the next cut, or to the end of the buf: how many */
+/* keeps bytes up to the next cut, or the end of the buf; returns how many */
 
 static off_t
 ngx_modelgw_splice_keep(ngx_modelgw_splice_walk_t *w, ngx_buf_t *b,
@@ -238,9 +237,9 @@ ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
 
 
 /*
- * Puts a piece into the copy of the beginning; p is NULL if it is in a file.
+ * Adds a piece to the copy of the first bytes; p is NULL if it is in a file.
  *     NGX_OK, NGX_ERROR
- *     NGX_DECLINED  it is not a part of it
+ *     NGX_DECLINED  the copy is complete without it
  */
 
 static ngx_int_t

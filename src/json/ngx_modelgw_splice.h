@@ -1,7 +1,7 @@
 
 /*
- * Replacing pieces of a body by byte offsets, in memory and in files, without
- * touching anything else.
+ * Replacing pieces of a body by byte offsets, in memory and in files; all other
+ * bytes stay the same.
  */
 
 
@@ -14,23 +14,22 @@
 
 
 typedef struct {
-    off_t                 from;          /* first byte that is replaced */
-    off_t                 to;            /* first byte that is not; equal to
-                                            from: an insertion */
-    ngx_str_t             text;          /* what comes instead; may be empty */
+    off_t                 from;          /* bytes [from, to) are replaced; if */
+    off_t                 to;            /* they are equal, text is inserted */
+    ngx_str_t             text;          /* the new bytes; may be empty */
 } ngx_modelgw_cut_t;
 
 
 /*
- * Makes *out a chain with the bytes of in, the cuts applied.  Cuts are in
- * ascending order, do not overlap and lie within the chain.  The bufs of in are
- * not changed; the new bufs may refer to the same memory and files, and to the
- * cuts' texts, so all of these must live as long.  Flags of a last buf
- * (last_buf, flush, sync) are not carried.  Bufs may be in memory, in a file
- * or both; with both, memory counts.  What comes out must be sent once only:
- * nginx cannot rewind a chain of several file bufs for a retry.
- *     NGX_OK     *out is set; *grown is by how many bytes it is longer
- *     NGX_ERROR  no memory, or a cut outside the chain or out of order
+ * Sets *out to a chain with the bytes of in, with the n cuts applied.  Cuts are
+ * in ascending order, do not overlap and are within the chain.  The bufs of in
+ * are not changed; new bufs refer to the same memory and files, and to the
+ * texts of the cuts, which must live as long.  The flags last_buf, flush and
+ * sync are not copied.  Bufs may be in memory, in a file, or both: then the
+ * memory is used.  The chain must be sent only once: nginx cannot rewind a
+ * chain of several file bufs for a retry.
+ *     NGX_OK     *out is set; *grown is the difference in bytes
+ *     NGX_ERROR  no memory, or a cut is outside the chain or out of order
  */
 ngx_int_t ngx_modelgw_splice(ngx_pool_t *pool, ngx_chain_t *in,
     ngx_modelgw_cut_t *cuts, ngx_uint_t n, ngx_chain_t **out, off_t *grown);

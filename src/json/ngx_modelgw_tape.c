@@ -4,33 +4,39 @@
  * of the document, so that walking over a container is adding indices, and
  * copying a value is copying bytes.
  *
- * The scanner has refused all that is not strict JSON; so this is a tokenizer
- * only: it looks for quotes, brackets and first bytes of values, and takes
- * commas, colons and white space for nothing.  It takes pieces in any split, so
- * it could run beside the scanner.  Strings are most of a document, and are
- * skipped at the speed of ngx_modelgw_skip.h.
+ * The scanner refuses all that is not strict JSON, so this is only a tokenizer:
+ * it looks for quotes, brackets and first bytes of values, and ignores commas,
+ * colons and white space.  Pieces may have any size, so it may run beside the
+ * scanner.  Strings, most of a document, are skipped by ngx_modelgw_skip.h.
  *
- * Nodes hold offsets, not pointers: the pieces of a body lie elsewhere when it
- * is whole.  What a string holds is only looked at when somebody asks for it:
- * see tape_read.c.
+ * Nodes have offsets, not pointers: a body is at another address when it is
+ * complete.  The inside of a string is read only when it is needed.
  *
- * Rejected: a tree of values (an allocation for each of them, and numbers that
- * pass through doubles are not the client's numbers any more); making the tape
- * in the scanner's own loop (most documents are scanned only, and the scanner
- * knows more of keys and numbers than we need).
+ * Objects are searched from the first member to the last one each time: those
+ * of the two protocols have a dozen members, and nodes are adjacent in memory.
+ * A comparison ends at the first byte that differs, mostly the very first; it
+ * unescapes, so that "\u0074ype" is "type".
+ *
+ * Reading stays inside of [base, base + size) whatever the document was.
+ *
+ * Rejected: a tree of values (an allocation for each, and numbers converted to
+ * double are not the client's numbers any more); making the tape in the
+ * scanner's loop (most documents are only scanned, and the scanner needs more
+ * of keys and numbers); a hash of each object's names (costs more than it saves
+ * below some hundred members); yajl, which would copy every string.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_string.h"
 #include "ngx_modelgw_tape.h"
 
 
 #define NGX_MODELGW_TAPE_FIRST  64       /* nodes of a new tape */
-#define NGX_MODELGW_TAPE_AGAIN  256      /* of one whose nodes were given back:
-                                            enough for a pool to take them back
-                                            once more */
+#define NGX_MODELGW_TAPE_AGAIN  256      /* nodes after a large document; so
+                                            many that ngx_pfree() frees them */
 
 #define NGX_MODELGW_TAPE_CLOSE  8        /* a closing bracket */
 #define NGX_MODELGW_TAPE_ENDS   16       /* flag: ends a bare literal */
@@ -42,9 +48,9 @@
  * sw_outside  of strings and bare literals; '"' -> sw_string, the first byte
  *             of a bare literal -> sw_bare; brackets change the depth
  * sw_string   '"' -> sw_outside, '\' -> sw_escape
- * sw_escape   behind a backslash; any byte -> sw_string
+ * sw_escape   after a backslash; any byte -> sw_string
  * sw_bare     in a number, true, false or null; a delimiter -> sw_outside,
- *             where it is looked at
+ *             which reads it
  */
 
 enum {
@@ -55,7 +61,7 @@ enum {
 };
 
 
-/* what a byte outside of strings begins: a type of node, or nothing */
+/* bytes outside of strings: the type of the value that begins, and flags */
 
 static const u_char  ngx_modelgw_tape_bytes[256] = {
     [' '] = NGX_MODELGW_TAPE_ENDS,
@@ -101,6 +107,15 @@ static ngx_inline ngx_int_t ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape,
     ngx_uint_t type, u_char *p);
 static ngx_int_t ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape);
 static void ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p);
+static ngx_inline ngx_uint_t ngx_modelgw_tape_same(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *node, const char *text, size_t len);
+static ngx_uint_t ngx_modelgw_tape_unescaped(u_char *p, u_char *last,
+    const char *text);
+static ngx_inline size_t ngx_modelgw_tape_plain(u_char *dst, u_char *p,
+    u_char *last);
+static ngx_inline u_char *ngx_modelgw_tape_escape(u_char *p, u_char *last,
+    uint32_t *code);
+static u_char *ngx_modelgw_tape_unit(u_char *p, u_char *last, uint32_t *code);
 
 
 /* the offset in the document of a byte of the piece */
@@ -190,7 +205,7 @@ ngx_modelgw_tape_feed(ngx_modelgw_tape_t *tape, u_char *p, size_t len)
 }
 
 
-/* to the end of the piece, unless a string or a bare literal goes on there */
+/* reads to the end of the piece, with the strings and literals in it */
 
 static u_char *
 ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
@@ -218,7 +233,7 @@ ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
             return p;
         }
 
-        /* these end before last, or leave the state in which the piece ends */
+        /* these set the state, if they end after the piece */
 
         if (type == NGX_MODELGW_TAPE_STRING) {
             p = ngx_modelgw_tape_string(tape, p, last);
@@ -319,8 +334,8 @@ ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 
 
 /*
- * A value begins at p.  In open[] are the nodes of the open containers; what
- * is in the innermost one that has a node is not on the tape.
+ * A value begins at p.  Below the maximal depth it gets no node, but the
+ * innermost container with a node is marked as not empty.
  */
 
 static ngx_inline ngx_int_t
@@ -399,7 +414,7 @@ ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape)
 }
 
 
-/* the names of members were counted, too */
+/* a container ends before p; the names of members have been counted, too */
 
 static void
 ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p)
@@ -442,4 +457,365 @@ ngx_modelgw_tape_done(ngx_modelgw_tape_t *tape, u_char *base)
     }
 
     return NGX_OK;
+}
+
+
+ngx_modelgw_node_t *
+ngx_modelgw_tape_first(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *container)
+{
+    ngx_uint_t  i;
+
+    if (container == NULL) {
+        return NULL;
+    }
+
+    i = container - tape->nodes + 1;
+
+    return (i < container->after) ? &tape->nodes[i] : NULL;
+}
+
+
+ngx_modelgw_node_t *
+ngx_modelgw_tape_next(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *container,
+    ngx_modelgw_node_t *node)
+{
+    return (node->after < container->after) ? &tape->nodes[node->after] : NULL;
+}
+
+
+ngx_modelgw_node_t *
+ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
+    const char *name, size_t len)
+{
+    ngx_modelgw_node_t  *node, *value, *found, *last;
+
+    found = NULL;
+    last = tape->nodes + obj->after;
+
+    for (node = obj + 1; node < last; node = tape->nodes + value->after) {
+        value = node + 1;
+
+        if (value >= last) {
+            break;
+        }
+
+        /* a name is a string, unless the document is not strict JSON */
+
+        if (ngx_modelgw_tape_same(tape, node, name, len)
+            && node->type == NGX_MODELGW_TAPE_STRING)
+        {
+            found = value;
+        }
+    }
+
+    return found;
+}
+
+
+ngx_uint_t
+ngx_modelgw_tape_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    const char *text, size_t len)
+{
+    return ngx_modelgw_tape_same(tape, node, text, len);
+}
+
+
+/*
+ * Most names differ in length or in the first byte.  A string that is longer
+ * than an equal text has escapes.
+ */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_tape_same(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    const char *text, size_t len)
+{
+    u_char  *p;
+    size_t   n;
+
+    n = node->to - node->from;
+
+    if (n < len + 2) {
+        return 0;
+    }
+
+    n -= 2;
+    p = tape->base + node->from + 1;
+
+    if (n == len) {
+        return len == 0
+               || (*p == (u_char) *text && ngx_memcmp(p, text, len) == 0);
+    }
+
+    return (*p == (u_char) *text || *p == '\\')
+           && ngx_modelgw_tape_unescaped(p, p + n, text);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_tape_unescaped(u_char *p, u_char *last, const char *text)
+{
+    uint32_t  code;
+
+    for ( /* void */ ; *text; text++) {
+
+        if (p == last) {
+            return 0;
+        }
+
+        code = *p++;
+
+        if (code == '\\') {
+            p = ngx_modelgw_tape_escape(p, last, &code);
+        }
+
+        if (code != (u_char) *text) {
+            return 0;
+        }
+    }
+
+    return p == last;
+}
+
+
+void
+ngx_modelgw_tape_raw(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    ngx_str_t *raw)
+{
+    raw->data = tape->base + node->from;
+    raw->len = node->to - node->from;
+}
+
+
+void
+ngx_modelgw_tape_inside(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    ngx_str_t *inside)
+{
+    inside->data = tape->base + node->from + 1;
+    inside->len = node->to - node->from - 2;
+}
+
+
+ngx_int_t
+ngx_modelgw_tape_text(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
+    ngx_modelgw_node_t *node, ngx_str_t *text)
+{
+    u_char    *p, *q, *last, *dst;
+    size_t     n;
+    uint32_t   code;
+
+    ngx_modelgw_tape_inside(tape, node, text);
+
+    p = text->data;
+    last = p + text->len;
+
+    q = memchr(p, '\\', last - p);
+
+    if (q == NULL) {
+        return NGX_OK;
+    }
+
+    /* no escape is shorter than its character */
+
+    dst = ngx_pnalloc(pool, text->len);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    text->data = dst;
+
+    dst = ngx_cpymem(dst, p, q - p);
+
+    for (p = q; p < last; /* void */ ) {
+
+        if (*p == '\\') {
+            p = ngx_modelgw_tape_escape(p + 1, last, &code);
+            dst = ngx_modelgw_string_encode(dst, code);
+            continue;
+        }
+
+        n = ngx_modelgw_tape_plain(dst, p, last);
+
+        dst += n;
+        p += n;
+    }
+
+    text->len = dst - text->data;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Copies one to 16 bytes that are no backslash, and returns how many.  Code has
+ * an escape every few words, which is too often for memchr().  Bytes after them
+ * are written, too, and overwritten later; never more than are left to read, so
+ * there is room.
+ */
+
+#if defined(__x86_64__)
+
+static ngx_inline size_t
+ngx_modelgw_tape_plain(u_char *dst, u_char *p, u_char *last)
+{
+    __m128i  v;
+
+    if (last - p < (ssize_t) sizeof(__m128i)) {
+        *dst = *p;
+        return 1;
+    }
+
+    v = _mm_loadu_si128((__m128i *) p);
+    _mm_storeu_si128((__m128i *) dst, v);
+
+    v = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+
+    return __builtin_ctz(_mm_movemask_epi8(v) | 1 << sizeof(__m128i));
+}
+
+#else
+
+static ngx_inline size_t
+ngx_modelgw_tape_plain(u_char *dst, u_char *p, u_char *last)
+{
+    uint64_t  word, found;
+
+    if (last - p < (ssize_t) sizeof(uint64_t)) {
+        *dst = *p;
+        return 1;
+    }
+
+    ngx_memcpy(&word, p, sizeof(uint64_t));
+    ngx_memcpy(dst, &word, sizeof(uint64_t));
+
+    /* the top bit is set in the lowest byte that is 0, and not below it */
+
+    word ^= 0x5c5c5c5c5c5c5c5cULL;
+    found = (word - 0x0101010101010101ULL) & ~word & 0x8080808080808080ULL;
+
+    if (found == 0) {
+        return sizeof(uint64_t);
+    }
+
+#if (NGX_HAVE_LITTLE_ENDIAN)
+    return __builtin_ctzll(found) / 8;
+#else
+    return 1;
+#endif
+}
+
+#endif
+
+
+ngx_uint_t
+ngx_modelgw_tape_blank(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node)
+{
+    u_char    *p, *last;
+    uint32_t   code;
+    ngx_str_t  inside;
+
+    ngx_modelgw_tape_inside(tape, node, &inside);
+
+    p = inside.data;
+    last = p + inside.len;
+
+    while (p < last) {
+        code = *p++;
+
+        if (code == '\\') {
+            p = ngx_modelgw_tape_escape(p, last, &code);
+        }
+
+        if (code != ' ' && (code < '\t' || code > '\r')) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+ngx_uint_t
+ngx_modelgw_tape_count(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
+    ngx_uint_t *n)
+{
+    size_t     len;
+    ngx_int_t  value;
+
+    if (node == NULL || node->type != NGX_MODELGW_TAPE_NUMBER) {
+        return 0;
+    }
+
+    len = node->to - node->from;
+
+    if (len > 9) {
+        return 0;
+    }
+
+    value = ngx_atoi(tape->base + node->from, len);
+
+    if (value == NGX_ERROR) {
+        return 0;
+    }
+
+    *n = value;
+
+    return 1;
+}
+
+
+/* reads the escape after a backslash; returns its end */
+
+static ngx_inline u_char *
+ngx_modelgw_tape_escape(u_char *p, u_char *last, uint32_t *code)
+{
+    u_char  ch;
+
+    if (p == last) {
+        *code = '\\';
+        return p;
+    }
+
+    if (*p == 'u' && last - p >= 5) {
+        return ngx_modelgw_tape_unit(p, last, code);
+    }
+
+    ch = ngx_modelgw_string_escapes[*p];
+    *code = ch ? ch : *p;
+
+    return p + 1;
+}
+
+
+/* "uhhhh", and "\uhhhh" of the second half of a pair */
+
+static u_char *
+ngx_modelgw_tape_unit(u_char *p, u_char *last, uint32_t *code)
+{
+    uint32_t   low;
+    ngx_int_t  unit;
+
+    *code = 0xfffd;
+    unit = ngx_hextoi(p + 1, 4);
+    p += 5;
+
+    if (unit < 0xd800 || unit > 0xdfff) {
+        *code = (unit == NGX_ERROR) ? 0xfffd : unit;
+        return p;
+    }
+
+    /* a pair is one character, a lone surrogate becomes U+FFFD */
+
+    if (unit > 0xdbff || last - p < 6 || p[0] != '\\' || p[1] != 'u') {
+        return p;
+    }
+
+    low = ngx_hextoi(p + 2, 4);
+
+    if (low < 0xdc00 || low > 0xdfff) {
+        return p;
+    }
+
+    *code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+
+    return p + 6;
 }

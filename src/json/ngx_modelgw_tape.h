@@ -1,10 +1,10 @@
 
 /*
- * A tape: where the values of a JSON document lie.  For documents whose shape
- * is translated: values are found by name and copied as the bytes they are.
+ * A tape: the places of all values of a JSON document, for documents that are
+ * translated: values are found by name and copied as the bytes they are.
  *
- * The document must have been found to be strict JSON by the scanner; a tape
- * that is fed anything else is nonsense, but stays within its bounds.
+ * The scanner must have found the document to be strict JSON.  The tape of
+ * anything else has no meaning, but stays within its bounds.
  */
 
 
@@ -19,11 +19,11 @@
 
 
 #define NGX_MODELGW_TAPE_MAX_NODES  (1024 * 1024)
-#define NGX_MODELGW_TAPE_MAX_SIZE   0x7fffffff
+#define NGX_MODELGW_TAPE_MAX_SIZE   0x7fffffff   /* bytes of a document */
 
-#define NGX_MODELGW_TAPE_KEEP       4096
+#define NGX_MODELGW_TAPE_KEEP       4096         /* nodes */
 
-/* what lies deeper in containers than this is not on the tape */
+/* values in more containers than this are not on the tape */
 #define NGX_MODELGW_TAPE_MAX_DEPTH  7
 
 /* types of nodes, by the first byte of the value */
@@ -38,18 +38,18 @@
 
 
 /*
- * One value.  The nodes stand in the order of the document: a container before
- * what is in it, the name of a member (a string) before its value.
+ * One value.  Nodes are in the order of the document: a container is before its
+ * contents, the name of a member (a string) before its value.
  */
 typedef struct {
-    uint32_t              from;          /* quotes and brackets included */
-    uint32_t              to;
-    uint32_t              after;         /* index of the node behind this value
-                                            and all that is in it */
+    uint32_t              from;          /* bytes [from, to) of the document, */
+    uint32_t              to;            /* with quotes and brackets */
+    uint32_t              after;         /* index of the first node after this
+                                            value and its contents */
     unsigned              type:4;
-    unsigned              count:28;      /* members or elements; of a container
-                                            whose content is too deep for the
-                                            tape only 0 (empty) or not */
+    unsigned              count:28;      /* members or elements; if they are too
+                                            deep for the tape: 0 if there are
+                                            none, else 1 or more */
 } ngx_modelgw_node_t;
 
 
@@ -57,22 +57,21 @@ typedef struct {
     ngx_pool_t           *pool;
     ngx_modelgw_skip_pt   skip;
     ngx_modelgw_node_t   *nodes;
-    ngx_uint_t            n;
-    ngx_uint_t            size;          /* nodes there is room for */
-    ngx_uint_t            first;         /* nodes of the first allocation */
-    u_char               *base;          /* the document, once it is whole */
+    ngx_uint_t            n;             /* nodes in use */
+    ngx_uint_t            size;          /* nodes allocated */
+    ngx_uint_t            first;         /* nodes to allocate first */
+    u_char               *base;          /* the document, when it is complete */
 
-    /* the state between two pieces; see tape.c */
-    ngx_int_t             rc;            /* what feed said, and will say */
+    /* the state between two pieces */
+    ngx_int_t             rc;            /* of ngx_modelgw_tape_feed() */
     u_char               *piece;
-    uint32_t              pos;           /* of the piece */
+    uint32_t              pos;           /* offset of the piece */
     ngx_uint_t            state;
-    ngx_uint_t            depth;         /* containers open */
+    ngx_uint_t            depth;         /* open containers */
     uint32_t              open[NGX_MODELGW_TAPE_MAX_DEPTH + 1];
                                          /* their nodes, the outermost first */
     uint32_t              counts[NGX_MODELGW_TAPE_MAX_DEPTH + 2];
-                                         /* values in them so far; the first is
-                                            of the document */
+                                         /* values at each depth so far */
 } ngx_modelgw_tape_t;
 
 
@@ -81,45 +80,44 @@ void ngx_modelgw_tape_init(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     ngx_modelgw_skip_pt skip);
 
 /*
- * Makes it ready for the next one; its memory is used again, unless it is more
- * than NGX_MODELGW_TAPE_KEEP nodes.
+ * Makes the tape ready for the next document.  Its memory is reused, unless it
+ * is more than NGX_MODELGW_TAPE_KEEP nodes.
  */
 void ngx_modelgw_tape_reset(ngx_modelgw_tape_t *tape);
 
 /*
- * Takes the next len bytes of the document, in any split.
+ * Reads the next len bytes of the document, in any split.
  *     NGX_OK
- *     NGX_DECLINED  more than NGX_MODELGW_TAPE_MAX_NODES values, or 2 GB; it
- *                   stays so
- *     NGX_ERROR     no memory; it stays so, too
+ *     NGX_DECLINED  more than NGX_MODELGW_TAPE_MAX_NODES values or
+ *                   NGX_MODELGW_TAPE_MAX_SIZE bytes; so are all calls after it
+ *     NGX_ERROR     no memory; so are all calls after it
  */
 ngx_int_t ngx_modelgw_tape_feed(ngx_modelgw_tape_t *tape, u_char *p,
     size_t len);
 
 /*
- * Says that the document has ended and lies at base, which the functions below
- * read.
- *     NGX_OK        the tape has at least one node, and nothing is open
- *     NGX_DECLINED  it has not
+ * Ends the document.  The functions below read it at base.
+ *     NGX_OK        there is at least one value, and all are complete
+ *     NGX_DECLINED  not so
  */
 ngx_int_t ngx_modelgw_tape_done(ngx_modelgw_tape_t *tape, u_char *base);
 
 
-/* The root value. */
+/* the root value */
 #define ngx_modelgw_tape_root(tape)  (tape)->nodes
 
 /*
- * The value of the object's member of that name (compared after unescaping; of
- * equal names the last counts), NULL if it has none or obj is NULL or no
- * object.  name is ASCII without a backslash, and so is text below.
+ * Returns the value of the member of that name (compared after unescaping; the
+ * last one of equal names); NULL if there is none, or obj is NULL or no object.
+ * name is ASCII without a backslash, and so is text below.
  */
 static ngx_inline ngx_modelgw_node_t *ngx_modelgw_tape_member(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj, const char *name);
 
 /*
- * Walks over what is in a container: the first node in it, and the node after
- * one.  In an object each member is two nodes, the name and the value.  NULL
- * behind the last, and for NULL or what is no container.
+ * Return the first node in a container, and the one after a node; NULL after
+ * the last one, and if container is NULL or no container.  In an object a
+ * member is two nodes, the name and the value.
  */
 ngx_modelgw_node_t *ngx_modelgw_tape_first(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *container);
@@ -127,47 +125,46 @@ ngx_modelgw_node_t *ngx_modelgw_tape_next(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *container, ngx_modelgw_node_t *node);
 
 /*
- * Whether node is a string equal to the text, after unescaping; node may be
- * NULL.
+ * Returns 1 if node is a string that is equal to the text after unescaping,
+ * else 0; node may be NULL.
  */
 static ngx_inline ngx_uint_t ngx_modelgw_tape_is(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node, const char *text);
 
-/* The bytes of the value as written, brackets and quotes included. */
+/* Sets *raw to the bytes of the value as written, with brackets and quotes. */
 void ngx_modelgw_tape_raw(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
     ngx_str_t *raw);
 
-/* The bytes between the quotes of a string, as written. */
+/* Sets *inside to the bytes between the quotes of a string, as written. */
 void ngx_modelgw_tape_inside(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node, ngx_str_t *inside);
 
 /*
- * The string unescaped, as UTF-8: in place if it has no escapes, else in memory
- * of the pool.  A lone surrogate becomes U+FFFD.
+ * Sets *text to the unescaped string, as UTF-8: in place if it has no escapes,
+ * else in memory of the pool.  A lone surrogate becomes U+FFFD.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_tape_text(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     ngx_modelgw_node_t *node, ngx_str_t *text);
 
 /*
- * Whether a string is blank: empty, or nothing but white space (space, \t, \n,
- * \r, \v, \f; as written or as an escape), which a messages upstream refuses.
+ * Returns 1 if the string is empty or only white space (space, \t, \n, \r, \v,
+ * \f, also as escapes), else 0.
  */
 ngx_uint_t ngx_modelgw_tape_blank(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node);
 
 /*
- * Whether node is an integer of 1 to 9 digits without sign, fraction and
- * exponent; *n is it.
+ * Returns 1 and sets *n if node is an integer of 1 to 9 digits without sign,
+ * fraction and exponent, else 0; node may be NULL.
  */
 ngx_uint_t ngx_modelgw_tape_count(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *node, ngx_uint_t *n);
 
 
 /*
- * The same for a value that is an object, and for one that is a string.  The
- * functions above are inline for the length of their text, which the compiler
- * knows then.
+ * Like _member() for an object, and like _is() for a string.  Those are inline
+ * so that the compiler computes the length of a literal.
  */
 
 ngx_modelgw_node_t *ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape,

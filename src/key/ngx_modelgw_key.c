@@ -1,24 +1,25 @@
 
 /*
- * Service keys.  What rests is the SHA-256 of the whole key: keys are random
- * and long, so a slow hash would only slow us down.  A request's secret is
- * hashed once and its digest is looked up.
+ * Service keys.  Only the SHA-256 of a key is stored: keys are random and long,
+ * so a slow hash would add nothing but time.  The secret in a request is hashed
+ * once, and its digest is looked up.
  *
- * The table is open addressing with linear probing, one pointer a slot, two
- * slots of three in use.  A digest is uniform, its first bytes are the hash: no
- * second hash function is needed, and nobody can choose where he lands.
- * Records are compared by 8 bytes first; those 8 tell nothing about the other
- * 24, which are compared in constant time.
+ * The table uses open addressing with linear probing, one pointer per slot, two
+ * slots of three in use.  A digest is uniform, so its first bytes are the hash:
+ * no second hash function is needed, and a client cannot choose its slot.
+ * Records are compared by 8 bytes first, which reveal nothing about the other
+ * 24; these are compared in constant time.
  *
- * Rejected: ngx_hash_t (built in one go from an array of keys, and it compares
+ * Records are in a list, so they do not move while the table grows; the table
+ * that finds duplicate ids exists only while keys are added.
+ *
+ * Rejected: ngx_hash_t (built at once from an array of keys, and it compares
  * byte by byte), a tree (12 cache misses for a million keys, and timing), and a
- * sorted array.  Records lie in a list, so that they never move while the
- * table grows; the table that tells duplicate ids lives only while keys are
- * added.
+ * sorted array.
  */
 
 
-/* of SHA256_Init() and its kin, see ngx_modelgw_key_digest() */
+/* for SHA256_Init() etc., see ngx_modelgw_key_digest() */
 #define OPENSSL_SUPPRESS_DEPRECATED
 
 #include <ngx_config.h>
@@ -31,7 +32,7 @@
 
 
 #define NGX_MODELGW_KEY_PART   256       /* records allocated at a time */
-#define NGX_MODELGW_KEY_SLOTS  1024      /* to begin with */
+#define NGX_MODELGW_KEY_SLOTS  1024      /* initially */
 
 
 typedef struct {
@@ -44,7 +45,7 @@ struct ngx_modelgw_keys_s {
     ngx_list_t                records;   /* of ngx_modelgw_key_t */
     ngx_uint_t                count;
     ngx_modelgw_key_slots_t   digests;
-    ngx_modelgw_key_slots_t   ids;       /* until it is ready */
+    ngx_modelgw_key_slots_t   ids;       /* until _ready() */
     ngx_pool_t               *pool;
     ngx_pool_t               *temp;
 };
@@ -61,7 +62,7 @@ static ngx_int_t ngx_modelgw_keys_layout(ngx_modelgw_keys_t *keys,
 static void ngx_modelgw_keys_place(ngx_modelgw_keys_t *keys);
 
 
-/* OpenSSL's EVP functions cost as much as the hash of a key does */
+/* the overhead of OpenSSL's EVP functions equals the hash of a key */
 
 ngx_int_t
 ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest)
@@ -329,7 +330,7 @@ ngx_modelgw_keys_next(ngx_modelgw_keys_t *keys, ngx_modelgw_keys_pos_t *pos)
 }
 
 
-/* New tables of n slots, in temp. */
+/* Allocates new tables of n slots in temp, and fills them. */
 
 static ngx_int_t
 ngx_modelgw_keys_layout(ngx_modelgw_keys_t *keys, ngx_uint_t n)
@@ -360,7 +361,7 @@ ngx_modelgw_keys_layout(ngx_modelgw_keys_t *keys, ngx_uint_t n)
 }
 
 
-/* Puts all records into empty tables. */
+/* Adds all records to empty tables. */
 
 static void
 ngx_modelgw_keys_place(ngx_modelgw_keys_t *keys)
@@ -384,7 +385,7 @@ ngx_modelgw_keys_place(ngx_modelgw_keys_t *keys)
 }
 
 
-/* The slot of the record with the digest, or the empty one where it belongs. */
+/* The slot of the record with this digest, or an empty one for it. */
 
 static ngx_modelgw_key_t **
 ngx_modelgw_key_digest_slot(ngx_modelgw_key_slots_t *slots, u_char *digest)
@@ -414,7 +415,7 @@ ngx_modelgw_key_digest_slot(ngx_modelgw_key_slots_t *slots, u_char *digest)
 }
 
 
-/* The same for an id. */
+/* The same by id. */
 
 static ngx_modelgw_key_t **
 ngx_modelgw_key_id_slot(ngx_modelgw_key_slots_t *slots, ngx_str_t *id)
@@ -439,7 +440,7 @@ ngx_modelgw_key_id_slot(ngx_modelgw_key_slots_t *slots, ngx_str_t *id)
 }
 
 
-/* Scales a hash to the number of slots, which so need not be a power of 2. */
+/* Scales a hash to the number of slots, which need not be a power of 2. */
 
 static ngx_uint_t
 ngx_modelgw_key_slot(ngx_modelgw_key_slots_t *slots, uint32_t hash)

@@ -1,15 +1,23 @@
 
 /*
- * What tokens cost, and what a call is charged.
+ * Prices, what tokens cost, and what a call is charged.
  *
- * A price is pico-euro a token, money is nano-euro.  The products of all
- * classes are summed exactly, in 128 bits, and the sum is rounded up once: to
- * round each class would charge up to five nano-euro for nothing, and to round
- * down would give calls of cheap models away.
+ * An operator writes euro per million tokens, as the vendors' price lists do;
+ * inside, a price is an integer of pico-euro per token.  The two differ by
+ * exactly 10^6: a number of up to 6 decimals is an integer with its point
+ * moved, and nothing is ever rounded.  Money is nano-euro.
  *
- * What was seen of an answer may come from a worker that was killed as it
- * wrote it down: each count is brought into its range here, and none is
- * believed to fit another.
+ * The products of all classes are summed exactly, in 128 bits, and the sum is
+ * rounded up once: rounding each class would charge up to five nano-euro for
+ * nothing, and rounding down would give calls of cheap models away.
+ *
+ * What was seen of an answer may come from a worker that was killed while
+ * writing it down: each count is clamped to its range here, and no two are
+ * assumed to be consistent.
+ *
+ * Rejected: floating point and strtod(): 0.1 has no exact double, and the
+ * result would depend on the locale.  A sign, an exponent, ".5" and "5." in a
+ * price or an amount: one that looks odd is more likely a slip than intended.
  */
 
 
@@ -19,11 +27,15 @@
 #include "ngx_modelgw_cost.h"
 
 
-#define NGX_MODELGW_COST_COUNT   999999999LL   /* tokens of a class, at most */
-#define NGX_MODELGW_COST_EURO    1000000000LL  /* nano-euro */
-#define NGX_MODELGW_COST_AMOUNT  999999999LL   /* euro, at most */
-#define NGX_MODELGW_COST_DIGITS  9             /* on either side of the point */
-#define NGX_MODELGW_COST_BYTES   3             /* of text, to a token */
+/* digits on either side of the point: euro per million tokens, and euro */
+
+#define NGX_MODELGW_PRICE_DIGITS  6
+#define NGX_MODELGW_COST_DIGITS   9
+
+#define NGX_MODELGW_COST_COUNT    999999999LL   /* tokens of a class, at most */
+#define NGX_MODELGW_COST_EURO     1000000000LL  /* nano-euro per euro */
+#define NGX_MODELGW_COST_AMOUNT   999999999LL   /* euro, at most */
+#define NGX_MODELGW_COST_BYTES    3             /* bytes of text per token */
 
 
 typedef unsigned __int128  ngx_modelgw_pico_t;
@@ -34,13 +46,15 @@ static uint64_t ngx_modelgw_cost_dearest(ngx_modelgw_price_t *price,
     ngx_uint_t long_cache);
 static ngx_modelgw_outcome_e ngx_modelgw_charge_outcome(
     ngx_modelgw_seen_t *seen);
-static void ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen,
-    int64_t estimate, ngx_modelgw_tokens_t *tokens);
+static void ngx_modelgw_charge_input(ngx_modelgw_seen_t *seen, int64_t estimate,
+    ngx_modelgw_tokens_t *tokens);
 static int64_t ngx_modelgw_charge_output(ngx_modelgw_seen_t *seen);
 static ngx_uint_t ngx_modelgw_charge_final(ngx_modelgw_seen_t *seen);
 static int64_t ngx_modelgw_charge_count(int64_t n);
-static u_char *ngx_modelgw_amount_digits(u_char *p, u_char *last,
-    int64_t *n, ngx_uint_t *digits);
+static ngx_int_t ngx_modelgw_decimal(ngx_str_t *text, ngx_uint_t max,
+    uint64_t *n);
+static u_char *ngx_modelgw_digits(u_char *p, u_char *last, ngx_uint_t max,
+    uint64_t *n);
 
 
 int64_t
@@ -102,8 +116,8 @@ ngx_modelgw_cost_fits(ngx_modelgw_price_t *price, int64_t input,
 
 
 /*
- * A bound of more tokens than anyone has is more money than anyone has.  What
- * calls cost mostly fits into 64 bits, which are divided by a multiplication.
+ * The bound of an absurd number of tokens is limited to INT64_MAX.  Costs of
+ * real calls usually fit into 64 bits, whose division is a multiplication.
  */
 
 static int64_t
@@ -197,8 +211,8 @@ ngx_modelgw_charge_outcome(ngx_modelgw_seen_t *seen)
 
 
 /*
- * The estimate is that of the whole input: if only the cached part of it is
- * told, the estimate stands for the rest.
+ * The estimate is that of the whole input: if only its cached part is reported,
+ * the estimate is used for the rest.
  */
 
 static void
@@ -318,40 +332,20 @@ ngx_modelgw_outcome_name(ngx_modelgw_outcome_e outcome)
 
 
 ngx_int_t
+ngx_modelgw_price_parse(ngx_str_t *text, uint64_t *price)
+{
+    return ngx_modelgw_decimal(text, NGX_MODELGW_PRICE_DIGITS, price);
+}
+
+
+ngx_int_t
 ngx_modelgw_amount_parse(ngx_str_t *text, int64_t *nano)
 {
-    u_char      *p, *last;
-    int64_t      n;
-    ngx_uint_t   digits;
+    uint64_t  n;
 
-    n = 0;
-    last = text->data + text->len;
-
-    p = ngx_modelgw_amount_digits(text->data, last, &n, &digits);
-
-    if (digits == 0) {
-        return NGX_DECLINED;
-    }
-
-    digits = 0;
-
-    if (p < last && *p == '.') {
-        p = ngx_modelgw_amount_digits(p + 1, last, &n, &digits);
-
-        if (digits == 0) {
-            return NGX_DECLINED;
-        }
-    }
-
-    if (p < last) {
-        return NGX_DECLINED;
-    }
-
-    for ( /* void */ ; digits < NGX_MODELGW_COST_DIGITS; digits++) {
-        n *= 10;
-    }
-
-    if (n > NGX_MODELGW_COST_AMOUNT * NGX_MODELGW_COST_EURO) {
+    if (ngx_modelgw_decimal(text, NGX_MODELGW_COST_DIGITS, &n) != NGX_OK
+        || n > NGX_MODELGW_COST_AMOUNT * NGX_MODELGW_COST_EURO)
+    {
         return NGX_DECLINED;
     }
 
@@ -361,19 +355,65 @@ ngx_modelgw_amount_parse(ngx_str_t *text, int64_t *nano)
 }
 
 
-/* One digit too many stays unread, and no amount ends there. */
+/*
+ * Reads a number with 1 to max digits on either side of the point as an integer
+ * of units of 10^-max; max is at most 9, so that it fits.
+ *     NGX_OK        *n is set
+ *     NGX_DECLINED  text is no such number
+ */
+
+static ngx_int_t
+ngx_modelgw_decimal(ngx_str_t *text, ngx_uint_t max, uint64_t *n)
+{
+    u_char      *p, *last, *start;
+    uint64_t     value;
+    ngx_uint_t   decimals;
+
+    value = 0;
+    decimals = 0;
+    last = text->data + text->len;
+
+    p = ngx_modelgw_digits(text->data, last, max, &value);
+
+    if (p == text->data) {
+        return NGX_DECLINED;
+    }
+
+    if (p < last && *p == '.') {
+        start = ++p;
+        p = ngx_modelgw_digits(p, last, max, &value);
+        decimals = p - start;
+
+        if (decimals == 0) {
+            return NGX_DECLINED;
+        }
+    }
+
+    if (p < last) {
+        return NGX_DECLINED;
+    }
+
+    for ( /* void */ ; decimals < max; decimals++) {
+        value *= 10;
+    }
+
+    *n = value;
+
+    return NGX_OK;
+}
+
+
+/* Appends up to max digits to *n; returns where it stopped. */
 
 static u_char *
-ngx_modelgw_amount_digits(u_char *p, u_char *last, int64_t *n,
-    ngx_uint_t *digits)
+ngx_modelgw_digits(u_char *p, u_char *last, ngx_uint_t max, uint64_t *n)
 {
-    for (*digits = 0; *digits < NGX_MODELGW_COST_DIGITS; (*digits)++) {
+    if ((size_t) (last - p) > max) {
+        last = p + max;
+    }
 
-        if (p == last || *p < '0' || *p > '9') {
-            break;
-        }
-
-        *n = *n * 10 + (*p++ - '0');
+    for ( /* void */ ; p < last && *p >= '0' && *p <= '9'; p++) {
+        *n = *n * 10 + (*p - '0');
     }
 
     return p;
@@ -405,4 +445,17 @@ ngx_modelgw_amount(u_char *p, int64_t nano)
     }
 
     return p;
+}
+
+
+void
+ngx_modelgw_amount_out(ngx_modelgw_out_t *out, int64_t nano)
+{
+    u_char  *last, buf[NGX_MODELGW_AMOUNT_LEN];
+
+    last = ngx_modelgw_amount(buf, nano);
+
+    ngx_modelgw_out_text(out, "\"");
+    ngx_modelgw_out(out, buf, last - buf);
+    ngx_modelgw_out_text(out, "\"");
 }

@@ -1,16 +1,27 @@
 
 /*
- * The ledger in shared memory: its layout, accounts and keys.
+ * The ledger in shared memory: layout, accounts, keys, and calls from open to
+ * settle.
  *
- * Everything is laid out once, in arrays whose elements never move: an index is
- * for ever, and a slot costs no allocation.  The memory behind elements that
- * were never used is never touched.
+ * Everything is laid out once, in arrays whose elements never move: an index
+ * stays valid, and a slot costs no allocation.  Memory of elements that were
+ * never used is never touched.
  *
- * Accounts are never removed.  Records of keys are used again, when there is no
- * room left, for keys that the configuration in force does not name.  Such a
- * record is taken out of its chain first, by one store, and put into its new
- * one last, by another: between them it belongs to no name, and is found again
- * by who looks for one to use.
+ * Accounts are never removed.  When there is no room left, records of keys are
+ * reused for keys that the configuration in force does not name.  Such a record
+ * is unlinked from its chain first, by one store, and linked into its new one
+ * last, by another: between them it belongs to no name, and the next search for
+ * a record to reuse finds it again.
+ *
+ * Each step of a call reads what it needs under the mutex, writes the fields
+ * that no other process reads yet, and commits the rest at once: the state of
+ * the call changes together with the money and the counts that go with it.  So
+ * the state alone tells another process what has to be given back:
+ *
+ *     OPEN        key->calls counts the call
+ *     HELD, SENT  and account->held includes call->hold
+ *     DONE        neither; call->charge.cost was subtracted from
+ *                 account->balance
  *
  * Rejected: a slab allocator: its own consistency, and its own lock, would have
  * to survive a kill.
@@ -25,16 +36,20 @@
 
 #define NGX_MODELGW_LEDGER_ALIGN   64
 
-/* what aligning the arrays costs at most, and the odd entry of a ring */
+/* bytes, at most, that aligning the arrays and the odd ring entry cost */
 
 #define NGX_MODELGW_LEDGER_SLACK   (8 * NGX_MODELGW_LEDGER_ALIGN)
 
-/* of the memory workers get at most */
+/* workers get at most this part of the memory: 1/4 */
 
 #define NGX_MODELGW_LEDGER_SHARE   4
 
 #define ngx_modelgw_ledger_next(table, i)                                     \
     (*(uint32_t *) ((table)->records + (i) * (table)->size + (table)->next))
+
+#define ngx_modelgw_ledger_name(table, i)                                     \
+    ((ngx_modelgw_ledger_name_t *)                                            \
+        ((table)->records + (i) * (table)->size + (table)->name))
 
 
 static size_t ngx_modelgw_ledger_workers(size_t size);
@@ -43,15 +58,27 @@ static u_char *ngx_modelgw_ledger_table_init(ngx_modelgw_ledger_table_t *t,
 static u_char *ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring,
     u_char *p, uint64_t size);
 static ngx_int_t ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l);
-static uint64_t *ngx_modelgw_ledger_chain(ngx_modelgw_ledger_table_t *t,
-    u_char *name, size_t len);
+static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
+static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
+    uint32_t i);
 static uint32_t ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t,
     ngx_str_t *name);
 static void ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_table_t *t, ngx_str_t *name);
-static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
-static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
-    uint32_t i);
+static void ngx_modelgw_ledger_link_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_table_t *t, uint32_t i, ngx_str_t *name);
+static uint64_t *ngx_modelgw_ledger_chain(ngx_modelgw_ledger_table_t *t,
+    u_char *name, size_t len);
+static uint64_t ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l);
+static void ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call);
+static void ngx_modelgw_ledger_charge(ngx_modelgw_call_t *call,
+    ngx_modelgw_charge_t *charge);
+static void ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, uint64_t clock);
+static ngx_inline void ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_ring_t *ring, ngx_modelgw_call_t *call);
+static void ngx_modelgw_ledger_free_locked(ngx_modelgw_ledger_t *l,
+    uint64_t slot);
 
 
 void
@@ -233,59 +260,14 @@ ngx_modelgw_ledger_unlock(ngx_modelgw_ledger_t *l)
 }
 
 
-static uint64_t *
-ngx_modelgw_ledger_chain(ngx_modelgw_ledger_table_t *t, u_char *name,
-    size_t len)
+uint64_t
+ngx_modelgw_ledger_clock(void)
 {
-    return &t->chains[ngx_murmur_hash2(name, len) % t->max];
-}
+    struct timespec  ts;
 
+    (void) clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
 
-static uint32_t
-ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
-{
-    uint32_t                    i;
-    ngx_modelgw_ledger_name_t  *n;
-
-    for (i = *ngx_modelgw_ledger_chain(t, name->data, name->len);
-         i != NGX_MODELGW_LEDGER_NONE;
-         i = ngx_modelgw_ledger_next(t, i))
-    {
-        n = (ngx_modelgw_ledger_name_t *) (t->records + i * t->size + t->name);
-
-        if (n->len == name->len
-            && ngx_memcmp(n->data, name->data, name->len) == 0)
-        {
-            return i;
-        }
-    }
-
-    return NGX_MODELGW_LEDGER_NONE;
-}
-
-
-/* Adds the record behind the last one, whose other fields are set. */
-
-static void
-ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
-{
-    u_char                     *record;
-    uint64_t                   *chain;
-    ngx_modelgw_ledger_name_t  *n;
-
-    record = t->records + t->n * t->size;
-
-    n = (ngx_modelgw_ledger_name_t *) (record + t->name);
-    n->len = name->len;
-    ngx_memcpy(n->data, name->data, name->len);
-
-    chain = ngx_modelgw_ledger_chain(t, name->data, name->len);
-    ngx_modelgw_ledger_next(t, t->n) = *chain;
-
-    ngx_modelgw_redo_add(&l->redo, chain, t->n);
-    ngx_modelgw_redo_add(&l->redo, &t->n, t->n + 1);
-    ngx_modelgw_redo_commit(&l->redo);
+    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 
@@ -324,7 +306,7 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
         a->founding = stored ? 0 : balance;
         a->opened = opened;
 
-        /* behind one that is not stored it will be stored again, in vain */
+        /* after one that is not stored it is stored again, without effect */
 
         if (stored && l->stored == l->accounts.n) {
             ngx_modelgw_redo_add(&l->redo, &l->stored, l->stored + 1);
@@ -380,7 +362,6 @@ ngx_int_t
 ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     uint32_t *index)
 {
-    uint64_t                  *chain;
     ngx_int_t                  rc;
     ngx_modelgw_ledger_key_t  *key;
 
@@ -410,13 +391,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             ngx_memzero(&key->rpm, sizeof(ngx_modelgw_limit_t));
             ngx_memzero(&key->tpm, sizeof(ngx_modelgw_limit_t));
 
-            key->name.len = name->len;
-            ngx_memcpy(key->name.data, name->data, name->len);
-
-            chain = ngx_modelgw_ledger_chain(&l->keys, name->data, name->len);
-            key->next = *chain;
-
-            ngx_modelgw_redo_add(&l->redo, chain, *index);
+            ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
         }
     }
@@ -432,8 +407,8 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
 
 /*
- * A record whose key is not named, and has no calls; it is in no chain any
- * more.  What was looked at is not looked at again in this generation.
+ * A record whose key is not named and has no calls, unlinked from its chain.
+ * Each record is looked at once per generation.
  */
 
 static uint32_t
@@ -456,7 +431,7 @@ ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l)
 }
 
 
-/* It may be in none: who used it again before us may have been killed. */
+/* It may be in none, if a process was killed while it reused the record. */
 
 static void
 ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t, uint32_t i)
@@ -465,7 +440,7 @@ ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t, uint32_t i)
     uint64_t                   *chain;
     ngx_modelgw_ledger_name_t  *n;
 
-    n = (ngx_modelgw_ledger_name_t *) (t->records + i * t->size + t->name);
+    n = ngx_modelgw_ledger_name(t, i);
     chain = ngx_modelgw_ledger_chain(t, n->data, n->len);
 
     if (*chain == i) {
@@ -496,12 +471,356 @@ ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l, uint32_t index)
 }
 
 
-uint64_t
-ngx_modelgw_ledger_clock(void)
+static uint32_t
+ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
 {
-    struct timespec  ts;
+    uint32_t                    i;
+    ngx_modelgw_ledger_name_t  *n;
 
-    (void) clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    for (i = *ngx_modelgw_ledger_chain(t, name->data, name->len);
+         i != NGX_MODELGW_LEDGER_NONE;
+         i = ngx_modelgw_ledger_next(t, i))
+    {
+        n = ngx_modelgw_ledger_name(t, i);
 
-    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+        if (n->len == name->len
+            && ngx_memcmp(n->data, name->data, name->len) == 0)
+        {
+            return i;
+        }
+    }
+
+    return NGX_MODELGW_LEDGER_NONE;
+}
+
+
+/* Adds the record after the last one, whose other fields are set. */
+
+static void
+ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
+{
+    ngx_modelgw_ledger_link_locked(l, t, t->n, name);
+
+    ngx_modelgw_redo_add(&l->redo, &t->n, t->n + 1);
+    ngx_modelgw_redo_commit(&l->redo);
+}
+
+
+/* Gives the record a name; it is in its chain when the caller has committed. */
+
+static void
+ngx_modelgw_ledger_link_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_table_t *t, uint32_t i, ngx_str_t *name)
+{
+    uint64_t                   *chain;
+    ngx_modelgw_ledger_name_t  *n;
+
+    n = ngx_modelgw_ledger_name(t, i);
+    n->len = name->len;
+    ngx_memcpy(n->data, name->data, name->len);
+
+    chain = ngx_modelgw_ledger_chain(t, name->data, name->len);
+    ngx_modelgw_ledger_next(t, i) = *chain;
+
+    ngx_modelgw_redo_add(&l->redo, chain, i);
+}
+
+
+static uint64_t *
+ngx_modelgw_ledger_chain(ngx_modelgw_ledger_table_t *t, u_char *name,
+    size_t len)
+{
+    return &t->chains[ngx_murmur_hash2(name, len) % t->max];
+}
+
+
+ngx_int_t
+ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l, uint32_t worker,
+    uint32_t key, uint32_t concurrency, ngx_modelgw_call_t **call)
+{
+    uint64_t                   slot;
+    ngx_modelgw_call_t        *c;
+    ngx_modelgw_ledger_key_t  *k;
+
+    k = (key == NGX_MODELGW_LEDGER_NONE) ? NULL
+                                         : ngx_modelgw_ledger_key_at(l, key);
+
+    if (k && concurrency && k->calls >= concurrency) {
+        return NGX_DECLINED;
+    }
+
+    slot = ngx_modelgw_ledger_slot_locked(l);
+
+    if (slot == NGX_MODELGW_LEDGER_NONE) {
+        return NGX_ERROR;
+    }
+
+    c = &l->calls[slot];
+
+    ngx_modelgw_ledger_call_init(c);
+
+    /* the writer and _end_all() may read both without the mutex */
+
+    __atomic_store_n(&c->id, l->id, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->worker, worker, __ATOMIC_RELAXED);
+    c->key = key;
+
+    ngx_modelgw_redo_add(&l->redo, &l->id, l->id + 1);
+
+    if (k) {
+        ngx_modelgw_redo_add(&l->redo, &k->calls, k->calls + 1);
+    }
+
+    ngx_modelgw_redo_add(&l->redo, &c->state, NGX_MODELGW_CALL_OPEN);
+
+    ngx_modelgw_redo_commit(&l->redo);
+
+    *call = c;
+
+    return NGX_OK;
+}
+
+
+/* A free slot, else one never used; NONE: there is none. */
+
+static uint64_t
+ngx_modelgw_ledger_slot_locked(ngx_modelgw_ledger_t *l)
+{
+    uint64_t  slot;
+
+    if (l->free != NGX_MODELGW_LEDGER_NONE) {
+        slot = l->free;
+        ngx_modelgw_redo_add(&l->redo, &l->free, l->calls[slot].next);
+
+    } else if (l->fresh < l->max) {
+        slot = l->fresh;
+        ngx_modelgw_redo_add(&l->redo, &l->fresh, slot + 1);
+
+    } else {
+        slot = NGX_MODELGW_LEDGER_NONE;
+    }
+
+    return slot;
+}
+
+
+/* All but the state, which is still FREE, and texts whose length is now 0. */
+
+static void
+ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call)
+{
+    call->noted = 0;
+    call->account = NGX_MODELGW_LEDGER_NONE;
+    call->hold = 0;
+    call->estimate = 1;
+    call->taken = 0;
+    call->started = 0;
+    call->key_name.len = 0;
+    call->model_len = 0;
+
+    ngx_memzero(&call->price, sizeof(ngx_modelgw_price_t));
+    ngx_modelgw_seen_init(&call->seen);
+}
+
+
+ngx_int_t
+ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, uint32_t account, int64_t *available)
+{
+    int64_t                        left;
+    ngx_modelgw_ledger_account_t  *a;
+
+    call->account = l->credit ? account : NGX_MODELGW_LEDGER_NONE;
+
+    if (call->account == NGX_MODELGW_LEDGER_NONE) {
+        ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
+        ngx_modelgw_redo_commit(&l->redo);
+
+        return NGX_OK;
+    }
+
+    a = ngx_modelgw_ledger_account_at(l, account);
+    left = ngx_modelgw_ledger_sum(a->balance, -a->held);
+
+    if (call->hold > 0 && left < call->hold) {
+        *available = left;
+        return NGX_DECLINED;
+    }
+
+    /* held never exceeds what was covered: it cannot overflow */
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
+                         a->held + call->hold);
+    ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
+
+    ngx_modelgw_redo_commit(&l->redo);
+
+    return NGX_OK;
+}
+
+
+/*
+ * The state is stored before the end of the ring: the writer, which reads
+ * without the mutex, finds only entries of calls that are SENT.
+ */
+
+void
+ngx_modelgw_ledger_sent(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call)
+{
+    if (call->state != NGX_MODELGW_CALL_HELD) {
+        return;
+    }
+
+    /* one word, which only its owner changes while the owner lives */
+
+    if (call->account == NGX_MODELGW_LEDGER_NONE) {
+        __atomic_store_n(&call->state, NGX_MODELGW_CALL_SENT,
+                         __ATOMIC_RELEASE);
+        return;
+    }
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_SENT);
+    ngx_modelgw_ledger_push_locked(l, &l->held, call);
+
+    ngx_modelgw_redo_commit(&l->redo);
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    ngx_modelgw_ledger_wake(l);
+}
+
+
+ngx_uint_t
+ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, ngx_modelgw_end_e end, uint64_t time,
+    uint64_t clock)
+{
+    ngx_uint_t  done;
+
+    if (call->state == NGX_MODELGW_CALL_FREE
+        || call->state == NGX_MODELGW_CALL_DONE)
+    {
+        return 0;
+    }
+
+    done = (call->state == NGX_MODELGW_CALL_SENT
+            && call->account != NGX_MODELGW_LEDGER_NONE);
+
+    /* a process killed here may have set these: they get the same values */
+
+    ngx_modelgw_ledger_charge(call, &call->charge);
+
+    call->end = end;
+    call->ended = time;
+
+    ngx_modelgw_ledger_give_back_locked(l, call, clock);
+
+    if (done) {
+        ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_DONE);
+        ngx_modelgw_ledger_push_locked(l, &l->done, call);
+
+    } else {
+        ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_FREE);
+        ngx_modelgw_ledger_free_locked(l, call - l->calls);
+    }
+
+    ngx_modelgw_redo_commit(&l->redo);
+
+    return done;
+}
+
+
+static void
+ngx_modelgw_ledger_charge(ngx_modelgw_call_t *call,
+    ngx_modelgw_charge_t *charge)
+{
+    if (call->state != NGX_MODELGW_CALL_SENT) {
+        ngx_memzero(charge, sizeof(ngx_modelgw_charge_t));
+        charge->outcome = NGX_MODELGW_UNSENT;
+        return;
+    }
+
+    ngx_modelgw_charge(&call->price, call->hold, call->estimate, &call->seen,
+                       charge);
+}
+
+
+/* Gives back concurrency, tokens per minute and the hold; takes the cost. */
+
+static void
+ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, uint64_t clock)
+{
+    uint64_t                       used;
+    ngx_modelgw_limit_t            tpm;
+    ngx_modelgw_tokens_t          *t;
+    ngx_modelgw_ledger_key_t      *k;
+    ngx_modelgw_ledger_account_t  *a;
+
+    if (call->key != NGX_MODELGW_LEDGER_NONE) {
+        k = ngx_modelgw_ledger_key_at(l, call->key);
+        t = &call->charge.tokens;
+
+        used = t->input + t->cache_read + t->cache_write + t->cache_write_1h
+               + t->output;
+
+        ngx_modelgw_redo_add(&l->redo, &k->calls, k->calls - 1);
+
+        /* on a copy: its words change with the others, at the commit */
+
+        tpm = k->tpm;
+        ngx_modelgw_limit_correct(&tpm, call->taken, used, clock);
+
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
+    }
+
+    if (call->account == NGX_MODELGW_LEDGER_NONE
+        || call->state == NGX_MODELGW_CALL_OPEN)
+    {
+        return;
+    }
+
+    a = ngx_modelgw_ledger_account_at(l, call->account);
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
+                         a->held - call->hold);
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
+                         ngx_modelgw_ledger_sum(a->balance,
+                                                -call->charge.cost));
+}
+
+
+/* Adds an entry, when the caller commits; without room there is none. */
+
+static ngx_inline void
+ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_ring_t *ring, ngx_modelgw_call_t *call)
+{
+    ngx_modelgw_ledger_entry_t  *e;
+
+    if (ring->tail - ngx_modelgw_ledger_load(&ring->head) >= ring->size) {
+        return;
+    }
+
+    e = &ring->entries[ring->tail % ring->size];
+    e->id = call->id;
+    e->slot = call - l->calls;
+
+    ngx_modelgw_redo_add(&l->redo, &ring->tail, ring->tail + 1);
+}
+
+
+/* Adds a slot to the list of free ones, when the caller commits. */
+
+static void
+ngx_modelgw_ledger_free_locked(ngx_modelgw_ledger_t *l, uint64_t slot)
+{
+    l->calls[slot].next = l->free;
+
+    ngx_modelgw_redo_add(&l->redo, &l->free, slot);
 }

@@ -1,20 +1,21 @@
 
 /*
- * The ledger in shared memory: accounts, limits of keys, and the calls in
- * flight.  Any process may be killed at any instant and leaves it consistent.
+ * The ledger in shared memory: accounts, limits of keys, and calls in flight.
+ * Any process may be killed at any instant and leaves it consistent.
  *
- * One robust mutex guards it.  Who changes more than one word first writes down
- * all the new values (the redo record, ngx_modelgw_redo.h), then applies them:
- * who finds the mutex left by the dead does the applying again.
+ * One robust mutex protects it.  A change of more than one word is first
+ * recorded as new values (the redo record, ngx_modelgw_redo.h), then applied: a
+ * process that gets the mutex of a dead owner applies it again.
  *
- * The life of a call, which is a slot:
+ * States of a call (a slot):
  *
  *     FREE   in the list of free slots
  *     OPEN   counted against its key's concurrency
- *     HELD   its hold is set aside from the account's credit
- *     SENT   the upstream may have read it: from here it is charged
- *     DONE   charged; in the ring for the writer, which frees it when it is
- *            durable.  Without credit the slot is free at once.
+ *     HELD   its hold is reserved from the account's credit
+ *     SENT   the upstream may have read it: from here on it is charged
+ *     DONE   charged; in the writer's ring until it is durable, then FREE
+ *
+ * Without credit a SENT call becomes FREE at once.
  */
 
 
@@ -31,11 +32,11 @@
 
 #define NGX_MODELGW_LEDGER_NAME     64   /* bytes of a key's or account's id */
 #define NGX_MODELGW_LEDGER_MODEL    96   /* bytes kept of a model id */
-#define NGX_MODELGW_LEDGER_WORKERS  1024 /* processes at a time, at most; a
-                                            small zone has room for fewer */
-#define NGX_MODELGW_LEDGER_TOPUPS   64   /* top-ups asked for at a time */
-#define NGX_MODELGW_LEDGER_HUNG     2000 /* milliseconds: a flush that takes
-                                            longer hangs */
+#define NGX_MODELGW_LEDGER_WORKERS  1024 /* processes at a time; fewer in a
+                                            small zone */
+#define NGX_MODELGW_LEDGER_TOPUPS   64   /* pending top-ups */
+#define NGX_MODELGW_LEDGER_STALL    2000 /* ms: a flush that takes longer is
+                                            stalled */
 
 #define NGX_MODELGW_LEDGER_NONE     ((uint32_t) -1)
 
@@ -51,22 +52,22 @@ typedef struct {
 
 typedef struct {
     int64_t                     balance; /* nano-euro: top-ups less charges */
-    int64_t                     held;    /* of it, for calls in flight */
-    int64_t                     founding; /* granted as it was opened */
+    int64_t                     held;    /* reserved for calls in flight */
+    int64_t                     founding; /* credit it was opened with */
     uint64_t                    opened;  /* seconds since the Epoch */
     ngx_modelgw_ledger_name_t   name;
-    uint32_t                    next;    /* in the chain of its hash */
+    uint32_t                    next;    /* in its hash chain */
 } ngx_modelgw_ledger_account_t;
 
 
 typedef struct {
     uint64_t                    calls;   /* OPEN, HELD or SENT */
-    ngx_modelgw_limit_t         rpm;     /* for the caller, under the lock */
+    ngx_modelgw_limit_t         rpm;     /* by the caller, under the lock */
     ngx_modelgw_limit_t         tpm;
     ngx_modelgw_ledger_name_t   name;
     uint32_t                    next;
-    uint32_t                    generation; /* of the configuration that named
-                                               it last */
+    uint32_t                    generation; /* of the last configuration that
+                                               named it */
 } ngx_modelgw_ledger_key_t;
 
 
@@ -82,71 +83,71 @@ typedef enum {
 /* how a call ended */
 
 typedef enum {
-    NGX_MODELGW_END_COMPLETE = 0,        /* all of the answer came */
-    NGX_MODELGW_END_CLIENT,              /* the client left */
+    NGX_MODELGW_END_COMPLETE = 0,        /* the whole answer was received */
+    NGX_MODELGW_END_CLIENT,              /* the client closed its connection */
     NGX_MODELGW_END_UPSTREAM,            /* the upstream failed or broke off */
     NGX_MODELGW_END_TIMEOUT,
-    NGX_MODELGW_END_KILLED,              /* our worker was */
+    NGX_MODELGW_END_KILLED,              /* our worker was killed */
     NGX_MODELGW_END_STOPPED,             /* nginx was stopped */
-    NGX_MODELGW_END_LOST                 /* everything was killed; of the store
-                                            only */
+    NGX_MODELGW_END_LOST                 /* all processes were killed; the
+                                            store alone uses it */
 } ngx_modelgw_end_e;
 
 
 /*
- * Whole cache lines of 64 bytes, and what belongs together in one: calls are
- * written by a worker, then read by the writer on another processor.
+ * Grouped by cache lines of 64 bytes: a call is written by a worker, then read
+ * by the writer on another processor.
  */
 
 typedef struct {
-    uint64_t              state;         /* of ngx_modelgw_call_e */
-    uint64_t              id;            /* never the same twice */
-    uint64_t              noted;         /* the hold may be in the store */
-    uint32_t              next;          /* free slot behind this one */
+    uint64_t              state;         /* ngx_modelgw_call_e */
+    uint64_t              id;            /* unique, never used again */
+    uint64_t              noted;         /* its hold may be in the store */
+    uint32_t              next;          /* in the list of free slots */
     uint32_t              worker;
 
-    uint32_t              key;           /* NONE: of no limited key */
+    uint32_t              key;           /* NONE: a key without limits */
     uint32_t              account;       /* NONE: no credit */
 
-    /* the caller's, to be set before it is HELD */
+    /* set by the caller before it is HELD */
     int64_t               hold;          /* nano-euro */
     int64_t               estimate;      /* tokens of input, at least 1 */
-    int64_t               taken;         /* tokens taken of the key's tpm */
+    int64_t               taken;         /* tokens taken from the key's tpm */
 
-    /* the owner's, while it is SENT */
+    /* updated by the owner while it is SENT */
     ngx_modelgw_seen_t    seen;
 
-    /* set as it is DONE */
+    /* set when it becomes DONE */
     ngx_modelgw_charge_t  charge;
     uint64_t              ended;         /* milliseconds since the Epoch */
     ngx_modelgw_end_e     end;
 
-    /* the caller's, to be set before ngx_modelgw_ledger_sent() */
+    /* set by the caller before ngx_modelgw_ledger_sent() */
     uint32_t              model_len;
     uint64_t              started;       /* milliseconds since the Epoch */
     ngx_modelgw_price_t   price;
     ngx_modelgw_ledger_name_t  key_name;
     u_char                model[NGX_MODELGW_LEDGER_MODEL];
 
-    uint64_t              unused[3];     /* the last line to its end */
+    uint64_t              unused[3];     /* fills the last cache line */
 } ngx_modelgw_call_t;
 
 
-/* a top-up that was asked for, and what came of it */
+/* a requested top-up and its result */
 
 typedef enum {
     NGX_MODELGW_TOPUP_FREE = 0,
     NGX_MODELGW_TOPUP_ASKED,
-    NGX_MODELGW_TOPUP_NEW,               /* durable, and credited */
-    NGX_MODELGW_TOPUP_KNOWN,             /* the same was made before */
-    NGX_MODELGW_TOPUP_OTHER,             /* that id has another account or
-                                            amount */
+    NGX_MODELGW_TOPUP_NEW,               /* durable and credited */
+    NGX_MODELGW_TOPUP_KNOWN,             /* the same top-up was made before */
+    NGX_MODELGW_TOPUP_OTHER,             /* its id was used for another account
+                                            or amount */
     NGX_MODELGW_TOPUP_FAILED             /* the store cannot be written */
 } ngx_modelgw_topup_e;
 
 
 typedef struct {
-    uint64_t                    state;   /* of ngx_modelgw_topup_e */
+    uint64_t                    state;   /* ngx_modelgw_topup_e */
     uint64_t                    tried;   /* it may be durable already */
     uint32_t                    account;
     uint32_t                    worker;
@@ -156,7 +157,7 @@ typedef struct {
 } ngx_modelgw_topup_t;
 
 
-/* setting up */
+/* setup */
 
 typedef struct {
     uint32_t              accounts;
@@ -165,45 +166,49 @@ typedef struct {
 } ngx_modelgw_ledger_room_t;
 
 /*
- * How many of each fit in size bytes; keys get three eighths, accounts two,
- * calls three.
+ * How many of each fit in size bytes: keys get three eighths of them, accounts
+ * two, calls three.
  */
 void ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room);
 
 /*
- * Lays a ledger out in size bytes of shared memory that is all zero and aligned
- * to a page.  id: that of the first call; credit: calls are charged to accounts
- * and written.
- *     NULL  there is not enough of it, or no robust mutex
+ * Lays out a ledger in size bytes of shared memory, which is zeroed and aligned
+ * to a page.  id: of the first call; credit: calls are charged to accounts and
+ * written.
+ *     NULL  too little memory, or no robust mutexes
  */
 ngx_modelgw_ledger_t *ngx_modelgw_ledger_create(void *memory, size_t size,
     uint64_t id, ngx_uint_t credit);
 
+/* Whether calls are charged to accounts. */
 ngx_uint_t ngx_modelgw_ledger_credit(ngx_modelgw_ledger_t *l);
 
 /*
- * The account of that name: found, or (with add set) added with the balance
- * given.  *index is its number for ever.
- *     NGX_OK        it was there
- *     NGX_DONE      it is new; it is for the writer to store, if "stored" is 0
- *     NGX_DECLINED  it is not there, and not to be added
- *     NGX_ERROR     there is no room
+ * Finds an account, or adds it if "add" is set.  balance: nano-euro; opened:
+ * seconds since the Epoch; stored: it is in the store already.
+ *     NGX_OK        found; *index never changes
+ *     NGX_DONE      added; the writer stores it, unless "stored" is set
+ *     NGX_DECLINED  not found
+ *     NGX_ERROR     no room for it, or a name of more than
+ *                   NGX_MODELGW_LEDGER_NAME bytes
  */
 ngx_int_t ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     ngx_uint_t add, int64_t balance, uint64_t opened, ngx_uint_t stored,
     uint32_t *index);
 
+/* The number of accounts, of those that can be added, and one by its index. */
 uint32_t ngx_modelgw_ledger_accounts(ngx_modelgw_ledger_t *l);
 uint32_t ngx_modelgw_ledger_accounts_free(ngx_modelgw_ledger_t *l);
 ngx_modelgw_ledger_account_t *ngx_modelgw_ledger_account_at(
     ngx_modelgw_ledger_t *l, uint32_t index);
 
 /*
- * The record of limits of the key of that name, found or added.  A
- * configuration that is taken into force begins with a new generation and names
- * all its keys; if there is no room left, records of keys that it has not named
- * (so far) and that have no calls are used again.
- *     NGX_OK, NGX_ERROR (there is no room)
+ * Finds or adds the record of limits of a key.  A new configuration begins with
+ * _generation() and names all its keys.  When there is no room left, records of
+ * keys that it has not named so far, and that have no calls, are reused.
+ *     NGX_OK        *index is set
+ *     NGX_ERROR     no room, or a name of more than NGX_MODELGW_LEDGER_NAME
+ *                   bytes
  */
 void ngx_modelgw_ledger_generation(ngx_modelgw_ledger_t *l);
 ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
@@ -211,7 +216,7 @@ ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 ngx_modelgw_ledger_key_t *ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l,
     uint32_t index);
 
-/* For what a caller does with more than one word of a key or an account. */
+/* For callers that use more than one word of a key or an account. */
 void ngx_modelgw_ledger_lock(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_unlock(ngx_modelgw_ledger_t *l);
 
@@ -219,38 +224,38 @@ void ngx_modelgw_ledger_unlock(ngx_modelgw_ledger_t *l);
 /* processes */
 
 /*
- * Takes part as a worker, until the calling thread ends: a lock that it holds
- * for life tells others that it lives.
+ * Registers the calling thread as a worker until it ends: a lock that it holds
+ * all the time shows others that it is alive.
  *     NGX_OK        *worker is its number
  *     NGX_DECLINED  there are too many
  */
 ngx_int_t ngx_modelgw_ledger_join(ngx_modelgw_ledger_t *l, uint32_t *worker);
 
-/* To be called by the thread that has joined, when it has no calls any more. */
+/* Unregisters the calling thread, which has joined and has no calls left. */
 void ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker);
 
 /*
- * Ends the calls of workers that have died: what was not SENT is released, the
- * rest is charged by what was seen.  self is the caller's own number, or NONE.
- * time: milliseconds since the Epoch.
- * Returns how many calls it ended; adds the sum of their charges to *charged.
+ * Ends the calls of workers that have died: those that were not SENT are
+ * released, the others are charged by what was seen.  self: the caller's own
+ * number, or NONE; time: milliseconds since the Epoch.
+ * Returns the number of calls ended, adds their charges to *charged, nano-euro.
  */
 ngx_uint_t ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
     uint64_t time, int64_t *charged);
 
-/* The same for the calls of one worker, the caller's own, as it stops. */
+/* The same for all calls of one worker, the caller's own, when it stops. */
 ngx_uint_t ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
     ngx_modelgw_end_e end, uint64_t time, int64_t *charged);
 
 
 /*
- * Calls; all take a constant number of steps.  _locked() are for who has the
- * lock, which costs more than they do.
+ * Calls.  Each function takes a constant number of steps.  _locked() ones are
+ * for callers that hold the lock, which costs more than they do.
  */
 
 /*
- * A slot for a call.  key: of a key with limits, or NONE; concurrency: that of
- * the key, 0: no limit.
+ * Takes a slot for a call.  key: one with limits, or NONE; concurrency: its
+ * limit of calls, 0: no limit.
  *     NGX_OK        *call is OPEN
  *     NGX_DECLINED  the key has as many calls already
  *     NGX_ERROR     no slot is free
@@ -260,58 +265,59 @@ ngx_int_t ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t **call);
 
 /*
- * Sets call->hold aside from the account's credit: OPEN to HELD.  Without
- * credit (account NONE) the call becomes HELD all the same.
+ * Reserves call->hold from the account's credit: OPEN to HELD.  Without credit
+ * (account NONE) the call becomes HELD, too.
  *     NGX_OK
- *     NGX_DECLINED  the account's credit does not cover it; *available is what
- *                   is left of it.  A hold of 0 is always covered.
+ *     NGX_DECLINED  the hold is more than what is left of the credit,
+ *                   *available nano-euro.  A hold of 0 is always covered.
  */
 ngx_int_t ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
 
 /*
- * HELD to SENT, for the call's owner; puts it in the ring of calls whose holds
- * are to be stored, and wakes the writer.
+ * HELD to SENT, for the call's owner.  A call with an account is added to the
+ * ring of those whose holds are to be stored, and the writer is woken.  No
+ * effect in other states.
  */
 void ngx_modelgw_ledger_sent(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call);
 
 /*
- * Ends a call.  OPEN or HELD: all is given back.  SENT: charged by call->seen;
- * call->charge and call->end are set, the hold is given back, it is DONE, or
- * FREE without credit.  Corrects the key's tokens a minute from call->taken to
- * what the charge says (none, if it was not sent).
- * time: milliseconds since the Epoch; clock: that of the limits.
- * Returns whether the call is DONE: then the writer is to be woken, without the
- * lock.  Who wants call->charge copies it before the lock is given up, as
- * behind it the slot may be another call's.
+ * Ends a call.  OPEN or HELD: everything is given back.  SENT: charged by
+ * call->seen; call->charge and call->end are set, the hold is given back, and
+ * it becomes DONE, or FREE without credit.  Corrects the key's tokens per
+ * minute from call->taken to those charged (0, if it was not sent).
+ * time: milliseconds since the Epoch; clock: milliseconds, that of the limits.
+ * Returns 1 if the call is DONE: then the writer must be woken, after the lock
+ * is released.  call->charge must be read before that: then the slot may be
+ * used for another call.
  */
 ngx_uint_t ngx_modelgw_ledger_settle_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, ngx_modelgw_end_e end, uint64_t time,
     uint64_t clock);
 
 /*
- * Milliseconds of CLOCK_MONOTONIC, coarse: what the limits are told where there
- * is no event loop, which has the same clock at hand.
+ * Milliseconds of CLOCK_MONOTONIC_COARSE: the clock of the limits where there
+ * is no event loop, which keeps the same time.
  */
 uint64_t ngx_modelgw_ledger_clock(void);
 
 
-/* for the writer, which is one thread at a time */
+/* for the writer, one thread at a time */
 
 /*
- * Becomes the writer; blocks until nobody else is.  It stays so until the
- * thread ends or calls _resign().  Returns for how many milliseconds a flush of
- * the writer before has been hanging, which died in it; 0: none.  One that hung
- * goes on hanging, for _hung(), until the new writer ends a flush.
+ * Becomes the writer, and blocks while there is another one.  It stays so until
+ * the thread ends or calls _resign().  Returns for how many milliseconds the
+ * flush has been stalled in which the previous writer died; 0: none.  Such a
+ * flush stays stalled, for _stalled(), until the new writer ends one.
  */
 uint64_t ngx_modelgw_ledger_elect(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_resign(ngx_modelgw_ledger_t *l);
 
-/* The i-th call that is DONE and not yet freed; NULL: there is none. */
+/* The i-th call that is DONE and not yet freed; NULL: no more. */
 ngx_modelgw_call_t *ngx_modelgw_ledger_done(ngx_modelgw_ledger_t *l,
     ngx_uint_t i);
 
-/* Frees the first n of them: they are durable. */
+/* Frees the first n of them, which are durable. */
 void ngx_modelgw_ledger_written(ngx_modelgw_ledger_t *l, ngx_uint_t n);
 
 /*
@@ -322,57 +328,57 @@ uint64_t ngx_modelgw_ledger_done_ever(ngx_modelgw_ledger_t *l);
 ngx_uint_t ngx_modelgw_ledger_durable(ngx_modelgw_ledger_t *l, uint64_t n);
 
 /*
- * The i-th call that was SENT since; NULL: there is none.  *id is the call's if
- * it is SENT still: its hold is to be stored, and call->noted says from now on
- * that it may be.  Or 0: there is nothing to store, and the slot may be that of
- * another call.
+ * The i-th call in the ring of holds; NULL: no more.  *id is its id if it is
+ * still SENT: its hold is to be stored, and call->noted is now set, as it may
+ * be.  *id is 0 if there is nothing to store: the slot may be another call's.
  */
 ngx_modelgw_call_t *ngx_modelgw_ledger_held(ngx_modelgw_ledger_t *l,
     ngx_uint_t i, uint64_t *id);
 
-/* Takes the first n of them out of the ring. */
+/* Removes the first n of them from the ring. */
 void ngx_modelgw_ledger_noted(ngx_modelgw_ledger_t *l, ngx_uint_t n);
 
-/* How many are in the two rings. */
+/* How many calls are in the two rings. */
 ngx_uint_t ngx_modelgw_ledger_done_count(ngx_modelgw_ledger_t *l);
 ngx_uint_t ngx_modelgw_ledger_held_count(ngx_modelgw_ledger_t *l);
 
-/*
- * The number of accounts that are stored; they are those with the lowest
- * numbers.
- */
+/* How many accounts are stored: those with the lowest indices. */
 uint32_t ngx_modelgw_ledger_stored(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_set_stored(ngx_modelgw_ledger_t *l, uint32_t n);
 
 /*
- * Waits until there is something to write, at most so many milliseconds; who
- * makes something to write wakes it, with a system call only if it waits here.
+ * Waits until there is something to write, at most timeout milliseconds.  Each
+ * function that adds something wakes the writer; _wake() makes a system call
+ * only if it waits here.
  */
 void ngx_modelgw_ledger_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout);
 void ngx_modelgw_ledger_wake(ngx_modelgw_ledger_t *l);
 
 /*
- * Whether the store can be written: while it cannot, no call is admitted.  The
- * writer says so, or else hangs: _failed() is what it has said alone.
+ * Whether the store can be written; if not, no call is admitted.  _failed() is
+ * what the writer has set; _writable() is also 0 while a flush is stalled.
  */
 ngx_uint_t ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l);
 ngx_uint_t ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on);
 
 /*
- * For the writer: a flush begins, if none has begun, or ends; and for anybody:
- * for how many milliseconds it has been running if it hangs, 0: it does not.
+ * For the writer: a flush begins, if none is running, or ends.  For any
+ * process: for how many milliseconds it has been running, if it is stalled,
+ * else 0.
  */
 void ngx_modelgw_ledger_flushing(ngx_modelgw_ledger_t *l, ngx_uint_t on);
-uint64_t ngx_modelgw_ledger_hung(ngx_modelgw_ledger_t *l);
+uint64_t ngx_modelgw_ledger_stalled(ngx_modelgw_ledger_t *l);
 
 
 /* top-ups */
 
 /*
- * Asks the writer for a top-up.  NULL: too many are being made.  The caller
- * looks at (*topup)->state until the writer has set it, then frees it; it may
- * free one that is still ASKED, too: that one may be made all the same.
+ * Requests a top-up from the writer.  amount: nano-euro; time: milliseconds
+ * since the Epoch.  The caller polls topup->state until the writer has set it,
+ * then frees it.  It may be freed while it is ASKED: it may be made then, too.
+ *     NULL  too many are pending, or id has more than NGX_MODELGW_LEDGER_NAME
+ *           bytes
  */
 ngx_modelgw_topup_t *ngx_modelgw_ledger_topup(ngx_modelgw_ledger_t *l,
     uint32_t worker, uint32_t account, ngx_str_t *id, int64_t amount,
@@ -380,17 +386,17 @@ ngx_modelgw_topup_t *ngx_modelgw_ledger_topup(ngx_modelgw_ledger_t *l,
 void ngx_modelgw_ledger_topup_free(ngx_modelgw_ledger_t *l,
     ngx_modelgw_topup_t *topup);
 
-/* For the writer: the next one that is ASKED, from number *i on; NULL: none. */
+/* For the writer: the next one that is ASKED, from *i on; NULL: no more. */
 ngx_modelgw_topup_t *ngx_modelgw_ledger_topup_asked(ngx_modelgw_ledger_t *l,
     ngx_uint_t *i);
 
 /*
- * For the writer, before a commit: whatever is heard of that, this one may be
- * durable, and is not to be answered FAILED, by no writer.
+ * For the writer, before a commit: even if it fails, this top-up may be durable
+ * from now on, and no writer may answer FAILED.
  */
 void ngx_modelgw_ledger_topup_tried(ngx_modelgw_topup_t *topup);
 
-/* For the writer: what came of it; NEW credits the account. */
+/* For the writer: sets the result; NEW credits the account. */
 void ngx_modelgw_ledger_topup_answer(ngx_modelgw_ledger_t *l,
     ngx_modelgw_topup_t *topup, ngx_modelgw_topup_e state);
 

@@ -1,12 +1,7 @@
 
 /*
- * What the files of the ledger share: its layout.
- *
- *     ledger.c         layout, accounts, keys
- *     ledger_call.c    calls, from open to settle
- *     ledger_worker.c  who takes part, and the calls of those who died
- *     ledger_queue.c   what the writer is given, and its waiting
- *     ledger_topup.c   top-ups
+ * The layout of the ledger, for ngx_modelgw_ledger.c and
+ * ngx_modelgw_ledger_queue.c only.
  */
 
 
@@ -21,16 +16,9 @@
 #include "ngx_modelgw_redo.h"
 
 
-/* what the futex of the writer says */
-
-#define NGX_MODELGW_WRITER_BUSY     0
-#define NGX_MODELGW_WRITER_WAITS    1
-#define NGX_MODELGW_WRITER_CALLED   2
-
-
 /*
- * Who takes part.  "used" is set and cleared by the owner of "life", which is
- * held until its thread ends: used, and free to be locked, is dead.
+ * A worker.  "used" is changed only by the owner of "life", which is held
+ * until the thread ends: if it is used, and "life" can be locked, it is dead.
  */
 
 typedef struct {
@@ -40,22 +28,22 @@ typedef struct {
 
 
 /*
- * A call in a ring: the slot, and the call that it had.
+ * An entry of a ring: a slot, and the call that it had.
  *
- * The ring of those DONE has room for each slot once, and a slot is in it once:
- * the writer takes it out as it frees it, in one step.
+ * The ring of calls that are DONE has room for each slot once, and a slot is in
+ * it once: the writer removes and frees it in one step.
  *
- * The ring of those whose holds are to be stored has room for each twice, and
- * one more.  Only calls that were SENT get here, so who gives calls up before
- * that cannot fill it.  Of calls that are not freed there is at most one a
- * slot.  The others were freed by the writer: they were in this ring when it
- * counted them as DONE, and what is here when it counts for a batch it takes
- * out in the next one, before it frees anything more.  So of these, too, there
- * is at most one a slot.
+ * The ring of calls whose holds are to be stored has room for each slot twice,
+ * and one more.  Only calls that were SENT are added, so calls that end before
+ * cannot fill it.  Of calls that are not freed there is at most one per slot.
+ * The others were freed by the writer: they were in this ring when it counted
+ * them as DONE, and what is in it when the writer counts for a batch is removed
+ * in the next one, before it frees anything more.  So of these, too, there is
+ * at most one per slot.
  *
- * Writers that are killed one after the other, each behind its first batch,
- * could fill it all the same: what has no room then is not stored as a hold,
- * only as a call.
+ * Writers that are killed one after another, each after its first batch, could
+ * fill it nevertheless: what has no room then is not stored as a hold, only as
+ * a call.
  */
 
 typedef struct {
@@ -65,22 +53,22 @@ typedef struct {
 
 
 typedef struct {
-    uint64_t                       head; /* how many were taken out, ever */
-    uint64_t                       tail; /* how many were put in */
+    uint64_t                       head; /* entries removed so far */
+    uint64_t                       tail; /* entries added so far */
     uint64_t                       size;
     ngx_modelgw_ledger_entry_t    *entries;
 } ngx_modelgw_ledger_ring_t;
 
 
-/* Accounts or keys by their names: chains of records that never move. */
+/* Accounts or keys by name: hash chains of records that never move. */
 
 typedef struct {
     uint64_t                       n;    /* records in use */
-    uint64_t                       max;  /* and as many chains */
-    uint64_t                      *chains; /* NONE, or the first record */
+    uint64_t                       max;  /* records, and chains */
+    uint64_t                      *chains; /* the first record, or NONE */
     u_char                        *records;
-    size_t                         size; /* of a record */
-    size_t                         name; /* where it is in it */
+    size_t                         size; /* bytes of a record */
+    size_t                         name; /* offsets in a record */
     size_t                         next;
 } ngx_modelgw_ledger_table_t;
 
@@ -88,7 +76,7 @@ typedef struct {
 struct ngx_modelgw_ledger_s {
     ngx_modelgw_redo_t             redo;
 
-    /* under its mutex */
+    /* protected by its mutex */
 
     uint64_t                       id;   /* of the next call */
     uint64_t                       free; /* first free slot, or NONE */
@@ -103,16 +91,16 @@ struct ngx_modelgw_ledger_s {
     ngx_modelgw_ledger_table_t     accounts;
     ngx_modelgw_ledger_table_t     keys;
     uint64_t                       generation;
-    uint64_t                       rover; /* keys below are not to be had */
+    uint64_t                       rover; /* keys below cannot be reused */
 
     uint64_t                       credit;
-    uint64_t                       topup_time; /* of the last one */
+    uint64_t                       topup_time; /* ms, of the last one */
 
-    /* a word each, without the mutex */
+    /* one word each, used without the mutex */
 
     uint64_t                       stored;
     uint64_t                       writable;
-    uint64_t                       flush; /* when it began; 0: there is none */
+    uint64_t                       flush; /* ms, when it began; 0: none runs */
     uint32_t                       writer_waits; /* a futex */
 
     pthread_mutex_t                writer;
@@ -128,11 +116,7 @@ struct ngx_modelgw_ledger_s {
 #define ngx_modelgw_ledger_load(word)  __atomic_load_n(word, __ATOMIC_ACQUIRE)
 
 
-/* The top-ups of a worker that goes; the caller has the mutex. */
-void ngx_modelgw_ledger_topups_forget_locked(ngx_modelgw_ledger_t *l,
-    uint32_t worker);
-
-/* a + b, or the end of the range that it would be behind */
+/* a + b, or the end of the range in case of overflow */
 
 static ngx_inline int64_t
 ngx_modelgw_ledger_sum(int64_t a, int64_t b)
@@ -144,37 +128,6 @@ ngx_modelgw_ledger_sum(int64_t a, int64_t b)
     }
 
     return sum;
-}
-
-
-/* An entry more; it is there when the caller has committed. */
-
-static ngx_inline void
-ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_ledger_ring_t *ring, ngx_modelgw_call_t *call)
-{
-    ngx_modelgw_ledger_entry_t  *e;
-
-    if (ring->tail - ngx_modelgw_ledger_load(&ring->head) >= ring->size) {
-        return;
-    }
-
-    e = &ring->entries[ring->tail % ring->size];
-    e->id = call->id;
-    e->slot = call - l->calls;
-
-    ngx_modelgw_redo_add(&l->redo, &ring->tail, ring->tail + 1);
-}
-
-
-/* A slot that is in no list gets into that of free ones; as above. */
-
-static ngx_inline void
-ngx_modelgw_ledger_free_locked(ngx_modelgw_ledger_t *l, uint64_t slot)
-{
-    l->calls[slot].next = l->free;
-
-    ngx_modelgw_redo_add(&l->redo, &l->free, slot);
 }
 
 

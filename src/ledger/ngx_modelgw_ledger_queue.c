@@ -1,19 +1,43 @@
 
 /*
- * What the ledger gives the writer: calls that are DONE, calls whose holds are
- * to be stored, new accounts; how it waits for them, and becomes the writer.
+ * Processes around the ledger: the writer and its queues, top-ups, workers that
+ * join, leave and die.
  *
- * Only the writer takes entries out of the rings, so it looks at them without
- * the mutex: what is between head and tail stays.  What a call of which there
- * is only an entry left says meanwhile is another's.
+ * The writer is given calls that are DONE, calls whose holds are to be stored,
+ * new accounts, and top-ups.  Only the writer takes entries out of the rings,
+ * so it reads them without the mutex: what is between head and tail stays.  If
+ * an entry's call has ended meanwhile, its slot may hold another call.
  *
- * A batch is made so: count; store; commit; then _noted(), and only then
- * _written(): who gets a slot that is freed finds room in the ring of holds
- * (ledger_private.h).
+ * The order of a batch is: count; store; commit; _noted(); and only then
+ * _written(): a call that gets a freed slot finds room in the ring of holds
+ * (ngx_modelgw_ledger_private.h).
  *
  * A writer may be killed between its commit and _written() or _noted().  The
- * next one is given the same entries again: to store them once more changes
- * nothing.
+ * next one is given the same entries again: storing them twice changes nothing.
+ *
+ * A top-up is requested by a worker, made durable by the writer, and credited
+ * as the writer answers:
+ *
+ *     FREE -> ASKED -> NEW, KNOWN, OTHER, FAILED -> FREE
+ *
+ * What is ASKED belongs to the writer, which may be storing it: no other
+ * process changes it or reuses the slot.  If the worker no longer wants the
+ * answer, or has died, the slot has no owner (worker NONE), and the answer
+ * frees it.
+ *
+ * If a writer is killed between its commit and its answer, the next one is
+ * given the same top-up again, and must credit it.  So "tried" is kept here and
+ * not in the writer: no writer may answer FAILED then.  No two top-ups have the
+ * same time: by it the store distinguishes that one from a second request with
+ * the same id.
+ *
+ * A worker holds a mutex for as long as its thread lives, and the kernel
+ * releases it when the thread dies: whether a worker lives is found by trying
+ * to lock that mutex, which never waits.  The process that gets it sweeps up;
+ * if that one is killed too, the next gets it and continues with what is left.
+ *
+ * Rejected: pids (they are reused), heartbeats (a worker that is stopped or
+ * swapped out would be taken for dead, and its calls ended twice).
  */
 
 
@@ -26,45 +50,61 @@
 #include "ngx_modelgw_ledger_private.h"
 
 
-/* freed in one step: a word each, and two for the ring and the list */
+/* values of the writer's futex, see ngx_modelgw_ledger_wait() */
 
-#define NGX_MODELGW_LEDGER_BATCH  (NGX_MODELGW_REDO_WORDS - 2)
+#define NGX_MODELGW_WRITER_BUSY    0
+#define NGX_MODELGW_WRITER_WAITS   1
+#define NGX_MODELGW_WRITER_CALLED  2
+
+/* calls freed in one step: a word each, and two for the ring and the list */
+
+#define NGX_MODELGW_LEDGER_BATCH   (NGX_MODELGW_REDO_WORDS - 2)
 
 
-static ngx_modelgw_ledger_entry_t *ngx_modelgw_ledger_entry(
-    ngx_modelgw_ledger_ring_t *ring, uint64_t i);
-static ngx_uint_t ngx_modelgw_ledger_count(ngx_modelgw_ledger_ring_t *ring);
 static void ngx_modelgw_ledger_written_locked(ngx_modelgw_ledger_t *l,
     ngx_uint_t n);
+static ngx_uint_t ngx_modelgw_ledger_count(ngx_modelgw_ledger_ring_t *ring);
+static ngx_modelgw_ledger_entry_t *ngx_modelgw_ledger_entry(
+    ngx_modelgw_ledger_ring_t *ring, uint64_t i);
 static ngx_uint_t ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_futex_wait(uint32_t *word, uint32_t value,
     ngx_msec_t timeout);
+static ngx_modelgw_topup_t *ngx_modelgw_ledger_topup_unused(
+    ngx_modelgw_ledger_t *l);
+static void ngx_modelgw_ledger_topup_forget_locked(ngx_modelgw_topup_t *topup);
+static void ngx_modelgw_ledger_topups_forget_locked(ngx_modelgw_ledger_t *l,
+    uint32_t worker);
+static ngx_uint_t ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l,
+    uint32_t worker);
+static ngx_uint_t ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, uint32_t worker, ngx_modelgw_end_e end,
+    uint64_t time, int64_t *charged);
 
 
 /*
- * The writer before us may have died in a change that is committed and not yet
- * made, of the rings that we look at without the mutex: it is made here.
+ * The previous writer may have died in a change of the rings that is committed
+ * and not yet applied: it is applied here, as we read them without the mutex.
  */
 
 uint64_t
 ngx_modelgw_ledger_elect(ngx_modelgw_ledger_t *l)
 {
-    uint64_t  hung;
+    uint64_t  stalled;
 
     ngx_modelgw_redo_mutex_lock(&l->writer);
 
-    /* the dead do not flush; what hung does so until our first flush is over */
+    /* a dead writer does not flush; a stalled flush ends with our first one */
 
-    hung = ngx_modelgw_ledger_hung(l);
+    stalled = ngx_modelgw_ledger_stalled(l);
 
-    if (hung == 0) {
+    if (stalled == 0) {
         ngx_modelgw_ledger_flushing(l, 0);
     }
 
     ngx_modelgw_redo_lock(&l->redo);
     ngx_modelgw_redo_unlock(&l->redo);
 
-    return hung;
+    return stalled;
 }
 
 
@@ -75,41 +115,20 @@ ngx_modelgw_ledger_resign(ngx_modelgw_ledger_t *l)
 }
 
 
-static ngx_uint_t
-ngx_modelgw_ledger_count(ngx_modelgw_ledger_ring_t *ring)
+/* The ring is written in order: what is before the n-th is durable, too. */
+
+uint64_t
+ngx_modelgw_ledger_done_ever(ngx_modelgw_ledger_t *l)
 {
-    uint64_t  head;
-
-    head = ngx_modelgw_ledger_load(&ring->head);
-
-    return ngx_modelgw_ledger_load(&ring->tail) - head;
-}
-
-
-static ngx_modelgw_ledger_entry_t *
-ngx_modelgw_ledger_entry(ngx_modelgw_ledger_ring_t *ring, uint64_t i)
-{
-    i += ngx_modelgw_ledger_load(&ring->head);
-
-    if (i >= ngx_modelgw_ledger_load(&ring->tail)) {
-        return NULL;
-    }
-
-    return &ring->entries[i % ring->size];
+    return ngx_modelgw_ledger_load(&l->done.tail);
 }
 
 
 ngx_uint_t
-ngx_modelgw_ledger_done_count(ngx_modelgw_ledger_t *l)
+ngx_modelgw_ledger_durable(ngx_modelgw_ledger_t *l, uint64_t n)
 {
-    return ngx_modelgw_ledger_count(&l->done);
-}
-
-
-ngx_uint_t
-ngx_modelgw_ledger_held_count(ngx_modelgw_ledger_t *l)
-{
-    return ngx_modelgw_ledger_count(&l->held);
+    return ngx_modelgw_ledger_load(&l->done.head) >= n
+           && ngx_modelgw_ledger_stored(l) >= ngx_modelgw_ledger_accounts(l);
 }
 
 
@@ -143,24 +162,7 @@ ngx_modelgw_ledger_written(ngx_modelgw_ledger_t *l, ngx_uint_t n)
 }
 
 
-/* The ring is written in its order: what is before the n-th is durable, too. */
-
-uint64_t
-ngx_modelgw_ledger_done_ever(ngx_modelgw_ledger_t *l)
-{
-    return ngx_modelgw_ledger_load(&l->done.tail);
-}
-
-
-ngx_uint_t
-ngx_modelgw_ledger_durable(ngx_modelgw_ledger_t *l, uint64_t n)
-{
-    return ngx_modelgw_ledger_load(&l->done.head) >= n
-           && ngx_modelgw_ledger_stored(l) >= ngx_modelgw_ledger_accounts(l);
-}
-
-
-/* They get into the list of free slots as a chain, the oldest first. */
+/* They are added to the list of free slots as a chain, the oldest first. */
 
 static void
 ngx_modelgw_ledger_written_locked(ngx_modelgw_ledger_t *l, ngx_uint_t n)
@@ -189,15 +191,14 @@ ngx_modelgw_ledger_written_locked(ngx_modelgw_ledger_t *l, ngx_uint_t n)
 
 
 /*
- * That the hold may be stored is set here, before it is: a writer that is
- * killed behind its commit leaves a call that says so, and not a hold that
- * nobody takes away.  So what is to be stored is decided here, and not by who
- * looks at the call again.
+ * That the hold may be stored is set here, before it is: if the writer is
+ * killed after its commit, the call says so, and its hold will be deleted.  So
+ * what is to be stored is decided here, and the call is not looked at again.
  *
- * The call was SENT as its entry got here.  If it is so still, it stays in its
- * slot until we free it ourselves.  Else there may be another one in the slot
- * by now, at any point of its life: the state is looked at first, and the id is
- * not older than that.
+ * The call was SENT when its entry was added.  If it still is, it stays in its
+ * slot until the writer frees it.  Otherwise the slot may have another call by
+ * now, in any state: the state is read first, and the id is not older than
+ * that.
  */
 
 ngx_modelgw_call_t *
@@ -236,6 +237,44 @@ ngx_modelgw_ledger_noted(ngx_modelgw_ledger_t *l, ngx_uint_t n)
 }
 
 
+ngx_uint_t
+ngx_modelgw_ledger_done_count(ngx_modelgw_ledger_t *l)
+{
+    return ngx_modelgw_ledger_count(&l->done);
+}
+
+
+ngx_uint_t
+ngx_modelgw_ledger_held_count(ngx_modelgw_ledger_t *l)
+{
+    return ngx_modelgw_ledger_count(&l->held);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_ledger_count(ngx_modelgw_ledger_ring_t *ring)
+{
+    uint64_t  head;
+
+    head = ngx_modelgw_ledger_load(&ring->head);
+
+    return ngx_modelgw_ledger_load(&ring->tail) - head;
+}
+
+
+static ngx_modelgw_ledger_entry_t *
+ngx_modelgw_ledger_entry(ngx_modelgw_ledger_ring_t *ring, uint64_t i)
+{
+    i += ngx_modelgw_ledger_load(&ring->head);
+
+    if (i >= ngx_modelgw_ledger_load(&ring->tail)) {
+        return NULL;
+    }
+
+    return &ring->entries[i % ring->size];
+}
+
+
 uint32_t
 ngx_modelgw_ledger_stored(ngx_modelgw_ledger_t *l)
 {
@@ -253,7 +292,7 @@ ngx_modelgw_ledger_set_stored(ngx_modelgw_ledger_t *l, uint32_t n)
 ngx_uint_t
 ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l)
 {
-    return !ngx_modelgw_ledger_failed(l) && !ngx_modelgw_ledger_hung(l);
+    return !ngx_modelgw_ledger_failed(l) && !ngx_modelgw_ledger_stalled(l);
 }
 
 
@@ -261,6 +300,13 @@ ngx_uint_t
 ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l)
 {
     return !ngx_modelgw_ledger_load(&l->writable);
+}
+
+
+void
+ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on)
+{
+    __atomic_store_n(&l->writable, on ? 1 : 0, __ATOMIC_RELEASE);
 }
 
 
@@ -276,10 +322,10 @@ ngx_modelgw_ledger_flushing(ngx_modelgw_ledger_t *l, ngx_uint_t on)
 }
 
 
-/* The clock is asked only while there is a flush. */
+/* The clock is read only while a flush is running. */
 
 uint64_t
-ngx_modelgw_ledger_hung(ngx_modelgw_ledger_t *l)
+ngx_modelgw_ledger_stalled(ngx_modelgw_ledger_t *l)
 {
     uint64_t  now, start;
 
@@ -291,28 +337,24 @@ ngx_modelgw_ledger_hung(ngx_modelgw_ledger_t *l)
 
     now = ngx_modelgw_ledger_clock();
 
-    return (now > start && now - start > NGX_MODELGW_LEDGER_HUNG) ? now - start
-                                                                  : 0;
-}
+    if (now <= start || now - start <= NGX_MODELGW_LEDGER_STALL) {
+        return 0;
+    }
 
-
-void
-ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on)
-{
-    __atomic_store_n(&l->writable, on ? 1 : 0, __ATOMIC_RELEASE);
+    return now - start;
 }
 
 
 /*
- *     BUSY    the writer is at work
+ *     BUSY    the writer is working
  *     WAITS   it sleeps, or is about to
  *     CALLED  there is something that it may not have seen
  *
- * Who has made something stores it, then looks at the word; the writer stores
- * the word, then looks for something.  With a fence between the two on either
- * side, at least one of them sees the other.  CALLED stays until the writer
- * comes here: a call is not lost on one that is just about to wait, and of many
- * calls only the first stores anything.
+ * A process that adds something stores it, then reads the word; the writer
+ * stores the word, then looks for something to do.  With a fence between the
+ * two on either side, at least one of them sees the other.  CALLED stays until
+ * the writer gets here: a call is not lost when it is just about to wait, and
+ * of many calls only the first stores anything.
  */
 
 void
@@ -378,9 +420,9 @@ ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l)
 
 
 /*
- * Returns for any reason: the time, a signal, another value, a waker; and never
- * waits longer than that, as a waker may be killed before it wakes.  A signal
- * makes it shorter, which the caller sees by finding nothing.
+ * Returns for any reason: timeout, a signal, another value, a wakeup.  There is
+ * always a timeout, as a process may be killed before it wakes the writer.  A
+ * signal shortens the wait: the caller then finds nothing to do.
  */
 
 static void
@@ -393,4 +435,339 @@ ngx_modelgw_ledger_futex_wait(uint32_t *word, uint32_t value,
     ts.tv_nsec = (timeout % 1000) * 1000000;
 
     (void) syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+}
+
+
+ngx_modelgw_topup_t *
+ngx_modelgw_ledger_topup(ngx_modelgw_ledger_t *l, uint32_t worker,
+    uint32_t account, ngx_str_t *id, int64_t amount, uint64_t time)
+{
+    ngx_modelgw_topup_t  *topup;
+
+    if (id->len > NGX_MODELGW_LEDGER_NAME) {
+        return NULL;
+    }
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    topup = ngx_modelgw_ledger_topup_unused(l);
+
+    if (topup) {
+        topup->tried = 0;
+        topup->account = account;
+        topup->worker = worker;
+        topup->amount = amount;
+        topup->time = ngx_max(time, l->topup_time + 1);
+        topup->id.len = id->len;
+        ngx_memcpy(topup->id.data, id->data, id->len);
+
+        ngx_modelgw_redo_add(&l->redo, &l->topup_time, topup->time);
+        ngx_modelgw_redo_add(&l->redo, &topup->state, NGX_MODELGW_TOPUP_ASKED);
+        ngx_modelgw_redo_commit(&l->redo);
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    if (topup) {
+        ngx_modelgw_ledger_wake(l);
+    }
+
+    return topup;
+}
+
+
+static ngx_modelgw_topup_t *
+ngx_modelgw_ledger_topup_unused(ngx_modelgw_ledger_t *l)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
+        if (l->topups[i].state == NGX_MODELGW_TOPUP_FREE) {
+            return &l->topups[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+void
+ngx_modelgw_ledger_topup_free(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_topup_t *topup)
+{
+    ngx_modelgw_redo_lock(&l->redo);
+
+    ngx_modelgw_ledger_topup_forget_locked(topup);
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
+/* One store: a process is killed before or after it. */
+
+static void
+ngx_modelgw_ledger_topup_forget_locked(ngx_modelgw_topup_t *topup)
+{
+    if (topup->state == NGX_MODELGW_TOPUP_ASKED) {
+        __atomic_store_n(&topup->worker, NGX_MODELGW_LEDGER_NONE,
+                         __ATOMIC_RELEASE);
+        return;
+    }
+
+    __atomic_store_n(&topup->state, NGX_MODELGW_TOPUP_FREE, __ATOMIC_RELEASE);
+}
+
+
+/* The top-ups of a worker that leaves. */
+
+static void
+ngx_modelgw_ledger_topups_forget_locked(ngx_modelgw_ledger_t *l,
+    uint32_t worker)
+{
+    ngx_uint_t            i;
+    ngx_modelgw_topup_t  *topup;
+
+    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
+        topup = &l->topups[i];
+
+        if (topup->worker == worker
+            && topup->state != NGX_MODELGW_TOPUP_FREE)
+        {
+            ngx_modelgw_ledger_topup_forget_locked(topup);
+        }
+    }
+}
+
+
+ngx_modelgw_topup_t *
+ngx_modelgw_ledger_topup_asked(ngx_modelgw_ledger_t *l, ngx_uint_t *i)
+{
+    ngx_modelgw_topup_t  *topup;
+
+    while (*i < NGX_MODELGW_LEDGER_TOPUPS) {
+        topup = &l->topups[(*i)++];
+
+        if (ngx_modelgw_ledger_load(&topup->state)
+            == NGX_MODELGW_TOPUP_ASKED)
+        {
+            return topup;
+        }
+    }
+
+    return NULL;
+}
+
+
+void
+ngx_modelgw_ledger_topup_tried(ngx_modelgw_topup_t *topup)
+{
+    __atomic_store_n(&topup->tried, 1, __ATOMIC_RELEASE);
+}
+
+
+void
+ngx_modelgw_ledger_topup_answer(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_topup_t *topup, ngx_modelgw_topup_e state)
+{
+    ngx_modelgw_ledger_account_t  *a;
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    if (topup->state == NGX_MODELGW_TOPUP_ASKED) {
+
+        if (state == NGX_MODELGW_TOPUP_NEW) {
+            a = ngx_modelgw_ledger_account_at(l, topup->account);
+
+            ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
+                                 ngx_modelgw_ledger_sum(a->balance,
+                                                        topup->amount));
+        }
+
+        if (topup->worker == NGX_MODELGW_LEDGER_NONE) {
+            state = NGX_MODELGW_TOPUP_FREE;
+        }
+
+        ngx_modelgw_redo_add(&l->redo, &topup->state, state);
+        ngx_modelgw_redo_commit(&l->redo);
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
+ngx_int_t
+ngx_modelgw_ledger_join(ngx_modelgw_ledger_t *l, uint32_t *worker)
+{
+    uint32_t                      i;
+    ngx_int_t                     rc;
+    ngx_modelgw_ledger_worker_t  *w;
+
+    rc = NGX_DECLINED;
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    for (i = 0; i < l->nworkers; i++) {
+        w = &l->workers[i];
+
+        /* used: it is alive, or is dead and must be swept first */
+
+        if (w->used || ngx_modelgw_redo_mutex_trylock(&w->life) != NGX_OK) {
+            continue;
+        }
+
+        /* in this order: if we are killed in between, the sweep covers it */
+
+        if (i >= l->joined) {
+            __atomic_store_n(&l->joined, i + 1, __ATOMIC_RELEASE);
+        }
+
+        __atomic_store_n(&w->used, 1, __ATOMIC_RELEASE);
+
+        *worker = i;
+        rc = NGX_OK;
+        break;
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return rc;
+}
+
+
+void
+ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker)
+{
+    ngx_modelgw_ledger_worker_t  *w;
+
+    w = &l->workers[worker];
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    ngx_modelgw_ledger_topups_forget_locked(l, worker);
+
+    ngx_modelgw_redo_add(&l->redo, &w->used, 0);
+    ngx_modelgw_redo_commit(&l->redo);
+
+    ngx_modelgw_redo_mutex_unlock(&w->life);
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
+ngx_uint_t
+ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
+    uint64_t time, int64_t *charged)
+{
+    uint32_t    i;
+    uint64_t    joined;
+    ngx_uint_t  n;
+
+    n = 0;
+    joined = ngx_modelgw_ledger_load(&l->joined);
+
+    for (i = 0; i < joined; i++) {
+
+        if (i == self || !ngx_modelgw_ledger_dead(l, i)) {
+            continue;
+        }
+
+        n += ngx_modelgw_ledger_end_all(l, i, NGX_MODELGW_END_KILLED, time,
+                                        charged);
+
+        /* its lock is ours now: we leave for it */
+
+        ngx_modelgw_ledger_leave(l, i);
+    }
+
+    return n;
+}
+
+
+/*
+ * Whether the worker is used and dead; if so, the caller owns its lock.  The
+ * ledger's mutex is locked first: then all that the dead worker had committed
+ * is applied.
+ */
+
+static ngx_uint_t
+ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l, uint32_t worker)
+{
+    ngx_uint_t                    dead;
+    ngx_modelgw_ledger_worker_t  *w;
+
+    w = &l->workers[worker];
+
+    if (!ngx_modelgw_ledger_load(&w->used)) {
+        return 0;
+    }
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    dead = (w->used && ngx_modelgw_redo_mutex_trylock(&w->life) == NGX_OK);
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return dead;
+}
+
+
+/*
+ * Looks for the calls without the mutex, so that no other process waits: the
+ * calls of a worker that is dead, or is the caller, are not changed by others.
+ */
+
+ngx_uint_t
+ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
+    ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
+{
+    uint64_t             i, fresh, state;
+    ngx_uint_t           n;
+    ngx_modelgw_call_t  *call;
+
+    n = 0;
+    fresh = ngx_modelgw_ledger_load(&l->fresh);
+
+    for (i = 0; i < fresh; i++) {
+        call = &l->calls[i];
+        state = ngx_modelgw_ledger_load(&call->state);
+
+        if (state == NGX_MODELGW_CALL_FREE || state == NGX_MODELGW_CALL_DONE
+            || ngx_modelgw_ledger_load(&call->worker) != worker)
+        {
+            continue;
+        }
+
+        n += ngx_modelgw_ledger_end_call(l, call, worker, end, time, charged);
+    }
+
+    if (n) {
+        ngx_modelgw_ledger_wake(l);
+    }
+
+    return n;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
+    uint32_t worker, ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
+{
+    ngx_uint_t  ended;
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    ended = (call->worker == worker
+             && call->state != NGX_MODELGW_CALL_FREE
+             && call->state != NGX_MODELGW_CALL_DONE);
+
+    if (ended) {
+        (void) ngx_modelgw_ledger_settle_locked(l, call, end, time,
+                                                ngx_modelgw_ledger_clock());
+
+        *charged = ngx_modelgw_ledger_sum(*charged, call->charge.cost);
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return ended;
 }

@@ -1,16 +1,14 @@
 
 /*
- * Limits a minute.
+ * Limits per minute.
  *
- * What is used of a limit is what was taken in this minute, and of the minute
- * before that part which is less than 60 seconds old, as if it had come evenly.
- * A minute begins with the first that is taken after a pause, not with the
- * clock's: so 60 seconds from the first call are the limit exactly, whenever
- * that call comes, and a burst at the end of a minute of the clock with another
- * behind it is not let through.
+ * A minute begins with the first request after a pause, not with a minute of
+ * the clock: so the 60 seconds from the first call take exactly the limit,
+ * whenever that call is made, and a burst at the end of a minute of the clock
+ * cannot be followed by another one.
  *
- * All arithmetic rounds what is left of the minute before down: taken one by
- * one, the last of it would else never come in that minute, and a limit of 60
+ * What is left of the previous minute is always rounded down.  Otherwise, taken
+ * one by one, the last one would never fit in its minute, and a limit of 60
  * would be one of 59.
  */
 
@@ -22,8 +20,9 @@
 
 
 #define NGX_MODELGW_LIMIT_MINUTE  60000ULL  /* milliseconds */
-#define NGX_MODELGW_LIMIT_MOST    1000000000000ULL  /* times a minute it
-                                                       fits into 64 bits */
+#define NGX_MODELGW_LIMIT_MOST    1000000000000ULL  /* taken at most; times
+                                                       a minute it fits into
+                                                       64 bits */
 
 
 static uint64_t ngx_modelgw_limit_advance(ngx_modelgw_limit_t *l,
@@ -32,7 +31,7 @@ static uint64_t ngx_modelgw_limit_used(ngx_modelgw_limit_t *l, uint64_t time);
 static uint64_t ngx_modelgw_limit_wait(ngx_modelgw_limit_t *l, uint64_t limit,
     uint64_t n, uint64_t time);
 static uint64_t ngx_modelgw_limit_decay(uint64_t taken, uint64_t room);
-static void ngx_modelgw_limit_tell(ngx_modelgw_limit_t *l, uint64_t limit,
+static void ngx_modelgw_limit_report(ngx_modelgw_limit_t *l, uint64_t limit,
     uint64_t used, uint64_t time, ngx_modelgw_limit_state_t *state);
 
 
@@ -48,7 +47,7 @@ ngx_modelgw_limit_take(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n,
 
     if (used + n > limit) {
         state->wait = ngx_modelgw_limit_wait(l, limit, n, time);
-        ngx_modelgw_limit_tell(l, limit, used, time, state);
+        ngx_modelgw_limit_report(l, limit, used, time, state);
 
         return NGX_DECLINED;
     }
@@ -56,7 +55,7 @@ ngx_modelgw_limit_take(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n,
     l->now += n;
 
     state->wait = 0;
-    ngx_modelgw_limit_tell(l, limit, used + n, time, state);
+    ngx_modelgw_limit_report(l, limit, used + n, time, state);
 
     return NGX_OK;
 }
@@ -64,8 +63,8 @@ ngx_modelgw_limit_take(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n,
 
 /*
  * When it was taken is not known: most calls end in the minute that they began
- * in, and what is taken off the wrong one of the two is off the sum of both all
- * the same.
+ * in, and what is subtracted from the wrong minute of the two is still
+ * subtracted from their sum.
  */
 
 void
@@ -105,22 +104,21 @@ ngx_modelgw_limit_state(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t time,
     state->wait = (used + n > limit)
                   ? ngx_modelgw_limit_wait(&copy, limit, n, time) : 0;
 
-    ngx_modelgw_limit_tell(&copy, limit, used, time, state);
+    ngx_modelgw_limit_report(&copy, limit, used, time, state);
 }
 
 
-/*
- * From here on the time is in the minute that "now" counts.  Returns how much
- * is used.
- */
+/* Makes "now" the minute that the time is in; returns how much is used. */
 
 static uint64_t
 ngx_modelgw_limit_advance(ngx_modelgw_limit_t *l, uint64_t time)
 {
     uint64_t  used;
 
-    /* a clock that went back: what was taken stays so, for a minute from here;
-       one that waits for the old time would refuse for as long as it takes */
+    /*
+     * The clock went back: what was taken counts for a minute from here; to
+     * wait for the old time might refuse requests for much longer.
+     */
 
     if (time < l->minute) {
         l->minute = time;
@@ -155,8 +153,7 @@ ngx_modelgw_limit_used(ngx_modelgw_limit_t *l, uint64_t time)
 {
     uint64_t  left;
 
-    /* with the first millisecond of this minute the first of the last has
-       passed */
+    /* after 1 ms of this minute the first ms of the last one has expired */
 
     left = NGX_MODELGW_LIMIT_MINUTE - 1 - (time - l->minute);
 
@@ -164,7 +161,7 @@ ngx_modelgw_limit_used(ngx_modelgw_limit_t *l, uint64_t time)
 }
 
 
-/* Milliseconds until n fits, which it does not yet. */
+/* Milliseconds until n fits, which it does not now. */
 
 static uint64_t
 ngx_modelgw_limit_wait(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n,
@@ -184,8 +181,8 @@ ngx_modelgw_limit_wait(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n,
 
 
 /*
- * The first millisecond of a minute at which not more than room is left of what
- * was taken in the minute before; that is more than room.
+ * The first millisecond of a minute when at most "room" is left of "taken" in
+ * the minute before, which is more than room.
  */
 
 static uint64_t
@@ -197,7 +194,7 @@ ngx_modelgw_limit_decay(uint64_t taken, uint64_t room)
 
 
 static void
-ngx_modelgw_limit_tell(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t used,
+ngx_modelgw_limit_report(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t used,
     uint64_t time, ngx_modelgw_limit_state_t *state)
 {
     state->remaining = (used < limit) ? limit - used : 0;

@@ -2,26 +2,25 @@
 /*
  * A robust mutex with a redo record.
  *
- *     gather    words and values are written down, nothing is changed
- *     commit    the count is stored: from here the changes have happened
+ *     gather    words and values are recorded, nothing is changed
+ *     commit    the count is stored: from here on the changes are made
  *     apply     each value is stored in its word
  *     clear     the count is 0 again
  *
- * Who is killed before the commit has changed nothing: what it gathered is
- * forgotten.  Who is killed behind it is finished by whom the mutex comes to
- * next, before that one sees anything.  Nobody else has changed the words
- * meanwhile, as all of them are under the mutex.  Who is killed while it
- * finishes the work of another is finished likewise.
+ * A process killed before the commit has changed nothing: what it gathered is
+ * dropped.  The changes of a process killed after it are finished by the next
+ * owner of the mutex, before that one reads anything.  Meanwhile the words have
+ * not changed, as all of them are protected by the mutex.  If that owner is
+ * killed as well, the next one finishes them.
  *
- * The order of these stores is all that it rests on.  A process is killed
- * between two instructions: those before are complete, those behind have not
- * been begun.  So it is the compiler that must keep the order, and release and
- * fences below tell it so; the handing over of the mutex orders it for other
- * processors.
+ * The order of these stores is all that this relies on.  A process is killed
+ * between two instructions: those before are complete, those after have not
+ * begun.  So it is the compiler that must keep the order, by release stores and
+ * fences; for other processors the handover of the mutex keeps it.
  *
  * Rejected: undo records (the same effort, and the order of gathering and
- * changing would have to be kept word by word), a lock-free ledger (it would
- * have to change up to ten words at once).
+ * changing would matter for each word), a lock-free ledger (it would have to
+ * change up to ten words at once).
  */
 
 
@@ -127,8 +126,8 @@ ngx_modelgw_redo_lock(ngx_modelgw_redo_t *redo)
     if (rc == EOWNERDEAD) {
 
         /*
-         * Not consistent before it is: were we killed here, the next one would
-         * begin anew.
+         * Marked consistent only after that: if we are killed here, the next
+         * owner starts again.
          */
 
         ngx_modelgw_redo_apply(redo);
@@ -140,7 +139,7 @@ ngx_modelgw_redo_lock(ngx_modelgw_redo_t *redo)
         ngx_modelgw_redo_broken();
     }
 
-    /* the dead may have been gathering */
+    /* the dead owner may have been gathering */
 
     redo->n = 0;
 }
@@ -158,7 +157,7 @@ ngx_modelgw_redo_commit(ngx_modelgw_redo_t *redo)
 {
     __atomic_store_n(&redo->committed, redo->n, __ATOMIC_RELEASE);
 
-    /* release keeps what is before it there, not what is behind it */
+    /* release orders what is before it, but not what is after it */
 
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 
@@ -169,8 +168,8 @@ ngx_modelgw_redo_commit(ngx_modelgw_redo_t *redo)
 
 
 /*
- * Stores with release: who finds a new word without the mutex (the writer looks
- * at the ends of its rings) finds all that was written before it.
+ * Release stores: a process that reads a new word without the mutex (the writer
+ * reads the ends of its rings) also sees all that was written before it.
  */
 
 static void
@@ -193,10 +192,10 @@ ngx_modelgw_redo_apply(ngx_modelgw_redo_t *redo)
 
 
 /*
- * ENOTRECOVERABLE comes only if a mutex of the dead was unlocked without being
- * made consistent, which is not done here; the other errors are of mutexes that
- * are none any more.  Without the mutex no money can be moved and nothing else
- * can be told of it, so the process does not go on.
+ * ENOTRECOVERABLE is returned only if a mutex of a dead owner was unlocked
+ * without being made consistent, which does not happen here; other errors mean
+ * that the mutex is damaged.  Without it no money can be moved, and there is no
+ * way to report that in the ledger, so the process is aborted.
  */
 
 static void

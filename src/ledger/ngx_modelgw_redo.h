@@ -1,7 +1,8 @@
 
 /*
- * A mutex that survives its owner, and the record of what the owner was about
- * to change: shared memory that is consistent whenever a process is killed.
+ * A mutex that survives its owner, and a record of the changes that the owner
+ * is about to make: shared memory that is consistent whenever a process is
+ * killed.
  *
  *     ngx_modelgw_redo_lock(redo);
  *     ngx_modelgw_redo_add(redo, word, value);
@@ -9,7 +10,7 @@
  *     ngx_modelgw_redo_commit(redo);
  *     ngx_modelgw_redo_unlock(redo);
  *
- * What was added happens in _commit(), all of it or nothing.
+ * The changes are made in _commit(), all of them or none.
  */
 
 
@@ -28,23 +29,22 @@
 
 typedef struct {
     uint64_t                  *word;
-    uint64_t                   value;    /* that it gets */
+    uint64_t                   value;    /* the new one */
 } ngx_modelgw_redo_word_t;
 
 
 typedef struct {
     pthread_mutex_t            mutex;
-    uint64_t                   n;        /* gathered so far */
-    uint64_t                   committed; /* how many are to be applied; 0:
-                                            nothing is under way */
+    uint64_t                   n;        /* changes gathered so far */
+    uint64_t                   committed; /* changes to be applied; 0: none */
     ngx_modelgw_redo_word_t    words[NGX_MODELGW_REDO_WORDS];
 } ngx_modelgw_redo_t;
 
 
 /*
- * Mutexes of processes that share memory; the owner is a thread.  One whose
- * owner has died is locked like any other.
- *     init     NGX_OK, NGX_ERROR (there are none here)
+ * Mutexes in shared memory, owned by threads.  One whose owner has died is
+ * locked like any other.  If a mutex is damaged, the process is aborted.
+ *     init     NGX_OK, NGX_ERROR (not supported)
  *     trylock  NGX_OK, NGX_BUSY
  */
 ngx_int_t ngx_modelgw_redo_mutex_init(pthread_mutex_t *mutex);
@@ -52,20 +52,20 @@ void ngx_modelgw_redo_mutex_lock(pthread_mutex_t *mutex);
 ngx_int_t ngx_modelgw_redo_mutex_trylock(pthread_mutex_t *mutex);
 void ngx_modelgw_redo_mutex_unlock(pthread_mutex_t *mutex);
 
-/* The memory is all zero: NGX_OK, NGX_ERROR. */
+/* redo must be zeroed: NGX_OK, NGX_ERROR (not supported). */
 ngx_int_t ngx_modelgw_redo_init(ngx_modelgw_redo_t *redo);
 
-/* Finishes first what a dead owner had committed. */
+/* Locks; the changes that a dead owner had committed are finished first. */
 void ngx_modelgw_redo_lock(ngx_modelgw_redo_t *redo);
 void ngx_modelgw_redo_unlock(ngx_modelgw_redo_t *redo);
 
-/* Makes the changes that were added; they are seen in the order of adding. */
+/* Makes the changes that were added, in that order. */
 void ngx_modelgw_redo_commit(ngx_modelgw_redo_t *redo);
 
 
 /*
- * Adds a change; at most NGX_MODELGW_REDO_WORDS of them, each of another word.
- * Values are absolute, so that it does not matter how often they are stored.
+ * Adds a change, at most NGX_MODELGW_REDO_WORDS of them, each of another word.
+ * Values are absolute, so they may be stored any number of times.
  */
 
 static ngx_inline void

@@ -1,33 +1,36 @@
 
 /*
- * The durable ledger: one SQLite file.  Here it is opened, and failures get
- * their words.
+ * The durable ledger, one SQLite file: opening it, its tables and version,
+ * checks of the file, and the text of failures.
  *
  * It is in WAL mode with synchronous=FULL: a commit is one append and one
  * fsync(), and readers and the writer never wait for each other.  Exactly one
- * connection writes and checkpoints: the writer's.  Those that read are
+ * connection writes and checkpoints: the writer's.  Connections that read are
  * READONLY and query_only, and never checkpoint, neither by themselves
- * (wal_autocheckpoint=0) nor as they are closed.  So the WAL-reset bug of
- * SQLite before 3.51.3, which needs two connections that write or checkpoint at
- * the same instant, is out of reach.
+ * (wal_autocheckpoint=0) nor when closed.  So the WAL-reset bug of SQLite
+ * before 3.51.3, which needs two connections that write or checkpoint at the
+ * same instant, is out of reach.
  *
- * The writer never waits for a lock (busy_timeout 0): who locks the file is a
- * stranger, and the writer's caller has a better idea of what to do meanwhile.
+ * A batch never waits for a lock (busy_timeout 0): a process that locks the
+ * file is not ours, and the writer's caller knows better what to do meanwhile.
+ * Opening the file, readers, and _checkpoint() wait for a moment.
  *
- * The tables are made in one transaction before the file becomes a WAL one, so
- * that the file's own header tells the version, whatever is in the WAL:
- * ngx_modelgw_store_check() reads it without any lock, and makes no files.
+ * The tables are created in one transaction, together with application_id and
+ * user_version: a file has all of them or is empty.  Only then it becomes a WAL
+ * file, so its header has the version, whatever is in the WAL:
+ * ngx_modelgw_store_check() reads the header without any lock and creates no
+ * files, and so "nginx -t" works next to an nginx that runs.
  *
- * A connection must not be carried over a fork().  No file descriptor of the
- * file is opened but through SQLite, save for a file that is new: closing one
- * would take the process's POSIX locks off the file, under SQLite's feet.  An
- * O_PATH one is none of these.
+ * A connection must not be carried over a fork().  The file is opened through
+ * SQLite only, except when it is created: closing another descriptor would drop
+ * the process's POSIX locks on it, which SQLite relies on.  O_PATH descriptors
+ * do not count.
  *
  * Rejected: a journal of our own (recovery, queries and the operator's tools
- * would have to be written, and believed); synchronous=NORMAL (the last commits
- * are gone after a power cut); an index of calls by account (it more than
+ * would have to be written, and trusted); synchronous=NORMAL (the last commits
+ * are lost in a power failure); an index of calls by account (it more than
  * doubles what a call costs, for a query that an operator makes once a week);
- * numbers instead of words in the tables (the accountant's SQL is to be
+ * numbers instead of words in the tables (the accountant's SQL has to be
  * readable).
  */
 
@@ -35,22 +38,141 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include <sys/statvfs.h>
+
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_PATIENCE  100  /* milliseconds: to open, and of
-                                            readers */
+#define NGX_MODELGW_STORE_ID        0x6d67776c  /* application_id: "mgwl" */
+#define NGX_MODELGW_STORE_HEADER    100  /* bytes of an SQLite file's header */
+#define NGX_MODELGW_STORE_SPACE     (512 * 1024)  /* bytes free, at least */
+#define NGX_MODELGW_STORE_TIMEOUT   100  /* ms, for a lock: to open, to read,
+                                            for a checkpoint */
 #define NGX_MODELGW_STORE_PATH      128  /* bytes of it in a message */
 
 
+static ngx_int_t ngx_modelgw_store_touch(const char *path,
+    ngx_modelgw_store_error_t *error);
 static ngx_modelgw_store_t *ngx_modelgw_store_connect(const char *path,
     int flags, ngx_modelgw_store_error_t *error);
 static ngx_int_t ngx_modelgw_store_setup(ngx_modelgw_store_t *s,
     ngx_modelgw_store_file_t *file);
 static ngx_int_t ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_file_t *file);
-static ngx_int_t ngx_modelgw_store_ours(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_identify(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_version(int64_t id, int64_t version,
+    const char *path, ngx_modelgw_store_error_t *error);
+static ngx_int_t ngx_modelgw_store_create(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_wal(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
+    ngx_modelgw_store_error_t *error);
+static ngx_int_t ngx_modelgw_store_check_directory(const char *path,
+    ngx_modelgw_store_error_t *error);
+static void ngx_modelgw_store_directory(const char *path, char *dir,
+    size_t size);
+static uint32_t ngx_modelgw_store_uint32(u_char *p);
+static void ngx_modelgw_store_set_error(ngx_modelgw_store_error_t *error,
+    const char *path, const char *text, int err);
+
+
+/*
+ * Amounts are nano-euro, times are milliseconds since the Epoch.  An account's
+ * balance is its top-ups less the cost of its calls, including those rolled up
+ * to days (UTC, by their end): "audit" computes it again.
+ */
+
+static const char  ngx_modelgw_store_schema[] =
+    "CREATE TABLE accounts ("
+        "name TEXT NOT NULL PRIMARY KEY,"
+        "balance INTEGER NOT NULL,"
+        "opened INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE calls ("
+        "id INTEGER NOT NULL PRIMARY KEY,"
+        "time INTEGER NOT NULL,"
+        "ended INTEGER NOT NULL,"
+        "key TEXT NOT NULL,"
+        "account TEXT NOT NULL,"
+        "model TEXT NOT NULL,"
+        "input INTEGER NOT NULL,"
+        "cache_read INTEGER NOT NULL,"
+        "cache_write INTEGER NOT NULL,"
+        "cache_write_1h INTEGER NOT NULL,"
+        "output INTEGER NOT NULL,"
+        "reasoning INTEGER NOT NULL,"
+        "cost INTEGER NOT NULL,"
+        "outcome TEXT NOT NULL,"
+        "\"end\" TEXT NOT NULL,"
+        "status INTEGER NOT NULL"
+    ") STRICT;"
+
+    /* of calls that were sent; cost: if the call is lost */
+
+    "CREATE TABLE holds ("
+        "id INTEGER NOT NULL PRIMARY KEY,"
+        "time INTEGER NOT NULL,"
+        "key TEXT NOT NULL,"
+        "account TEXT NOT NULL,"
+        "model TEXT NOT NULL,"
+        "hold INTEGER NOT NULL,"
+        "input INTEGER NOT NULL,"
+        "cost INTEGER NOT NULL"
+    ") STRICT;"
+
+    "CREATE TABLE topups ("
+        "id TEXT NOT NULL PRIMARY KEY,"
+        "account TEXT NOT NULL,"
+        "amount INTEGER NOT NULL,"
+        "time INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE days ("
+        "day TEXT NOT NULL,"
+        "account TEXT NOT NULL,"
+        "key TEXT NOT NULL,"
+        "model TEXT NOT NULL,"
+        "calls INTEGER NOT NULL,"
+        "input INTEGER NOT NULL,"
+        "cache_read INTEGER NOT NULL,"
+        "cache_write INTEGER NOT NULL,"
+        "cache_write_1h INTEGER NOT NULL,"
+        "output INTEGER NOT NULL,"
+        "reasoning INTEGER NOT NULL,"
+        "cost INTEGER NOT NULL,"
+        "PRIMARY KEY (day, account, key, model)"
+    ") STRICT, WITHOUT ROWID;"
+
+    /* the difference must be 0 in every row */
+
+    "CREATE VIEW audit AS "
+        "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"
+            " sum(balance) - sum(derived) AS difference"
+        " FROM (SELECT name AS account, balance, 0 AS derived FROM accounts"
+            " UNION ALL SELECT account, 0, amount FROM topups"
+            " UNION ALL SELECT account, 0, -cost FROM calls"
+            " UNION ALL SELECT account, 0, -cost FROM days)"
+        " GROUP BY account;"
+
+    /* for people: euro, and times as text */
+
+    "CREATE VIEW balances AS "
+        "SELECT name AS account, printf('%s%d.%09d',"
+            " iif(balance < 0, '-', ''), abs(balance) / 1000000000,"
+            " abs(balance) % 1000000000) AS euro,"
+            " datetime(opened / 1000, 'unixepoch') AS opened"
+        " FROM accounts;"
+
+    "CREATE VIEW ledger AS "
+        "SELECT id, strftime('%Y-%m-%dT%H:%M:%fZ', time / 1000.0,"
+            " 'unixepoch') AS time,"
+            " strftime('%Y-%m-%dT%H:%M:%fZ', ended / 1000.0,"
+            " 'unixepoch') AS ended,"
+            " key, account, model, input, cache_read, cache_write,"
+            " cache_write_1h, output, reasoning,"
+            " printf('%d.%09d', cost / 1000000000, cost % 1000000000) AS euro,"
+            " outcome, \"end\", status"
+        " FROM calls;";
 
 
 ngx_modelgw_store_t *
@@ -106,6 +228,30 @@ ngx_modelgw_store_open_read(const char *path, ngx_modelgw_store_file_t *file,
 }
 
 
+/* a new file has mode 0600 from the first instant */
+
+static ngx_int_t
+ngx_modelgw_store_touch(const char *path, ngx_modelgw_store_error_t *error)
+{
+    int  fd;
+
+    fd = open(path, O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0600);
+
+    if (fd == -1) {
+        if (errno == EEXIST) {
+            return NGX_OK;
+        }
+
+        ngx_modelgw_store_set_error(error, path, "cannot be created", errno);
+        return NGX_ERROR;
+    }
+
+    (void) close(fd);
+
+    return NGX_OK;
+}
+
+
 static ngx_modelgw_store_t *
 ngx_modelgw_store_connect(const char *path, int flags,
     ngx_modelgw_store_error_t *error)
@@ -118,7 +264,7 @@ ngx_modelgw_store_connect(const char *path, int flags,
 
     s = calloc(1, sizeof(ngx_modelgw_store_t) + len);
     if (s == NULL) {
-        ngx_modelgw_store_say(error, path, "cannot be opened", ENOMEM);
+        ngx_modelgw_store_set_error(error, path, "cannot be opened", ENOMEM);
         return NULL;
     }
 
@@ -138,7 +284,7 @@ ngx_modelgw_store_connect(const char *path, int flags,
         return NULL;
     }
 
-    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_PATIENCE);
+    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_TIMEOUT);
 
     return s;
 }
@@ -168,45 +314,7 @@ ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s)
 }
 
 
-/* Readers that are about to end are waited for. */
-
-ngx_int_t
-ngx_modelgw_store_checkpoint(ngx_modelgw_store_t *s)
-{
-    int  rc;
-
-    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_PATIENCE);
-
-    ngx_set_errno(0);
-
-    rc = sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_TRUNCATE,
-                                   NULL, NULL);
-
-    if (rc != SQLITE_OK) {
-        return ngx_modelgw_store_fail(s, NULL);
-    }
-
-    (void) sqlite3_busy_timeout(s->db, 0);
-
-    return NGX_OK;
-}
-
-
-/* SQLite writes the page of the version whether it is another one or not. */
-
-ngx_int_t
-ngx_modelgw_store_probe(ngx_modelgw_store_t *s)
-{
-    char  sql[64];
-
-    (void) snprintf(sql, sizeof(sql), "PRAGMA user_version = %d",
-                    NGX_MODELGW_STORE_VERSION);
-
-    return ngx_modelgw_store_exec(s, sql);
-}
-
-
-/* file: the one that it must be, with the tables; NULL: any */
+/* file: the file that it must be, with tables; NULL: any */
 
 static ngx_int_t
 ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
@@ -219,14 +327,16 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
     }
 
     if (sqlite3_db_readonly(s->db, "main")) {
-        return ngx_modelgw_store_fail_text(s, "cannot be written");
+        (void) ngx_modelgw_store_fail_text(s, "cannot be written");
+        s->error.denied = 1;
+        return NGX_ERROR;
     }
 
     if (ngx_modelgw_store_exec(s, "PRAGMA synchronous = FULL") != NGX_OK) {
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_store_ours(s);
+    rc = ngx_modelgw_store_identify(s);
 
     if (rc == NGX_DECLINED) {
         rc = file ? ngx_modelgw_store_fail_text(s, "is empty")
@@ -241,7 +351,7 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
         return NGX_ERROR;
     }
 
-    /* a long reader may have kept the WAL growing: the space is given back */
+    /* a long reader may have let the WAL grow: give the space back */
 
     if (ngx_modelgw_store_exec(s, "PRAGMA journal_size_limit = 16777216")
         != NGX_OK)
@@ -255,13 +365,13 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
         return NGX_ERROR;
     }
 
-    /* SQLite opens the files beside it as it reads, if it has not yet */
+    /* reading makes SQLite open "-wal" and "-shm", if they are not open yet */
 
     if (ngx_modelgw_store_number(s, "PRAGMA page_count", &pages) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_store_beside(s);
+    return ngx_modelgw_store_check_wal(s);
 }
 
 
@@ -271,7 +381,7 @@ ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
 {
     ngx_int_t  rc;
 
-    /* before the first read: beside another file, the WAL is not its own */
+    /* before the first read: the WAL next to another file is not its own */
 
     if (file && ngx_modelgw_store_known(s, file) != NGX_OK) {
         return NGX_ERROR;
@@ -286,7 +396,7 @@ ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
 
     (void) sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 
-    rc = ngx_modelgw_store_ours(s);
+    rc = ngx_modelgw_store_identify(s);
 
     if (rc == NGX_DECLINED) {
         return ngx_modelgw_store_fail_text(s, "is empty");
@@ -303,7 +413,7 @@ ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
  */
 
 static ngx_int_t
-ngx_modelgw_store_ours(ngx_modelgw_store_t *s)
+ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
 {
     int64_t  pages, id, version;
 
@@ -326,7 +436,59 @@ ngx_modelgw_store_ours(ngx_modelgw_store_t *s)
 }
 
 
-/* SQLite answers the mode that the file is in, which may be the old one */
+static ngx_int_t
+ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
+    ngx_modelgw_store_error_t *error)
+{
+    char  text[64];
+
+    if (id != NGX_MODELGW_STORE_ID) {
+        ngx_modelgw_store_set_error(error, path,
+                                    "is a database of another program", 0);
+        return NGX_ERROR;
+    }
+
+    if (version != NGX_MODELGW_STORE_VERSION) {
+        (void) snprintf(text, sizeof(text), "has version %d, %d is required",
+                        (int) version, NGX_MODELGW_STORE_VERSION);
+        ngx_modelgw_store_set_error(error, path, text, 0);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_create(ngx_modelgw_store_t *s)
+{
+    char  sql[128];
+
+    /* an existing empty file may have any mode */
+
+    if (chmod(s->path, 0600) == -1) {
+        ngx_modelgw_store_set_error(&s->error, s->path, "cannot be created",
+                                    errno);
+        return NGX_ERROR;
+    }
+
+    (void) snprintf(sql, sizeof(sql),
+                    "PRAGMA application_id = %d; PRAGMA user_version = %d",
+                    NGX_MODELGW_STORE_ID, NGX_MODELGW_STORE_VERSION);
+
+    if (ngx_modelgw_store_exec(s, "BEGIN IMMEDIATE") != NGX_OK
+        || ngx_modelgw_store_exec(s, ngx_modelgw_store_schema) != NGX_OK
+        || ngx_modelgw_store_exec(s, sql) != NGX_OK
+        || ngx_modelgw_store_exec(s, "COMMIT") != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* SQLite returns the mode that the file is in, which may be the old one */
 
 static ngx_int_t
 ngx_modelgw_store_wal(ngx_modelgw_store_t *s)
@@ -353,7 +515,413 @@ ngx_modelgw_store_wal(ngx_modelgw_store_t *s)
     (void) sqlite3_finalize(stmt);
 
     if (!wal) {
-        return ngx_modelgw_store_fail_text(s, "cannot be put in WAL mode");
+        return ngx_modelgw_store_fail_text(s, "cannot be switched to WAL mode");
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_check(const char *path, ngx_modelgw_store_error_t *error)
+{
+    int           rc;
+    sqlite3      *db;
+    ngx_int_t     result;
+    struct stat   st;
+
+    if (stat(path, &st) == -1 && errno == ENOENT) {
+        return ngx_modelgw_store_check_directory(path, error);
+    }
+
+    rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE|SQLITE_OPEN_NOMUTEX
+                                    |SQLITE_OPEN_EXRESCODE, NULL);
+
+    if (rc != SQLITE_OK) {
+        ngx_modelgw_store_set_error(error, path, sqlite3_errstr(rc),
+                                    db ? sqlite3_system_errno(db) : 0);
+        result = NGX_DECLINED;
+
+    } else if (sqlite3_db_readonly(db, "main")) {
+        ngx_modelgw_store_set_error(error, path, "cannot be written", 0);
+        error->denied = 1;
+        result = NGX_DECLINED;
+
+    } else {
+        result = ngx_modelgw_store_check_header(db, path, error);
+
+        /* "-wal" and "-shm" are created where a symbolic link leads to */
+
+        if (result == NGX_OK) {
+            result = ngx_modelgw_store_check_directory(
+                                     sqlite3_db_filename(db, "main"), error);
+        }
+    }
+
+    (void) sqlite3_close(db);
+
+    return result;
+}
+
+
+/*
+ * Reads the file's header through SQLite's file object, but not by its pager,
+ * which would take locks and create files.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
+    ngx_modelgw_store_error_t *error)
+{
+    int             rc;
+    u_char          header[NGX_MODELGW_STORE_HEADER];
+    sqlite3_file   *file;
+    sqlite3_int64   size;
+
+    size = 0;
+
+    rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (rc == SQLITE_OK) {
+        rc = file->pMethods->xFileSize(file, &size);
+    }
+
+    if (rc == SQLITE_OK && size == 0) {
+        return NGX_OK;
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = file->pMethods->xRead(file, header, sizeof(header), 0);
+    }
+
+    /* a short file is padded with zeros, and has no version of ours */
+
+    if (rc != SQLITE_OK && rc != SQLITE_IOERR_SHORT_READ) {
+        ngx_modelgw_store_set_error(error, path, sqlite3_errstr(rc), errno);
+        return NGX_DECLINED;
+    }
+
+    if (ngx_memcmp(header, "SQLite format 3", sizeof("SQLite format 3")) != 0) {
+
+        /* creating it was interrupted: opening it rolls that back */
+
+        if (access(sqlite3_filename_journal(sqlite3_db_filename(db, "main")),
+                   F_OK)
+            == 0)
+        {
+            return NGX_OK;
+        }
+
+        ngx_modelgw_store_set_error(error, path,
+                                    sqlite3_errstr(SQLITE_NOTADB), 0);
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_store_version(ngx_modelgw_store_uint32(header + 68),
+                                  ngx_modelgw_store_uint32(header + 60),
+                                  path, error)
+        != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_check_directory(const char *path,
+    ngx_modelgw_store_error_t *error)
+{
+    char  dir[PATH_MAX];
+
+    ngx_modelgw_store_directory(path, dir, sizeof(dir));
+
+    /* as the effective user, which the master has changed for this */
+
+    if (faccessat(AT_FDCWD, dir, W_OK|X_OK, AT_EACCESS) == -1) {
+        ngx_modelgw_store_set_error(error, dir, "is not writable", errno);
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_directory(const char *path, char *dir, size_t size)
+{
+    size_t       len;
+    const char  *p;
+
+    p = strrchr(path, '/');
+
+    if (p == NULL) {
+        path = ".";
+        len = 1;
+
+    } else {
+        len = ngx_max(p - path, 1);
+    }
+
+    ngx_cpystrn((u_char *) dir, (u_char *) path, ngx_min(len + 1, size));
+}
+
+
+static uint32_t
+ngx_modelgw_store_uint32(u_char *p)
+{
+    return (uint32_t) p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
+}
+
+
+/*
+ * SQLite checks whether the name that the path led to when it was opened is
+ * still that of the file; a symbolic link may lead elsewhere by now.
+ */
+
+ngx_int_t
+ngx_modelgw_store_file(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
+{
+    int          moved;
+    struct stat  st;
+    const char  *text;
+
+    moved = 0;
+
+    if (sqlite3_file_control(s->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved)
+        != SQLITE_OK)
+    {
+        return ngx_modelgw_store_fail(s, NULL);
+    }
+
+    if (stat(s->path, &st) == -1) {
+        text = (errno == ENOENT || errno == ENOTDIR) ? "is missing"
+                                                     : "cannot be checked";
+        ngx_modelgw_store_set_error(&s->error, s->path, text, errno);
+        return NGX_ERROR;
+    }
+
+    if (moved) {
+        return ngx_modelgw_store_fail_text(s, "is another file now");
+    }
+
+    file->dev = st.st_dev;
+    file->ino = st.st_ino;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_known(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
+{
+    ngx_modelgw_store_file_t  now;
+
+    if (ngx_modelgw_store_file(s, &now) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (now.dev != file->dev || now.ino != file->ino) {
+        return ngx_modelgw_store_fail_text(s, "is another file now");
+    }
+
+    return NGX_OK;
+}
+
+
+/* SQLite checks only whether the ledger itself was moved. */
+
+ngx_int_t
+ngx_modelgw_store_check_wal(ngx_modelgw_store_t *s)
+{
+    char                       name[PATH_MAX];
+    ngx_uint_t                 i;
+    struct stat                st;
+    ngx_modelgw_store_file_t  *file;
+
+    static const char  *suffixes[NGX_MODELGW_STORE_WAL_FILES] = {
+        "-wal", "-shm"
+    };
+
+    for (i = 0; i < NGX_MODELGW_STORE_WAL_FILES; i++) {
+
+        (void) snprintf(name, sizeof(name), "%s%s",
+                        sqlite3_db_filename(s->db, "main"), suffixes[i]);
+
+        if (stat(name, &st) == -1) {
+            ngx_modelgw_store_set_error(&s->error, name, "is missing", errno);
+            return NGX_ERROR;
+        }
+
+        file = &s->wal_files[i];
+
+        if (file->ino == 0) {
+            file->dev = st.st_dev;
+            file->ino = st.st_ino;
+        }
+
+        if (st.st_dev != file->dev || st.st_ino != file->ino) {
+            ngx_modelgw_store_set_error(&s->error, name, "is another file now",
+                                        0);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* Waits for readers that are about to finish. */
+
+ngx_int_t
+ngx_modelgw_store_checkpoint(ngx_modelgw_store_t *s)
+{
+    int  rc;
+
+    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_TIMEOUT);
+
+    ngx_set_errno(0);
+
+    rc = sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_TRUNCATE,
+                                   NULL, NULL);
+
+    if (rc != SQLITE_OK) {
+        return ngx_modelgw_store_fail(s, NULL);
+    }
+
+    (void) sqlite3_busy_timeout(s->db, 0);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_space(ngx_modelgw_store_t *s)
+{
+    struct statvfs  fs;
+
+    if (statvfs(s->path, &fs) == -1) {
+        ngx_modelgw_store_set_error(&s->error, s->path, "cannot be checked",
+                                    errno);
+        return NGX_ERROR;
+    }
+
+    if ((uint64_t) fs.f_bavail * fs.f_frsize < NGX_MODELGW_STORE_SPACE) {
+        return ngx_modelgw_store_fail_text(s, "is on a full disk");
+    }
+
+    return NGX_OK;
+}
+
+
+/* SQLite writes the page of the version even if it does not change. */
+
+ngx_int_t
+ngx_modelgw_store_probe(ngx_modelgw_store_t *s)
+{
+    char  sql[64];
+
+    (void) snprintf(sql, sizeof(sql), "PRAGMA user_version = %d",
+                    NGX_MODELGW_STORE_VERSION);
+
+    return ngx_modelgw_store_exec(s, sql);
+}
+
+
+void
+ngx_modelgw_store_error(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_error_t *error)
+{
+    *error = s->error;
+}
+
+
+static void
+ngx_modelgw_store_set_error(ngx_modelgw_store_error_t *error, const char *path,
+    const char *text, int err)
+{
+    u_char  *p, *last;
+    size_t   len;
+
+    p = error->data;
+    last = p + NGX_MODELGW_STORE_ERROR;
+
+    /* the end of a long path is more useful */
+
+    len = ngx_strlen(path);
+
+    if (len > NGX_MODELGW_STORE_PATH) {
+        path += len - NGX_MODELGW_STORE_PATH;
+        p = ngx_slprintf(p, last, "\"...%s\" %s", path, text);
+
+    } else {
+        p = ngx_slprintf(p, last, "\"%s\" %s", path, text);
+    }
+
+    /* strerror() of glibc, since 2.32, and of musl is thread-safe */
+
+    if (err) {
+        p = ngx_slprintf(p, last, " (%d: %s)", err, strerror(err));
+    }
+
+    error->len = p - error->data;
+    error->locked = 0;
+    error->denied = (err == EACCES || err == EPERM || err == EROFS);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+{
+    int   rc, err, last;
+    char  text[NGX_MODELGW_STORE_ERROR];
+
+    last = errno;
+    rc = s->db ? sqlite3_errcode(s->db) & 0xff : SQLITE_NOMEM;
+    err = 0;
+
+    if (rc == SQLITE_IOERR || rc == SQLITE_CANTOPEN) {
+        err = sqlite3_system_errno(s->db);
+
+        /* SQLite does not keep that of a commit */
+
+        if (err == 0) {
+            err = last;
+        }
+    }
+
+    (void) snprintf(text, sizeof(text), "failed: %s",
+                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc));
+
+    ngx_modelgw_store_set_error(&s->error, s->path, text, err);
+
+    s->error.locked = (rc == SQLITE_BUSY);
+    s->error.denied |= (rc == SQLITE_READONLY || rc == SQLITE_PERM);
+
+    if (stmt) {
+        (void) sqlite3_reset(stmt);
+    }
+
+    return NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_fail_text(ngx_modelgw_store_t *s, const char *text)
+{
+    ngx_modelgw_store_set_error(&s->error, s->path, text, 0);
+
+    return NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_prepare(ngx_modelgw_store_t *s, const char *sql,
+    sqlite3_stmt **stmt)
+{
+    if (sqlite3_prepare_v2(s->db, sql, -1, stmt, NULL) != SQLITE_OK) {
+        return ngx_modelgw_store_fail(s, NULL);
     }
 
     return NGX_OK;
@@ -373,98 +941,38 @@ ngx_modelgw_store_exec(ngx_modelgw_store_t *s, const char *sql)
 }
 
 
-void
-ngx_modelgw_store_error(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_error_t *error)
-{
-    *error = s->error;
-}
-
-
-void
-ngx_modelgw_store_say(ngx_modelgw_store_error_t *error, const char *path,
-    const char *text, int err)
-{
-    u_char  *p, *last;
-    size_t   len;
-
-    p = error->data;
-    last = p + NGX_MODELGW_STORE_ERROR;
-
-    /* of a long path the end tells more */
-
-    len = ngx_strlen(path);
-
-    if (len > NGX_MODELGW_STORE_PATH) {
-        path += len - NGX_MODELGW_STORE_PATH;
-        p = ngx_slprintf(p, last, "\"...%s\" %s", path, text);
-
-    } else {
-        p = ngx_slprintf(p, last, "\"%s\" %s", path, text);
-    }
-
-    /* strerror() of glibc, since 2.32, and of musl may be called by threads */
-
-    if (err) {
-        p = ngx_slprintf(p, last, " (%d: %s)", err, strerror(err));
-    }
-
-    error->len = p - error->data;
-    error->locked = 0;
-}
-
-
 ngx_int_t
-ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
+    int64_t second, int64_t *n)
 {
-    int   rc, err, last;
-    char  text[NGX_MODELGW_STORE_ERROR];
+    ngx_int_t      rc;
+    ngx_uint_t     nparams;
+    sqlite3_stmt  *stmt;
 
-    last = errno;
-    rc = s->db ? sqlite3_errcode(s->db) & 0xff : SQLITE_NOMEM;
-    err = 0;
-
-    if (rc == SQLITE_IOERR || rc == SQLITE_CANTOPEN) {
-        err = sqlite3_system_errno(s->db);
-
-        /* it forgets that of a commit */
-
-        if (err == 0) {
-            err = last;
-        }
+    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    (void) snprintf(text, sizeof(text), "failed: %s",
-                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc));
+    nparams = sqlite3_bind_parameter_count(stmt);
 
-    ngx_modelgw_store_say(&s->error, s->path, text, err);
-
-    s->error.locked = (rc == SQLITE_BUSY);
-
-    if (stmt) {
-        (void) sqlite3_reset(stmt);
+    if (nparams > 0) {
+        (void) sqlite3_bind_int64(stmt, 1, first);
     }
 
-    return NGX_ERROR;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_fail_text(ngx_modelgw_store_t *s, const char *text)
-{
-    ngx_modelgw_store_say(&s->error, s->path, text, 0);
-
-    return NGX_ERROR;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_prepare(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt)
-{
-    if (sqlite3_prepare_v2(s->db, sql, -1, stmt, NULL) != SQLITE_OK) {
-        return ngx_modelgw_store_fail(s, NULL);
+    if (nparams > 1) {
+        (void) sqlite3_bind_int64(stmt, 2, second);
     }
 
-    return NGX_OK;
+    rc = NGX_OK;
+
+    if (sqlite3_step(stmt) != (n ? SQLITE_ROW : SQLITE_DONE)) {
+        rc = ngx_modelgw_store_fail(s, NULL);
+
+    } else if (n) {
+        *n = sqlite3_column_int64(stmt, 0);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
 }

@@ -1,7 +1,10 @@
 
 /*
- * What is done to the store as a whole: recovering it, reading its accounts,
- * and rolling old calls up to days.
+ * Operations on the whole store: recovering it, reading its accounts, rolling
+ * up old calls to days.
+ *
+ * A trigger that was added to the file may drop rows silently: so the rows that
+ * each step should change are counted before it.
  */
 
 
@@ -11,10 +14,13 @@
 #include "ngx_modelgw_store_private.h"
 
 
+#define NGX_MODELGW_STORE_LATE  10000    /* younger calls looked at, at most */
+
+
 typedef struct {
     const char  *sql;
-    const char  *rows;                   /* how many it is to change */
-    const char  *failed;                 /* it has not changed them all */
+    const char  *rows;                   /* counts what it should change */
+    const char  *failed;                 /* text, if it has changed fewer */
 } ngx_modelgw_store_step_t;
 
 
@@ -27,9 +33,9 @@ static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
 
 
 /*
- * ?1: the time that they end.  A hold of a call that is there was charged
- * already.  A hold of an account that is not there charges nobody: "audit"
- * shows it.
+ * ?1: the time when they end.  A hold of a call that exists was charged
+ * already.  A hold of an account that does not exist charges no account:
+ * "audit" shows it.
  */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
@@ -39,26 +45,26 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
           " 0, 0, cost, 'unanswered', 'lost', 0"
       " FROM holds",
       "SELECT count(*) FROM holds",
-      "failed: it leaves out calls" },
+      "failed: calls were not inserted" },
 
     { "UPDATE accounts SET balance = balance - h.cost"
       " FROM (SELECT account, sum(cost) AS cost FROM holds GROUP BY account)"
           " AS h"
       " WHERE name = h.account",
       "SELECT count(*) FROM accounts WHERE name IN (SELECT account FROM holds)",
-      "failed: it leaves out charges" },
+      "failed: accounts were not charged" },
 
     { "DELETE FROM holds",
       "SELECT count(*) FROM holds",
-      "failed: it keeps holds" },
+      "failed: holds were not deleted" },
 
     { NULL, NULL, NULL }
 };
 
 
 /*
- * Calls with an id up to ?2 that ended before ?1.  It is the day that a call
- * ended, because it is then that it was charged.
+ * Calls with an id up to ?2 that ended before ?1.  They are rolled up to the
+ * day when they ended, because they were charged then.
  */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
@@ -81,11 +87,11 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
       "SELECT count(*) FROM (SELECT date(ended / 1000, 'unixepoch'), account,"
           " key, model FROM calls WHERE id <= ?2 AND ended < ?1"
           " GROUP BY 1, 2, 3, 4)",
-      "failed: it leaves out days" },
+      "failed: days were not updated" },
 
     { "DELETE FROM calls WHERE id <= ?2 AND ended < ?1",
       "SELECT count(*) FROM calls WHERE id <= ?2 AND ended < ?1",
-      "failed: it keeps calls" },
+      "failed: calls were not deleted" },
 
     { NULL, NULL, NULL }
 };
@@ -162,13 +168,13 @@ ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
 
 
 /*
- * Up to which id there are so many calls to roll up.
+ * The id up to which there are max calls to roll up, and how many there are.
  *
- * Ids grow with the time that calls begin, and so, nearly, with that when they
- * end.  So it is enough to look at the lowest ones, and there is no need to
- * read a month of calls to learn that none is old enough: if there are more
- * than NGX_MODELGW_STORE_LATE younger calls in between, which takes a clock
- * that was wrong, those behind are left to another day.
+ * Ids grow with the time when calls begin, and so, nearly, with the time when
+ * they end.  So only the lowest ids are looked at, and a month of calls need
+ * not be read to find that none is old enough: if there are more than
+ * NGX_MODELGW_STORE_LATE younger calls in between, which takes a clock that was
+ * wrong, older ones after them are left for another day.
  */
 
 static ngx_int_t
@@ -206,11 +212,6 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
 }
 
 
-/*
- * A trigger that somebody has put into the file may leave out rows in silence:
- * so they are counted.
- */
-
 static ngx_int_t
 ngx_modelgw_store_steps(ngx_modelgw_store_t *s, ngx_modelgw_store_step_t *step,
     int64_t first, int64_t second)
@@ -233,43 +234,6 @@ ngx_modelgw_store_steps(ngx_modelgw_store_t *s, ngx_modelgw_store_step_t *step,
     }
 
     return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
-    int64_t second, int64_t *n)
-{
-    ngx_int_t      rc;
-    ngx_uint_t     nparams;
-    sqlite3_stmt  *stmt;
-
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    nparams = sqlite3_bind_parameter_count(stmt);
-
-    if (nparams > 0) {
-        (void) sqlite3_bind_int64(stmt, 1, first);
-    }
-
-    if (nparams > 1) {
-        (void) sqlite3_bind_int64(stmt, 2, second);
-    }
-
-    rc = NGX_OK;
-
-    if (sqlite3_step(stmt) != (n ? SQLITE_ROW : SQLITE_DONE)) {
-        rc = ngx_modelgw_store_fail(s, NULL);
-
-    } else if (n) {
-        *n = sqlite3_column_int64(stmt, 0);
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return rc;
 }
 
 

@@ -1,7 +1,7 @@
 
 /*
- * What a model can do, for the translation of chat (translate.md, 1.4).  Told
- * by the configuration; no vendor's model name is in any code.
+ * What a model can do, for the translation of chat requests.  Set by options of
+ * the configuration: the code knows no vendor's model names.
  */
 
 
@@ -34,13 +34,13 @@
 #define NGX_MODELGW_REASONING_FULL     2
 
 
-/* of one type, so that the table of options in option.c can set them */
+/* members of one type: a table of options sets them by offset */
 
 typedef struct {
     ngx_uint_t            sampling;
     ngx_uint_t            thinking;
-    ngx_uint_t            effort;        /* bits; 0: none */
-    ngx_uint_t            structured;    /* 1: native */
+    ngx_uint_t            effort;        /* NGX_MODELGW_EFFORT_*, bits */
+    ngx_uint_t            structured;    /* has output_config.format */
     ngx_uint_t            strict;
     ngx_uint_t            prefill;
     ngx_uint_t            forced_tool_choice;

@@ -1,16 +1,25 @@
 
 /*
- * A whole messages answer as a chat completion.
+ * A whole messages answer as a chat completion, and the parts of an answer that
+ * mean the same in a stream.
  *
- * First the content is read once: what is in it decides about "content", the
- * finish reason, and whether it can be expressed at all.  Then the members are
+ * The content is read once first: it decides about "content", the finish
+ * reason, and whether the answer can be expressed at all.  Then the members are
  * written in the order of chat, each by one walk over the blocks: text that was
  * cut into blocks becomes one string, thinking another one, tool calls a list.
  *
- * Texts are JSON strings here and there, so what is between the quotes is
- * copied as it stands; a tool's input becomes a string by escaping its bytes.
- * Rejected: to read the answer into objects and print those, which changes big
- * integers and the order of members.
+ * Texts are JSON strings on both sides, so they are copied as they are between
+ * the quotes; a tool's input becomes a string by escaping its bytes.
+ *
+ * Streams use the second half of this file, so that a stream put together by
+ * the client equals the answer without streaming.  Unknown block types and stop
+ * reasons are no error: the upstream adds them without notice, and an answer
+ * without a block that the client could not have used is better than none.
+ * Gateways that fail on unknown stop reasons, or show the upstream's own tools
+ * as calls to the client, have broken agents.
+ *
+ * Rejected: reading the answer into objects and printing those, which changes
+ * big integers and the order of members.
  */
 
 
@@ -21,15 +30,24 @@
 #include "ngx_modelgw_completion_private.h"
 
 
+#define ngx_modelgw_completion_reported(n)  ((n) < 0 ? 0 : (n))
+
+
 typedef struct {
-    ngx_modelgw_tape_t   *tape;
-    ngx_modelgw_out_t    *out;
-    ngx_modelgw_node_t   *content;
-    ngx_uint_t            text;          /* some block has one */
-    ngx_uint_t            reasoning;
-    ngx_uint_t            nthinking;     /* blocks, redacted ones too */
-    ngx_uint_t            ntools;
+    ngx_modelgw_tape_t             *tape;
+    ngx_modelgw_out_t              *out;
+    ngx_modelgw_node_t             *content;
+    ngx_uint_t                      text;      /* some block has one */
+    ngx_uint_t                      reasoning;
+    ngx_uint_t                      nthinking; /* blocks, redacted ones too */
+    ngx_uint_t                      ntools;
 } ngx_modelgw_completion_ctx_t;
+
+
+typedef struct {
+    const char                     *type;
+    ngx_modelgw_completion_kind_e   kind;
+} ngx_modelgw_completion_type_t;
 
 
 static ngx_int_t ngx_modelgw_completion_read(ngx_modelgw_completion_ctx_t *x,
@@ -45,6 +63,41 @@ static void ngx_modelgw_completion_joined(ngx_modelgw_completion_ctx_t *x,
 static void ngx_modelgw_completion_thinking_blocks(
     ngx_modelgw_completion_ctx_t *x);
 static void ngx_modelgw_completion_tool_calls(ngx_modelgw_completion_ctx_t *x);
+
+
+static ngx_modelgw_completion_type_t  ngx_modelgw_completion_types[] = {
+    { "text", NGX_MODELGW_COMPLETION_TEXT },
+    { "tool_use", NGX_MODELGW_COMPLETION_TOOL },
+    { "thinking", NGX_MODELGW_COMPLETION_THINKING },
+    { "redacted_thinking", NGX_MODELGW_COMPLETION_REDACTED },
+    { NULL, NGX_MODELGW_COMPLETION_SKIP }
+};
+
+
+/*
+ * "tool_use" without a tool call: the upstream ran only tools of its own.  Tool
+ * calls with "end_turn", no reason or an unknown one come from compatible
+ * upstreams; clients would not run the tools after "stop".
+ */
+
+static ngx_modelgw_completion_stop_t  ngx_modelgw_completion_stops[] = {
+
+    { "end_turn", ngx_string("stop"), ngx_string("tool_calls"), 1, 0 },
+    { "tool_use", ngx_string("stop"), ngx_string("tool_calls"), 1, 0 },
+    { "max_tokens", ngx_string("length"), ngx_string("length"), 0, 0 },
+    { "model_context_window_exceeded", ngx_string("length"),
+      ngx_string("length"), 0, 0 },
+    { "stop_sequence", ngx_string("stop"), ngx_string("stop"), 0, 0 },
+    { "pause_turn", ngx_string("stop"), ngx_string("stop"), 0, 0 },
+    { "refusal", ngx_string("content_filter"), ngx_string("content_filter"),
+      0, 1 },
+    { "sensitive", ngx_string("content_filter"), ngx_string("content_filter"),
+      0, 1 },
+
+    /* none, or unknown */
+
+    { NULL, ngx_string("stop"), ngx_string("tool_calls"), 1, 0 }
+};
 
 
 ngx_int_t
@@ -84,7 +137,7 @@ ngx_modelgw_completion(ngx_modelgw_completion_t *c, ngx_modelgw_tape_t *tape,
 }
 
 
-/* Some look-alikes leave the type out; then the content tells. */
+/* some compatible upstreams omit the type, "content" is enough then */
 
 static ngx_int_t
 ngx_modelgw_completion_read(ngx_modelgw_completion_ctx_t *x,
@@ -115,7 +168,7 @@ ngx_modelgw_completion_read(ngx_modelgw_completion_ctx_t *x,
 }
 
 
-/* a call without id or name is one that the client can not answer */
+/* the client could not answer a call without an id or a name */
 
 static ngx_int_t
 ngx_modelgw_completion_read_block(ngx_modelgw_completion_ctx_t *x,
@@ -181,8 +234,8 @@ ngx_modelgw_completion_head(ngx_modelgw_completion_t *c,
 
 
 /*
- * "content" is null only if there is no text, but tool calls or a refusal: the
- * chat SDKs, and what is built on them, take null for "something else came".
+ * "content" is null only if there are tool calls or a refusal and no text: chat
+ * SDKs take null as "there is something else".
  */
 
 static void
@@ -236,8 +289,8 @@ ngx_modelgw_completion_message(ngx_modelgw_completion_t *c,
 
 
 /*
- * One string of that member of all blocks of the kind, with nothing between:
- * citations cut sentences into blocks.
+ * Joins the texts of all blocks of a kind with nothing between them: citations
+ * cut sentences into blocks.
  */
 
 static void
@@ -357,4 +410,196 @@ ngx_modelgw_completion_tool_calls(ngx_modelgw_completion_ctx_t *x)
     }
 
     ngx_modelgw_out_text(x->out, "}]");
+}
+
+
+ngx_modelgw_completion_kind_e
+ngx_modelgw_completion_kind(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *block)
+{
+    ngx_modelgw_node_t             *node;
+    ngx_modelgw_completion_type_t  *type;
+
+    node = ngx_modelgw_tape_member(tape, block, "type");
+
+    for (type = ngx_modelgw_completion_types; type->type; type++) {
+        if (ngx_modelgw_tape_is(tape, node, type->type)) {
+            break;
+        }
+    }
+
+    return type->kind;
+}
+
+
+ngx_uint_t
+ngx_modelgw_completion_string(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *obj, const char *name, ngx_str_t *inside)
+{
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_tape_member(tape, obj, name);
+
+    if (node == NULL || node->type != NGX_MODELGW_TAPE_STRING) {
+        ngx_str_null(inside);
+        return 0;
+    }
+
+    ngx_modelgw_tape_inside(tape, node, inside);
+
+    return 1;
+}
+
+
+/*
+ * Clients expect a string, and some merge answers with the same id, so a
+ * missing id is replaced.  The length is limited since each chunk carries it.
+ */
+
+void
+ngx_modelgw_completion_id(ngx_modelgw_completion_t *c,
+    ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *message, u_char *buf,
+    ngx_str_t *id)
+{
+    u_char     *last;
+    ngx_str_t   own;
+
+    if (ngx_modelgw_completion_string(tape, message, "id", &own)
+        && own.len > 0 && own.len <= NGX_MODELGW_COMPLETION_ID)
+    {
+        last = ngx_cpymem(buf, own.data, own.len);
+
+    } else {
+        last = ngx_sprintf(buf, "msg_%T", c->created);
+    }
+
+    id->len = last - buf;
+    id->data = buf;
+}
+
+
+/* some languages encode an empty object as an empty array */
+
+ngx_uint_t
+ngx_modelgw_completion_input(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *block, ngx_str_t *input)
+{
+    ngx_uint_t           container;
+    ngx_modelgw_node_t  *node;
+
+    ngx_str_null(input);
+
+    node = ngx_modelgw_tape_member(tape, block, "input");
+
+    if (node == NULL || node->type == NGX_MODELGW_TAPE_NULL) {
+        return 0;
+    }
+
+    container = (node->type == NGX_MODELGW_TAPE_OBJECT
+                 || node->type == NGX_MODELGW_TAPE_ARRAY);
+
+    if (container && node->count == 0) {
+        return 0;
+    }
+
+    ngx_modelgw_tape_raw(tape, node, input);
+
+    return 1;
+}
+
+
+ngx_modelgw_completion_stop_t *
+ngx_modelgw_completion_stop(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node)
+{
+    ngx_modelgw_completion_stop_t  *stop;
+
+    for (stop = ngx_modelgw_completion_stops; stop->name; stop++) {
+        if (ngx_modelgw_tape_is(tape, node, stop->name)) {
+            break;
+        }
+    }
+
+    return stop;
+}
+
+
+ngx_str_t *
+ngx_modelgw_completion_finish(ngx_modelgw_completion_stop_t *stop,
+    ngx_uint_t ntools)
+{
+    return ntools ? &stop->tools : &stop->plain;
+}
+
+
+void
+ngx_modelgw_completion_refusal(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *details, ngx_str_t *text)
+{
+    (void) ngx_modelgw_completion_string(tape, details, "explanation", text);
+
+    if (text->len == 0) {
+        ngx_str_set(text, "The model declined to respond.");
+    }
+}
+
+
+void
+ngx_modelgw_completion_thinking(ngx_modelgw_out_t *out,
+    ngx_modelgw_completion_kind_e kind, ngx_str_t *text, ngx_str_t *signature)
+{
+    if (kind == NGX_MODELGW_COMPLETION_REDACTED) {
+        ngx_modelgw_out_text(out, "\"type\":\"redacted_thinking\",\"data\":\"");
+
+    } else {
+        ngx_modelgw_out_text(out, "\"type\":\"thinking\",\"thinking\":\"");
+    }
+
+    ngx_modelgw_out(out, text->data, text->len);
+    ngx_modelgw_out_text(out, "\"");
+
+    if (signature->data) {
+        ngx_modelgw_out_text(out, ",\"signature\":\"");
+        ngx_modelgw_out(out, signature->data, signature->len);
+        ngx_modelgw_out_text(out, "\"");
+    }
+}
+
+
+/*
+ * Chat counts cached input as part of the prompt.  Counts not reported are 0:
+ * clients read these members without checking that they exist.
+ */
+
+void
+ngx_modelgw_completion_usage(ngx_modelgw_out_t *out,
+    ngx_modelgw_usage_t *usage)
+{
+    int64_t  prompt, output, read, write;
+
+    read = ngx_modelgw_completion_reported(usage->cache_read);
+    write = ngx_modelgw_completion_reported(usage->cache_write);
+    prompt = ngx_modelgw_completion_reported(usage->input) + read + write;
+    output = ngx_modelgw_completion_reported(usage->output);
+
+    ngx_modelgw_out_text(out, "{\"prompt_tokens\":");
+    ngx_modelgw_out_number(out, prompt);
+    ngx_modelgw_out_text(out, ",\"completion_tokens\":");
+    ngx_modelgw_out_number(out, output);
+    ngx_modelgw_out_text(out, ",\"total_tokens\":");
+    ngx_modelgw_out_number(out, prompt + output);
+    ngx_modelgw_out_text(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    ngx_modelgw_out_number(out, read);
+    ngx_modelgw_out_text(out, ",\"cache_write_tokens\":");
+    ngx_modelgw_out_number(out, write);
+    ngx_modelgw_out_text(out, "}");
+
+    if (usage->reasoning >= 0) {
+        ngx_modelgw_out_text(out,
+                             ",\"completion_tokens_details\":"
+                             "{\"reasoning_tokens\":");
+        ngx_modelgw_out_number(out, usage->reasoning);
+        ngx_modelgw_out_text(out, "}");
+    }
+
+    ngx_modelgw_out_text(out, "}");
 }

@@ -1,7 +1,7 @@
 
 /*
- * Messages answers as chat completions (translate.md, sections 3, 4, 6): whole
- * ones here, streams in ngx_modelgw_stream.h.
+ * Whole messages answers as chat completions; see docs/translation.md, Answers.
+ * Streams are in ngx_modelgw_stream.h.
  */
 
 
@@ -17,7 +17,7 @@
 #include "ngx_modelgw_usage.h"
 
 
-/* what the client is told, whatever the upstream says */
+/* what the answer depends on, apart from the upstream's */
 
 typedef struct {
     ngx_str_t             model;         /* the id the client sent, a JSON
@@ -32,8 +32,8 @@ typedef struct {
 
 /*
  * Writes the chat completion for a messages answer.
- *     NGX_OK        all is written; out->failed tells whether it could be
- *     NGX_DECLINED  it is no message; nothing is written
+ *     NGX_OK        complete; a failed write is in out->failed
+ *     NGX_DECLINED  not a message; nothing is written
  */
 ngx_int_t ngx_modelgw_completion(ngx_modelgw_completion_t *c,
     ngx_modelgw_tape_t *tape, ngx_modelgw_out_t *out);

@@ -1,8 +1,7 @@
 
 /*
- * What whole answers (completion.c) and streams (chunk.c) share, so that both
- * say the same about the same message: the kinds of content blocks, what a stop
- * reason means, usage as the client sees it; see completion_parts.c.
+ * What whole answers and streams share: the kinds of content blocks, the
+ * meaning of stop reasons, usage as the client sees it; see completion.c.
  */
 
 
@@ -20,7 +19,7 @@
 
 
 typedef enum {
-    NGX_MODELGW_COMPLETION_SKIP = 0,     /* nothing that chat knows */
+    NGX_MODELGW_COMPLETION_SKIP = 0,     /* unknown to chat */
     NGX_MODELGW_COMPLETION_TEXT,
     NGX_MODELGW_COMPLETION_THINKING,
     NGX_MODELGW_COMPLETION_REDACTED,
@@ -34,12 +33,12 @@ typedef struct {
     const char           *name;
     ngx_str_t             plain;         /* without tool calls */
     ngx_str_t             tools;         /* with them */
-    unsigned              calls:1;       /* tool calls are whole, and meant */
-    unsigned              refused:1;     /* there is a text about it */
+    unsigned              calls:1;       /* tool calls are complete */
+    unsigned              refused:1;     /* "refusal" is sent */
 } ngx_modelgw_completion_stop_t;
 
 
-/* ids longer than this are not the upstream's */
+/* longer ids are replaced; bytes */
 #define NGX_MODELGW_COMPLETION_ID  256
 
 
@@ -48,49 +47,49 @@ ngx_modelgw_completion_kind_e ngx_modelgw_completion_kind(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *block);
 
 /*
- * What is between the quotes of the object's member of that name; empty, and
- * the return value 0, if it is absent or no string.
+ * Gets the text between the quotes of a member: 1, or 0 and an empty text if
+ * the member is absent or not a string.
  */
 ngx_uint_t ngx_modelgw_completion_string(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *obj, const char *name, ngx_str_t *inside);
 
 /*
- * The message's id, as the inside of a JSON string; buf, of
- * NGX_MODELGW_COMPLETION_ID bytes, holds it.
+ * Gets the id of a message, as the inside of a JSON string, in buf, which has
+ * NGX_MODELGW_COMPLETION_ID bytes.
  */
 void ngx_modelgw_completion_id(ngx_modelgw_completion_t *c,
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *message, u_char *buf,
     ngx_str_t *id);
 
 /*
- * The bytes of a tool_use block's input; empty, and the return value 0, if
- * there is none or nothing in it: then "{}" is what the client gets.
+ * Gets the bytes of the input of a tool_use block: 1, or 0 and an empty text if
+ * it is absent or empty; the client gets "{}" then.
  */
 ngx_uint_t ngx_modelgw_completion_input(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *block, ngx_str_t *input);
 
 /*
- * What the stop reason means; node may be NULL, or a reason that is not known.
+ * The meaning of a stop reason, which may be NULL or unknown.
  */
 ngx_modelgw_completion_stop_t *ngx_modelgw_completion_stop(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node);
 
-/* The finish reason of an answer with so many tool calls. */
+/* The finish reason of an answer with ntools tool calls. */
 ngx_str_t *ngx_modelgw_completion_finish(ngx_modelgw_completion_stop_t *stop,
     ngx_uint_t ntools);
 
-/* The text about a refusal, as the inside of a JSON string. */
+/* Gets the text of "refusal", as the inside of a JSON string. */
 void ngx_modelgw_completion_refusal(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *details, ngx_str_t *text);
 
 /*
- * Writes the members of an entry of "thinking_blocks", without braces; text is
- * the data of a redacted block; a signature without data is left out.
+ * Writes the members of an entry of "thinking_blocks", without braces.  For a
+ * redacted block text is its data; a signature with data NULL is left out.
  */
 void ngx_modelgw_completion_thinking(ngx_modelgw_out_t *out,
     ngx_modelgw_completion_kind_e kind, ngx_str_t *text, ngx_str_t *signature);
 
-/* Writes the usage as chat counts it. */
+/* Writes the usage as chat counts it: the prompt includes cached tokens. */
 void ngx_modelgw_completion_usage(ngx_modelgw_out_t *out,
     ngx_modelgw_usage_t *usage);
 

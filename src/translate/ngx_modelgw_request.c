@@ -1,21 +1,34 @@
 
 /*
- * A chat request as a messages request: the steps, and the top level of what is
- * written.
+ * A chat request as a messages request: what becomes of each field of the top
+ * level, the order of decisions, and the top level of the output.
  *
- * Each step reads its fields and decides: about values that make no sense
- * (INVALID_REQUEST), about what a messages upstream cannot express
- * (UNSUPPORTED_FIELD), and about what the fields mean together.  Steps look
- * back only: whether a call of a tool is forced must be known before thinking
- * is decided, and thinking before temperature.  Writing decides nothing, so it
- * cannot fail but for memory.
+ * A translated field is a row of a table, here or in the file of its concern, a
+ * place in ngx_modelgw_request_fields_t, and a function that reads it.  First
+ * the fields are found, in the order of the document; then they are read in the
+ * order of the tables, since decisions look back: whether a tool call is forced
+ * must be known before thinking is decided, and thinking before temperature.
+ * Reading refuses values that make no sense (INVALID_REQUEST) and what a
+ * messages upstream cannot express (UNSUPPORTED_FIELD).  Writing decides
+ * nothing and can fail only for lack of memory.
  *
- * What is written is a white list, as an upstream refuses members it does not
- * know; values that are not decided here are the client's own bytes.
+ * The output is a white list, since an upstream refuses unknown members; values
+ * that need no decision are copied byte for byte.
  *
- * Rejected: translating in one pass over the document.  Chat allows its members
- * in any order, "model" behind 20 MB of "messages" too, and a refusal that
- * comes after half of the request was written could not be one.
+ * Fields that change the meaning of the answer are refused: a client that asks
+ * for three choices, or for log probabilities, will look for them.  All others
+ * are ignored: hints (seed, presence_penalty, frequency_penalty, logit_bias,
+ * store, prediction, prompt_cache_*, moderation, verbosity), the service_tier,
+ * which is up to the operator, and unknown fields, since SDKs start sending new
+ * ones unasked.  Ignored fields are listed in a header of the answer, and
+ * refused in strict mode.  null is the same as absent.
+ *
+ * Rejected: translating in one pass over the document.  Members come in any
+ * order, "model" may follow 20 MB of "messages", and a request cannot be
+ * refused once half of it is written.
+ *
+ * Rejected: looking each field up in the document when it is needed.  It would
+ * compare each name once more, and unknown fields must be found anyway.
  */
 
 
@@ -25,56 +38,178 @@
 #include "ngx_modelgw_request_private.h"
 
 
-#define NGX_MODELGW_REQUEST_QUOTE  64
-#define NGX_MODELGW_REQUEST_USER   256   /* characters; translate.md, 2.1 */
+#define NGX_MODELGW_REQUEST_QUOTE          64    /* bytes */
+#define NGX_MODELGW_REQUEST_USER           256   /* characters */
+#define NGX_MODELGW_REQUEST_IGNORED        511   /* bytes of the header */
+#define NGX_MODELGW_REQUEST_IGNORED_NAMES  16
+#define NGX_MODELGW_REQUEST_IGNORED_NAME   64    /* bytes of one name */
 
 
-typedef ngx_int_t (*ngx_modelgw_request_step_pt)(ngx_modelgw_request_t *rq,
+#define ngx_modelgw_request_named(rq, node, name)                             \
+    ngx_modelgw_tape_equal((rq)->tape, node, (char *) (name)->data,           \
+                           (name)->len)
+
+#define ngx_modelgw_request_value(fields, field)                              \
+    ((ngx_modelgw_node_t **) ((u_char *) (fields) + (field)->offset))
+
+
+/* kinds of values: bits by type of node, and the name in messages */
+
+typedef struct {
+    ngx_uint_t            types;
+    const char           *name;
+} ngx_modelgw_request_kind_t;
+
+
+typedef struct {
+    ngx_str_t             name;
+    ngx_uint_t            kind;
+    const char           *allowed;       /* the value accepted, or NULL */
+    const char           *instead;       /* end of the message */
+} ngx_modelgw_request_refused_t;
+
+
+static ngx_int_t ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_fields_t *fields);
+static ngx_modelgw_request_field_t *ngx_modelgw_request_find_field(
+    ngx_modelgw_request_t *rq, ngx_modelgw_node_t *name);
+static ngx_int_t ngx_modelgw_request_check_kind(ngx_modelgw_request_t *rq,
+    ngx_str_t *name, ngx_uint_t kind, ngx_modelgw_node_t *value);
+static ngx_int_t ngx_modelgw_request_other_field(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *name, ngx_modelgw_node_t *value);
+static ngx_int_t ngx_modelgw_request_refuse_field(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_refused_t *field, ngx_modelgw_node_t *value);
+static ngx_int_t ngx_modelgw_request_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan);
-
-
-static ngx_int_t ngx_modelgw_request_turns(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan);
+static ngx_int_t ngx_modelgw_request_stream(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *value);
+static ngx_int_t ngx_modelgw_request_stream_options(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *options);
+static ngx_int_t ngx_modelgw_request_modalities(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *modalities);
+static ngx_int_t ngx_modelgw_request_messages(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan);
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *format);
 static ngx_int_t ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan);
-static ngx_int_t ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan);
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format);
 static ngx_int_t ngx_modelgw_request_metadata(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *metadata, ngx_modelgw_node_t **id);
-static ngx_int_t ngx_modelgw_request_identifier(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *metadata);
+static ngx_int_t ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *id);
+static ngx_int_t ngx_modelgw_request_user_id(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node);
 static ngx_uint_t ngx_modelgw_request_personal(ngx_str_t *id);
 static void ngx_modelgw_request_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_output(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out);
+static ngx_int_t ngx_modelgw_request_note(ngx_modelgw_request_t *rq,
+    ngx_str_t *name);
+static ngx_uint_t ngx_modelgw_request_noted(ngx_str_t *list, ngx_str_t *name,
+    ngx_uint_t *n);
+static ngx_uint_t ngx_modelgw_request_plain_name(ngx_str_t *name);
 static ngx_int_t ngx_modelgw_request_refuse(ngx_modelgw_request_t *rq,
     const char *code, const char *fmt, va_list args);
 static u_char *ngx_modelgw_request_cut(u_char *p, u_char *last);
 
 
-static ngx_modelgw_request_step_pt  ngx_modelgw_request_steps[] = {
-    ngx_modelgw_request_fields_read,
-    ngx_modelgw_request_turns,
-    ngx_modelgw_request_format,
-    ngx_modelgw_request_user,
-    ngx_modelgw_request_tools_read,
-    ngx_modelgw_request_choice_read,
-    ngx_modelgw_request_thinking_read,
-    ngx_modelgw_request_reasoning_read,
-    ngx_modelgw_request_sampling_read,
+static ngx_modelgw_request_kind_t  ngx_modelgw_request_kinds[] = {
+
+    [NGX_MODELGW_REQUEST_ANY] = { ~(ngx_uint_t) 0, "" },
+
+    [NGX_MODELGW_REQUEST_NUMBER] =
+        { 1 << NGX_MODELGW_TAPE_NUMBER, "a number" },
+
+    [NGX_MODELGW_REQUEST_STRING] =
+        { 1 << NGX_MODELGW_TAPE_STRING, "a string" },
+
+    [NGX_MODELGW_REQUEST_BOOLEAN] =
+        { 1 << NGX_MODELGW_TAPE_TRUE|1 << NGX_MODELGW_TAPE_FALSE,
+          "true or false" },
+
+    [NGX_MODELGW_REQUEST_ARRAY] =
+        { 1 << NGX_MODELGW_TAPE_ARRAY, "an array" },
+
+    [NGX_MODELGW_REQUEST_OBJECT] =
+        { 1 << NGX_MODELGW_TAPE_OBJECT, "an object" },
+
+    [NGX_MODELGW_REQUEST_STRINGS] =
+        { 1 << NGX_MODELGW_TAPE_STRING|1 << NGX_MODELGW_TAPE_ARRAY,
+          "a string or an array" },
+
+    [NGX_MODELGW_REQUEST_CHOICE] =
+        { 1 << NGX_MODELGW_TAPE_STRING|1 << NGX_MODELGW_TAPE_OBJECT,
+          "a string or an object" }
+};
+
+
+static ngx_modelgw_request_field_t  ngx_modelgw_request_main_fields[] = {
+
+    /* "model" is rq->model; "messages" are read by a step below */
+
+    { ngx_string("model"), NGX_MODELGW_REQUEST_ANY, 0, NULL },
+    { ngx_string("messages"), NGX_MODELGW_REQUEST_ANY, 0, NULL },
+
+    ngx_modelgw_request_field(stream, BOOLEAN, ngx_modelgw_request_stream),
+    ngx_modelgw_request_field(stream_options, OBJECT,
+                              ngx_modelgw_request_stream_options),
+    ngx_modelgw_request_field(modalities, ARRAY,
+                              ngx_modelgw_request_modalities),
+
+    /* a step, since "messages" must be refused if it is absent, too */
+
+    ngx_modelgw_request_step(ngx_modelgw_request_messages),
+
+    ngx_modelgw_request_field(response_format, OBJECT,
+                              ngx_modelgw_request_format),
+    ngx_modelgw_request_field(metadata, OBJECT, ngx_modelgw_request_metadata),
+    ngx_modelgw_request_field(safety_identifier, STRING,
+                              ngx_modelgw_request_user),
+    ngx_modelgw_request_field(user, STRING, ngx_modelgw_request_user),
+
+    ngx_modelgw_request_fields_end
+};
+
+
+/* in the order of decisions */
+
+static ngx_modelgw_request_field_t  *ngx_modelgw_request_tables[] = {
+    ngx_modelgw_request_main_fields,
+    ngx_modelgw_request_tools_fields,
+    ngx_modelgw_request_params_fields,
     NULL
+};
+
+
+static ngx_modelgw_request_refused_t  ngx_modelgw_request_refused_fields[] = {
+
+    { ngx_string("n"), NGX_MODELGW_REQUEST_NUMBER, "1", "" },
+    { ngx_string("logprobs"), NGX_MODELGW_REQUEST_BOOLEAN, "false", "" },
+    { ngx_string("top_logprobs"), NGX_MODELGW_REQUEST_NUMBER, "0", "" },
+    { ngx_string("audio"), NGX_MODELGW_REQUEST_ANY, NULL, "" },
+    { ngx_string("functions"), NGX_MODELGW_REQUEST_ANY, NULL,
+      ", use \"tools\"" },
+    { ngx_string("function_call"), NGX_MODELGW_REQUEST_ANY, NULL,
+      ", use \"tool_choice\"" },
+    { ngx_string("web_search_options"), NGX_MODELGW_REQUEST_ANY, NULL, "" },
+
+    { ngx_null_string, 0, NULL, NULL }
 };
 
 
 ngx_int_t
 ngx_modelgw_request(ngx_modelgw_request_t *rq, ngx_modelgw_out_t *out)
 {
-    ngx_int_t                     rc;
-    ngx_modelgw_request_step_pt  *step;
-    ngx_modelgw_request_plan_t    plan;
+    ngx_int_t                   rc;
+    ngx_modelgw_request_plan_t  plan;
 
     ngx_memzero(&plan, sizeof(ngx_modelgw_request_plan_t));
 
@@ -84,42 +219,304 @@ ngx_modelgw_request(ngx_modelgw_request_t *rq, ngx_modelgw_out_t *out)
     rq->max_tokens = 0;
     rq->include_usage = 0;
 
-    for (step = ngx_modelgw_request_steps; *step; step++) {
-        rc = (*step)(rq, &plan);
+    rc = ngx_modelgw_request_find(rq, &plan.fields);
+
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_request_read(rq, &plan);
+    }
+
+    if (rc == NGX_OK) {
+        ngx_modelgw_request_write(rq, &plan, out);
+    }
+
+    return rc;
+}
+
+
+/* finds the translated fields, and refuses or ignores all others */
+
+static ngx_int_t
+ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_fields_t *fields)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_node_t           *root, *name, *value;
+    ngx_modelgw_request_field_t  *field;
+
+    root = ngx_modelgw_tape_root(rq->tape);
+
+    if (root->type != NGX_MODELGW_TAPE_OBJECT) {
+        return ngx_modelgw_request_invalid(rq, "the body must be an object");
+    }
+
+    for (name = ngx_modelgw_tape_first(rq->tape, root);
+         name;
+         name = ngx_modelgw_tape_next(rq->tape, root, value))
+    {
+        value = ngx_modelgw_tape_next(rq->tape, root, name);
+
+        if (value->type == NGX_MODELGW_TAPE_NULL) {
+            continue;
+        }
+
+        field = ngx_modelgw_request_find_field(rq, name);
+
+        if (field) {
+            if (field->read) {
+                *ngx_modelgw_request_value(fields, field) = value;
+            }
+
+            rc = ngx_modelgw_request_check_kind(rq, &field->name, field->kind,
+                                                value);
+
+        } else {
+            rc = ngx_modelgw_request_other_field(rq, name, value);
+        }
 
         if (rc != NGX_OK) {
             return rc;
         }
     }
 
-    ngx_modelgw_request_write(rq, &plan, out);
+    return NGX_OK;
+}
+
+
+/* returns the row of a field, or NULL if it is not translated */
+
+static ngx_modelgw_request_field_t *
+ngx_modelgw_request_find_field(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *name)
+{
+    u_char                        ch;
+    ngx_str_t                     text;
+    ngx_modelgw_request_field_t  *field, **table;
+
+    ngx_modelgw_tape_inside(rq->tape, name, &text);
+    ch = text.len ? text.data[0] : '\0';
+
+    for (table = ngx_modelgw_request_tables; *table; table++) {
+
+        for (field = *table; field->name.data; field++) {
+
+            if ((ch == field->name.data[0] || ch == '\\')
+                && field->name.len
+                && ngx_modelgw_request_named(rq, name, &field->name))
+            {
+                return field;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_check_kind(ngx_modelgw_request_t *rq, ngx_str_t *name,
+    ngx_uint_t kind, ngx_modelgw_node_t *value)
+{
+    if (ngx_modelgw_request_kinds[kind].types
+        & ((ngx_uint_t) 1 << value->type))
+    {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_request_invalid(rq, "\"%V\" must be %s", name,
+                                       ngx_modelgw_request_kinds[kind].name);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_other_field(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *name, ngx_modelgw_node_t *value)
+{
+    ngx_int_t                       rc;
+    ngx_str_t                       text;
+    ngx_modelgw_request_refused_t  *refused;
+
+    for (refused = ngx_modelgw_request_refused_fields;
+         refused->name.len;
+         refused++)
+    {
+
+        if (ngx_modelgw_request_named(rq, name, &refused->name)) {
+            return ngx_modelgw_request_refuse_field(rq, refused, value);
+        }
+    }
+
+    /* a message quotes a part of the name, the list has all of it or nothing */
+
+    rc = rq->strict ? ngx_modelgw_request_quote(rq, name, &text)
+                    : ngx_modelgw_tape_text(rq->tape, rq->pool, name, &text);
+
+    return (rc == NGX_OK) ? ngx_modelgw_request_note(rq, &text) : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_refuse_field(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_refused_t *field, ngx_modelgw_node_t *value)
+{
+    ngx_int_t  rc;
+    ngx_str_t  raw;
+
+    rc = ngx_modelgw_request_check_kind(rq, &field->name, field->kind, value);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (field->allowed == NULL) {
+        return ngx_modelgw_request_unsupported(rq,
+                                               "\"%V\" is not supported%s",
+                                               &field->name, field->instead);
+    }
+
+    ngx_modelgw_tape_raw(rq->tape, value, &raw);
+
+    if (raw.len == ngx_strlen(field->allowed)
+        && ngx_memcmp(raw.data, field->allowed, raw.len) == 0)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_request_unsupported(rq,
+                                   "\"%V\" other than %s is not supported%s",
+                                   &field->name, field->allowed,
+                                   field->instead);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_read(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_node_t           *value;
+    ngx_modelgw_request_field_t  *field, **table;
+
+    for (table = ngx_modelgw_request_tables; *table; table++) {
+
+        for (field = *table; field->name.data; field++) {
+
+            if (field->read == NULL) {
+                continue;
+            }
+
+            value = NULL;
+
+            if (field->name.len) {
+                value = *ngx_modelgw_request_value(&plan->fields, field);
+
+                if (value == NULL) {
+                    continue;
+                }
+            }
+
+            rc = field->read(rq, plan, field, value);
+
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+    }
 
     return NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_modelgw_request_turns(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan)
+ngx_modelgw_request_stream(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *value)
+{
+    plan->stream = (value->type == NGX_MODELGW_TAPE_TRUE);
+
+    return NGX_OK;
+}
+
+
+/* not sent to the upstream, but the client expects a chunk with the usage */
+
+static ngx_int_t
+ngx_modelgw_request_stream_options(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *options)
+{
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_request_member(rq, options, "include_usage");
+
+    if (ngx_modelgw_request_absent(node)) {
+        return NGX_OK;
+    }
+
+    if (node->type != NGX_MODELGW_TAPE_TRUE
+        && node->type != NGX_MODELGW_TAPE_FALSE)
+    {
+        return ngx_modelgw_request_invalid(rq,
+                        "stream_options.include_usage must be true or false");
+    }
+
+    rq->include_usage = (node->type == NGX_MODELGW_TAPE_TRUE);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_modalities(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *modalities)
+{
+    ngx_str_t            text;
+    ngx_uint_t           i;
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_tape_first(rq->tape, modalities);
+
+    for (i = 0; node; i++) {
+
+        if (node->type != NGX_MODELGW_TAPE_STRING) {
+            return ngx_modelgw_request_invalid(rq,
+                                         "modalities[%ui] must be a string", i);
+        }
+
+        if (!ngx_modelgw_tape_is(rq->tape, node, "text")) {
+
+            if (ngx_modelgw_request_quote(rq, node, &text) != NGX_OK) {
+                return NGX_ERROR;
+            }
+
+            return ngx_modelgw_request_unsupported(rq,
+                             "modalities[%ui] \"%V\" is not supported", i,
+                             &text);
+        }
+
+        node = ngx_modelgw_tape_next(rq->tape, modalities, node);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_messages(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *value)
 {
     return ngx_modelgw_request_turns_read(rq, &plan->turns);
 }
 
 
-/* response_format */
-
 static ngx_int_t
 ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan)
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *format)
 {
     ngx_str_t            text;
-    ngx_modelgw_node_t  *type, *format;
-
-    format = plan->fields.response_format;
-
-    if (format == NULL) {
-        return NGX_OK;
-    }
+    ngx_modelgw_node_t  *type;
 
     type = ngx_modelgw_request_member(rq, format, "type");
 
@@ -129,7 +526,7 @@ ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
     }
 
     if (ngx_modelgw_tape_is(rq->tape, type, "json_schema")) {
-        return ngx_modelgw_request_schema(rq, plan);
+        return ngx_modelgw_request_schema(rq, plan, format);
     }
 
     if (ngx_modelgw_tape_is(rq->tape, type, "json_object")) {
@@ -152,7 +549,7 @@ ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
 
 static ngx_int_t
 ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan)
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format)
 {
     ngx_modelgw_node_t  *node;
 
@@ -162,8 +559,7 @@ ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
                             "supported by this model");
     }
 
-    node = ngx_modelgw_request_member(rq, plan->fields.response_format,
-                                      "json_schema");
+    node = ngx_modelgw_request_member(rq, format, "json_schema");
     node = ngx_modelgw_request_member(rq, node, "schema");
 
     if (node == NULL || node->type != NGX_MODELGW_TAPE_OBJECT) {
@@ -177,93 +573,74 @@ ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
 }
 
 
-/*
- * Who the end user is: metadata.user_id, else safety_identifier, else user.
- * What looks like personal data is not sent, as the messages API asks for none;
- * then the next one counts.
- */
+/* only "user_id" is sent, the other members are the client's own notes */
 
 static ngx_int_t
-ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan)
+ngx_modelgw_request_metadata(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *metadata)
 {
     ngx_int_t            rc;
-    ngx_uint_t           i;
-    ngx_modelgw_node_t  *ids[3];
+    ngx_modelgw_node_t  *id;
 
-    static const char  *names[3] = { "metadata", "safety_identifier", "user" };
+    id = ngx_modelgw_request_member(rq, metadata, "user_id");
 
-    ids[1] = plan->fields.safety_identifier;
-    ids[2] = plan->fields.user;
-
-    rc = ngx_modelgw_request_metadata(rq, plan->fields.metadata, &ids[0]);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (!ngx_modelgw_request_absent(id) && !ngx_modelgw_request_string(id)) {
+        return ngx_modelgw_request_invalid(rq,
+                                           "metadata.user_id must be a string");
     }
 
-    for (i = 0; i < 3; i++) {
-
-        if (ids[i] == NULL || ngx_modelgw_tape_blank(rq->tape, ids[i])) {
-            continue;
-        }
-
-        rc = ngx_modelgw_request_identifier(rq, ids[i]);
-
-        if (rc == NGX_OK) {
-            plan->user_id = ids[i];
-            return NGX_OK;
-        }
-
-        if (rc == NGX_DECLINED) {
-            rc = ngx_modelgw_request_fields_ignore(rq, names[i]);
-        }
+    if (metadata->count > (id ? 1 : 0)) {
+        rc = ngx_modelgw_request_note(rq, &field->name);
 
         if (rc != NGX_OK) {
             return rc;
         }
     }
 
-    return NGX_OK;
-}
-
-
-/* all members but user_id are the client's own notes */
-
-static ngx_int_t
-ngx_modelgw_request_metadata(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *metadata, ngx_modelgw_node_t **id)
-{
-    ngx_modelgw_node_t  *node;
-
-    *id = NULL;
-
-    if (metadata == NULL) {
+    if (ngx_modelgw_request_absent(id)) {
         return NGX_OK;
     }
 
-    node = ngx_modelgw_request_member(rq, metadata, "user_id");
-
-    if (ngx_modelgw_request_string(node)) {
-        *id = node;
-
-    } else if (!ngx_modelgw_request_absent(node)) {
-        return ngx_modelgw_request_invalid(rq,
-                                           "metadata.user_id must be a string");
-    }
-
-    if (metadata->count > (node ? 1 : 0)) {
-        return ngx_modelgw_request_fields_ignore(rq, "metadata");
-    }
-
-    return NGX_OK;
+    return ngx_modelgw_request_user(rq, plan, field, id);
 }
 
 
-/* NGX_OK: it may be sent, NGX_DECLINED: it may not, NGX_ERROR */
+/*
+ * The end user: metadata.user_id, else safety_identifier, else user.  One that
+ * looks like personal data is not sent, as the messages API asks for none; the
+ * next one is used then.
+ */
 
 static ngx_int_t
-ngx_modelgw_request_identifier(ngx_modelgw_request_t *rq,
+ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *id)
+{
+    ngx_int_t  rc;
+
+    if (plan->user_id || ngx_modelgw_tape_blank(rq->tape, id)) {
+        return NGX_OK;
+    }
+
+    rc = ngx_modelgw_request_user_id(rq, id);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_note(rq, &field->name);
+    }
+
+    if (rc == NGX_OK) {
+        plan->user_id = id;
+    }
+
+    return rc;
+}
+
+
+/* NGX_OK: the id may be sent, NGX_DECLINED: it may not, NGX_ERROR */
+
+static ngx_int_t
+ngx_modelgw_request_user_id(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node)
 {
     size_t     i, n;
@@ -319,8 +696,6 @@ static void
 ngx_modelgw_request_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out)
 {
-    ngx_modelgw_node_t  *stream;
-
     ngx_modelgw_out_text(out, "{\"model\":\"");
     ngx_modelgw_out(out, rq->model.data, rq->model.len);
     ngx_modelgw_out_text(out, "\",\"max_tokens\":");
@@ -328,12 +703,9 @@ ngx_modelgw_request_write(ngx_modelgw_request_t *rq,
 
     ngx_modelgw_request_turns_write(rq, &plan->turns, plan->json_object, out);
     ngx_modelgw_request_tools_write(rq, plan, out);
-    ngx_modelgw_request_choice_write(plan, out);
     ngx_modelgw_request_sampling_write(rq, plan, out);
 
-    stream = plan->fields.stream;
-
-    if (stream && stream->type == NGX_MODELGW_TAPE_TRUE) {
+    if (plan->stream) {
         ngx_modelgw_out_text(out, ",\"stream\":true");
     }
 
@@ -384,6 +756,122 @@ ngx_modelgw_request_output(ngx_modelgw_request_t *rq,
     }
 
     ngx_modelgw_out_text(out, "}");
+}
+
+
+ngx_int_t
+ngx_modelgw_request_ignore(ngx_modelgw_request_t *rq, const char *name)
+{
+    ngx_str_t  text;
+
+    text.data = (u_char *) name;
+    text.len = ngx_strlen(name);
+
+    return ngx_modelgw_request_note(rq, &text);
+}
+
+
+/*
+ * Adds the name to the list of ignored fields, which becomes a header of the
+ * answer: once, if it has no other characters than a header may, and if there
+ * is room.
+ */
+
+static ngx_int_t
+ngx_modelgw_request_note(ngx_modelgw_request_t *rq, ngx_str_t *name)
+{
+    u_char      *p;
+    ngx_str_t   *list;
+    ngx_uint_t   n;
+
+    if (rq->strict) {
+        return ngx_modelgw_request_unsupported(rq,
+                            "\"%V\" is not supported, it would have no effect",
+                            name);
+    }
+
+    list = &rq->ignored;
+
+    if (!ngx_modelgw_request_plain_name(name)
+        || list->len + 1 + name->len > NGX_MODELGW_REQUEST_IGNORED
+        || ngx_modelgw_request_noted(list, name, &n)
+        || n >= NGX_MODELGW_REQUEST_IGNORED_NAMES)
+    {
+        return NGX_OK;
+    }
+
+    if (list->data == NULL) {
+        list->data = ngx_pnalloc(rq->pool, NGX_MODELGW_REQUEST_IGNORED);
+        if (list->data == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    p = list->data + list->len;
+
+    if (list->len) {
+        *p++ = ',';
+    }
+
+    p = ngx_cpymem(p, name->data, name->len);
+    list->len = p - list->data;
+
+    return NGX_OK;
+}
+
+
+/* whether the name is in the list; *n: the number of names before it */
+
+static ngx_uint_t
+ngx_modelgw_request_noted(ngx_str_t *list, ngx_str_t *name, ngx_uint_t *n)
+{
+    u_char  *p, *end, *last;
+
+    *n = 0;
+
+    if (list->len == 0) {
+        return 0;
+    }
+
+    last = list->data + list->len;
+
+    for (p = list->data; p < last; p = end + 1) {
+        end = ngx_strlchr(p, last, ',');
+
+        if (end == NULL) {
+            end = last;
+        }
+
+        if ((size_t) (end - p) == name->len
+            && ngx_memcmp(p, name->data, name->len) == 0)
+        {
+            return 1;
+        }
+
+        (*n)++;
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_request_plain_name(ngx_str_t *name)
+{
+    size_t  i;
+    u_char  ch;
+
+    for (i = 0; i < name->len; i++) {
+        ch = name->data[i];
+
+        if ((ch < 'a' || ch > 'z') && (ch < 'A' || ch > 'Z')
+            && (ch < '0' || ch > '9') && ch != '_' && ch != '.' && ch != '-')
+        {
+            return 0;
+        }
+    }
+
+    return name->len && name->len <= NGX_MODELGW_REQUEST_IGNORED_NAME;
 }
 
 
@@ -460,7 +948,7 @@ ngx_modelgw_request_quote(ngx_modelgw_request_t *rq, ngx_modelgw_node_t *node,
 }
 
 
-/* takes off the last character of the UTF-8 text, which may be a part of one */
+/* removes the last character of a UTF-8 text, which may be incomplete */
 
 static u_char *
 ngx_modelgw_request_cut(u_char *p, u_char *last)

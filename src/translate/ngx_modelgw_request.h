@@ -1,6 +1,6 @@
 
 /*
- * A chat completions request as a messages request (translate.md, section 2).
+ * A chat completions request as a messages request; see docs/translation.md.
  */
 
 
@@ -21,26 +21,28 @@
 
 
 typedef struct {
-    /* set by the caller; all must live as long as the output */
+    /* set by the caller; must live as long as the output */
 
     ngx_pool_t           *pool;
     ngx_modelgw_tape_t   *tape;          /* of the request, a JSON object */
     ngx_modelgw_skip_pt   skip;
     ngx_modelgw_caps_t   *caps;
     ngx_uint_t            max_output;    /* tokens; 0: not known */
-    ngx_str_t             model;         /* the upstream's id of it; needs no
-                                            escapes */
-    ngx_uint_t            strict;        /* refuse what would be ignored */
+    ngx_str_t             model;         /* upstream id, needs no escapes */
+    ngx_uint_t            strict;        /* refuse ignored fields */
 
     /* set by ngx_modelgw_request() */
 
-    ngx_str_t             ignored;       /* "seed,logit_bias"; len 0: nothing */
+    ngx_str_t             ignored;       /* "seed,logit_bias" */
     ngx_uint_t            max_tokens;    /* as sent to the upstream */
-    ngx_uint_t            include_usage; /* the client asked for it */
+    ngx_uint_t            include_usage; /* client wants usage in the stream */
 
-    /* and if it was refused: UNSUPPORTED_FIELD (valid chat that cannot be
-       expressed) or INVALID_REQUEST; a sentence that names the path, without
-       a full stop; it may hold text of the client's, so is not JSON-safe */
+    /*
+     * Set if the request is refused: UNSUPPORTED_FIELD (valid chat that cannot
+     * be translated) or INVALID_REQUEST, and a sentence with the path of the
+     * field, without a full stop.  It may quote the client: UTF-8, not escaped
+     * for JSON.
+     */
 
     const char           *code;
     ngx_str_t             message;
@@ -49,11 +51,10 @@ typedef struct {
 
 /*
  * Writes the messages request for a chat request.  Texts, schemas, arguments
- * and images are written as borrowed parts of the tape's document, or of
- * memory in the pool.
- *     NGX_OK        all is written; out->failed tells whether it could be
+ * and images are borrowed from the tape's document or from memory of the pool.
+ *     NGX_OK        complete; a failed write is in out->failed
  *     NGX_DECLINED  refused, see code and message; nothing is written
- *     NGX_ERROR     no memory
+ *     NGX_ERROR     no memory; nothing is written
  */
 ngx_int_t ngx_modelgw_request(ngx_modelgw_request_t *rq,
     ngx_modelgw_out_t *out);

@@ -1,11 +1,28 @@
 
 /*
- * Parts of content.  One table says which types there are, who may use them
- * and what reads them; a type that is not in it, or not for the role that used
- * it, is refused by name.  Dropping what is not understood would be the worst
- * answer: the model would speak about an image that it never got.
+ * Parts of content, the sources of images and documents, and the blocks that
+ * parts become.
  *
- * A part becomes one block, or none: a blank text, thinking without signature.
+ * One table lists the types of parts, who may use them and what reads them; any
+ * other type is refused by name.  Dropping what is not understood would be
+ * worse: the model would talk about an image that it never got.  A part becomes
+ * one block, or none: a blank text, thinking without a signature.
+ *
+ * Images and documents come as a data URI (RFC 2397), which becomes a base64
+ * source, or as an https URL, which the upstream fetches itself.  The gateway
+ * fetches nothing: a client could reach the gateway's network that way.
+ * URIs are compared unescaped, since some JSON writers escape every slash
+ * ("data:image\/png;base64,...").  Only the part before the comma is unescaped;
+ * the data may be megabytes and is copied byte for byte: "\/" means the same in
+ * our document.  A file of plain text is decoded, the upstream wants text.
+ *
+ * Texts are written as they are between the quotes of the client's document:
+ * both documents are JSON, so escapes mean the same.  This includes escapes of
+ * lone surrogates: they are plain ASCII here, their meaning is up to the
+ * upstream.
+ *
+ * Rejected: unescaping and escaping again, which is slower, and where gateways
+ * lose or double bytes.
  */
 
 
@@ -13,6 +30,20 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_request_private.h"
+#include "ngx_modelgw_string.h"
+
+
+/* the longest head of a data URI, up to the comma; bytes, escaped */
+#define NGX_MODELGW_REQUEST_SOURCE_HEAD  1024
+
+
+/* where the value of an image or a document comes from */
+
+enum {
+    NGX_MODELGW_SOURCE_URL = 0,
+    NGX_MODELGW_SOURCE_BASE64,
+    NGX_MODELGW_SOURCE_PLAIN             /* the value is to be escaped */
+};
 
 
 typedef struct {
@@ -23,6 +54,26 @@ typedef struct {
 } ngx_modelgw_request_part_type_t;
 
 
+typedef struct {
+    ngx_str_t             type;          /* in the URI */
+    ngx_str_t             media;         /* its name upstream */
+    ngx_uint_t            image;         /* accepted as image_url */
+    ngx_uint_t            file;          /* accepted as a file */
+    ngx_uint_t            kind;
+    ngx_uint_t            source;
+} ngx_modelgw_request_source_media_t;
+
+
+typedef struct {
+    ngx_str_t             type;
+    ngx_str_t             data;          /* escaped */
+} ngx_modelgw_request_source_uri_t;
+
+
+typedef void (*ngx_modelgw_request_block_pt)(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+
+
 static ngx_int_t ngx_modelgw_request_part_type(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *type, ngx_uint_t accepted,
     ngx_modelgw_request_part_type_t **found);
@@ -31,9 +82,8 @@ static ngx_int_t ngx_modelgw_request_part_text(ngx_modelgw_request_walk_t *w,
 static ngx_int_t ngx_modelgw_request_part_refusal(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *part,
     ngx_array_t *blocks);
-static ngx_int_t ngx_modelgw_request_part_string(
-    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *part,
-    const char *member, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_part_string(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *part, const char *member, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_part_image(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *part, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
@@ -41,6 +91,47 @@ static ngx_int_t ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
 static ngx_int_t ngx_modelgw_request_part_redacted(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *block,
     ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_part_invalid(
+    ngx_modelgw_request_walk_t *w, const char *member, const char *fault);
+static ngx_int_t ngx_modelgw_request_part_unsupported(
+    ngx_modelgw_request_walk_t *w, const char *member, ngx_str_t *text,
+    const char *fault);
+static ngx_int_t ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_uint_t file,
+    ngx_modelgw_request_block_t *block);
+static ngx_int_t ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, const char *member,
+    ngx_modelgw_request_source_uri_t *uri);
+static ngx_int_t ngx_modelgw_request_source_media(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_request_source_uri_t *uri,
+    ngx_uint_t file, ngx_modelgw_request_block_t *block);
+static ngx_int_t ngx_modelgw_request_source_url(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *url, ngx_modelgw_request_block_t *block);
+static ngx_uint_t ngx_modelgw_request_source_pdf(ngx_str_t *url);
+static ngx_int_t ngx_modelgw_request_source_plain(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *node,
+    ngx_modelgw_request_block_t *block);
+static ngx_uint_t ngx_modelgw_request_source_utf8(ngx_str_t *text);
+static ngx_int_t ngx_modelgw_request_source_begins(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *node,
+    const char *scheme);
+static size_t ngx_modelgw_request_block_space(ngx_str_t *text);
+static void ngx_modelgw_request_block_write_text(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_image(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_document(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_source(
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_thinking(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_redacted(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_call(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_result(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
 
 
 static ngx_modelgw_request_part_type_t  ngx_modelgw_request_part_types[] = {
@@ -61,6 +152,54 @@ static ngx_modelgw_request_part_type_t  ngx_modelgw_request_part_types[] = {
 
     { NULL, 0, NULL }
 };
+
+
+#define ngx_modelgw_request_source_row(type, media, image, file, kind, source) \
+    { ngx_string(type), ngx_string(media), image, file,                       \
+      NGX_MODELGW_BLOCK_ ## kind, NGX_MODELGW_SOURCE_ ## source }
+
+
+static ngx_modelgw_request_source_media_t
+    ngx_modelgw_request_source_medias[] =
+{
+    ngx_modelgw_request_source_row("image/jpeg", "image/jpeg", 1, 0,
+                                   IMAGE, BASE64),
+    ngx_modelgw_request_source_row("image/jpg", "image/jpeg", 1, 0,
+                                   IMAGE, BASE64),
+    ngx_modelgw_request_source_row("image/png", "image/png", 1, 0,
+                                   IMAGE, BASE64),
+    ngx_modelgw_request_source_row("image/gif", "image/gif", 1, 0,
+                                   IMAGE, BASE64),
+    ngx_modelgw_request_source_row("image/webp", "image/webp", 1, 0,
+                                   IMAGE, BASE64),
+    ngx_modelgw_request_source_row("application/pdf", "application/pdf", 1, 1,
+                                   DOCUMENT, BASE64),
+    ngx_modelgw_request_source_row("text/plain", "text/plain", 0, 1,
+                                   DOCUMENT, PLAIN),
+
+    { ngx_null_string, ngx_null_string, 0, 0, 0, 0 }
+};
+
+
+/* by kind of block */
+
+static ngx_modelgw_request_block_pt  ngx_modelgw_request_block_writers[] = {
+    ngx_modelgw_request_block_write_text,
+    ngx_modelgw_request_block_write_image,
+    ngx_modelgw_request_block_write_document,
+    ngx_modelgw_request_block_write_thinking,
+    ngx_modelgw_request_block_write_redacted,
+    ngx_modelgw_request_block_write_call,
+    ngx_modelgw_request_block_write_result
+};
+
+
+/* before ends with the opening quote */
+
+#define ngx_modelgw_request_block_string(out, before, text)                   \
+    ngx_modelgw_out_text(out, before);                                        \
+    ngx_modelgw_out_borrowed(out, (text)->data, (text)->len);                 \
+    ngx_modelgw_out_text(out, "\"")
 
 
 ngx_int_t
@@ -150,7 +289,7 @@ ngx_modelgw_request_part_refusal(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* a text block of a member, which is given with a '.' in front */
+/* appends the text of a member: ".text", ".refusal", as messages name it */
 
 static ngx_int_t
 ngx_modelgw_request_part_string(ngx_modelgw_request_walk_t *w,
@@ -232,8 +371,8 @@ ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
 
 
 /*
- * A thinking or redacted_thinking block as the upstream made it, or with the
- * member names that some clients give it: text, redacted_content.
+ * A thinking or redacted_thinking block as the upstream made it, or with member
+ * names that some clients use: text, redacted_content.
  */
 
 ngx_int_t
@@ -264,7 +403,7 @@ ngx_modelgw_request_part_thinking_block(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* models may hide the text: it is "" or absent then, and signed all the same */
+/* the text is "" or absent if the model hides it, but signed as well */
 
 ngx_int_t
 ngx_modelgw_request_part_thinking(ngx_modelgw_request_walk_t *w,
@@ -324,7 +463,7 @@ ngx_modelgw_request_part_redacted(ngx_modelgw_request_walk_t *w,
 }
 
 
-ngx_int_t
+static ngx_int_t
 ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
     const char *member, const char *fault)
 {
@@ -333,7 +472,7 @@ ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
 }
 
 
-ngx_int_t
+static ngx_int_t
 ngx_modelgw_request_part_unsupported(ngx_modelgw_request_walk_t *w,
     const char *member, ngx_str_t *text, const char *fault)
 {
@@ -346,4 +485,591 @@ ngx_modelgw_request_part_unsupported(ngx_modelgw_request_walk_t *w,
     return ngx_modelgw_request_unsupported(w->rq,
                              "messages[%ui].content[%ui]%s \"%V\"%s",
                              w->index, w->part, member, text, fault);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_uint_t file,
+    ngx_modelgw_request_block_t *block)
+{
+    ngx_int_t                         rc;
+    const char                       *member;
+    ngx_modelgw_request_source_uri_t  uri;
+
+    member = file ? ".file.file_data" : ".image_url.url";
+
+    rc = ngx_modelgw_request_source_begins(w, node, "data:");
+
+    if (rc == NGX_DECLINED) {
+
+        if (!file) {
+            return ngx_modelgw_request_source_url(w, node, block);
+        }
+
+        return ngx_modelgw_request_part_invalid(w, member,
+                                                " is not a data URI");
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_request_source_data(w, node, member, &uri);
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_request_source_media(w, &uri, file, block);
+    }
+
+    if (rc == NGX_OK && block->source == NGX_MODELGW_SOURCE_PLAIN) {
+        rc = ngx_modelgw_request_source_plain(w, node, block);
+    }
+
+    return rc;
+}
+
+
+/* data:TYPE[;NAME=VALUE...];base64,DATA */
+
+static ngx_int_t
+ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, const char *member,
+    ngx_modelgw_request_source_uri_t *uri)
+{
+    u_char              *comma, *p, *last;
+    ngx_str_t            inside, text;
+    ngx_modelgw_node_t   head;
+
+    ngx_modelgw_tape_inside(w->rq->tape, node, &inside);
+
+    comma = memchr(inside.data, ',',
+                   ngx_min(inside.len, NGX_MODELGW_REQUEST_SOURCE_HEAD));
+
+    if (comma == NULL) {
+        return ngx_modelgw_request_part_invalid(w, member,
+                                                " is not a data URI");
+    }
+
+    uri->data.data = comma + 1;
+    uri->data.len = inside.data + inside.len - uri->data.data;
+
+    /* the part up to the comma, as a string */
+
+    head = *node;
+    head.to = head.from + (uint32_t) (comma - inside.data) + 2;
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, &head, &text)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    p = text.data + sizeof("data:") - 1;
+    last = text.data + text.len;
+
+    if (last - p < (ssize_t) (sizeof(";base64") - 1)
+        || ngx_strncasecmp(last - (sizeof(";base64") - 1),
+                           (u_char *) ";base64", sizeof(";base64") - 1)
+           != 0)
+    {
+        return ngx_modelgw_request_part_invalid(w, member,
+                                                " is a data URI without"
+                                                " \";base64\"");
+    }
+
+    if (uri->data.len == 0) {
+        return ngx_modelgw_request_part_invalid(w, member,
+                                                " is a data URI without data");
+    }
+
+    uri->type.data = p;
+    uri->type.len = ngx_strlchr(p, last, ';') - p;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_source_media(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_request_source_uri_t *uri, ngx_uint_t file,
+    ngx_modelgw_request_block_t *block)
+{
+    ngx_modelgw_request_source_media_t  *m;
+
+    for (m = ngx_modelgw_request_source_medias; m->type.len; m++) {
+
+        if ((file ? m->file : m->image)
+            && uri->type.len == m->type.len
+            && ngx_strncasecmp(uri->type.data, m->type.data, m->type.len) == 0)
+        {
+            block->kind = m->kind;
+            block->source = m->source;
+            block->media = &m->media;
+            block->value = uri->data;
+
+            return NGX_OK;
+        }
+    }
+
+    return ngx_modelgw_request_part_unsupported(w,
+                             file ? ".file.file_data: media type"
+                                  : ".image_url.url: media type",
+                             &uri->type, " is not supported");
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_source_url(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *url, ngx_modelgw_request_block_t *block)
+{
+    ngx_int_t  rc;
+    ngx_str_t  text;
+
+    rc = ngx_modelgw_request_source_begins(w, url, "https://");
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_part_invalid(w, ".image_url.url",
+                                                " is neither an https URL nor"
+                                                " a data URI");
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, url, &text) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    block->source = NGX_MODELGW_SOURCE_URL;
+    ngx_modelgw_tape_inside(w->rq->tape, url, &block->value);
+
+    if (ngx_modelgw_request_source_pdf(&text)) {
+        block->kind = NGX_MODELGW_BLOCK_DOCUMENT;
+    }
+
+    return NGX_OK;
+}
+
+
+/* whether the path of the URL ends in .pdf; query and fragment do not count */
+
+static ngx_uint_t
+ngx_modelgw_request_source_pdf(ngx_str_t *url)
+{
+    u_char  *p, *last;
+
+    p = url->data + sizeof("https://") - 1;
+    last = url->data + url->len;
+
+    while (p < last && *p != '/' && *p != '?' && *p != '#') {
+        p++;
+    }
+
+    url->data = p;
+
+    while (p < last && *p != '?' && *p != '#') {
+        p++;
+    }
+
+    return p - url->data > (ssize_t) (sizeof(".pdf") - 1)
+           && ngx_strncasecmp(p - (sizeof(".pdf") - 1), (u_char *) ".pdf",
+                              sizeof(".pdf") - 1)
+              == 0;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_source_plain(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_modelgw_request_block_t *block)
+{
+    ngx_str_t            data;
+    ngx_modelgw_node_t   tail;
+
+    /* the part after the comma, as a string */
+
+    tail = *node;
+    tail.from = tail.to - 2 - (uint32_t) block->value.len;
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, &tail, &data)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    block->value.data = ngx_pnalloc(w->rq->pool,
+                                    ngx_base64_decoded_length(data.len));
+    if (block->value.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_decode_base64(&block->value, &data) != NGX_OK) {
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+                                                " is not valid base64");
+    }
+
+    if (block->value.len == 0) {
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+                                                " has no data");
+    }
+
+    if (!ngx_modelgw_request_source_utf8(&block->value)) {
+        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+                                                " is text/plain, but not"
+                                                " UTF-8");
+    }
+
+    return NGX_OK;
+}
+
+
+/* ngx_utf8_decode() would accept surrogates and more */
+
+static ngx_uint_t
+ngx_modelgw_request_source_utf8(ngx_str_t *text)
+{
+    size_t   n;
+    u_char  *p, *last;
+
+    last = text->data + text->len;
+
+    for (p = text->data; p < last; p += n) {
+        n = (*p < 0x80) ? 1 : ngx_modelgw_string_utf8(p, last);
+
+        if (n == 0) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/*
+ * NGX_OK if the string, unescaped, begins with the scheme in any letter case,
+ * NGX_DECLINED if not, NGX_ERROR.  An escape has at most 6 bytes a character.
+ */
+
+static ngx_int_t
+ngx_modelgw_request_source_begins(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, const char *scheme)
+{
+    size_t               len;
+    ngx_str_t            text;
+    ngx_modelgw_node_t   head;
+
+    len = ngx_strlen(scheme);
+
+    head = *node;
+    head.to = ngx_min(node->to, node->from + 2 + (uint32_t) len * 6);
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, &head, &text)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (text.len < len
+        || ngx_strncasecmp(text.data, (u_char *) scheme, len) != 0)
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_modelgw_request_block_t *
+ngx_modelgw_request_block(ngx_array_t *blocks, ngx_uint_t kind)
+{
+    ngx_modelgw_request_block_t  *block;
+
+    block = ngx_array_push(blocks);
+    if (block == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(block, sizeof(ngx_modelgw_request_block_t));
+    block->kind = kind;
+
+    return block;
+}
+
+
+ngx_int_t
+ngx_modelgw_request_block_text(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *text, ngx_array_t *blocks)
+{
+    ngx_modelgw_request_block_t  *block;
+
+    if (ngx_modelgw_tape_blank(w->rq->tape, text)) {
+        return NGX_OK;
+    }
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_TEXT);
+    if (block == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_tape_inside(w->rq->tape, text, &block->value);
+
+    return NGX_OK;
+}
+
+
+/* the upstream refuses cache_control on thinking */
+
+void
+ngx_modelgw_request_block_cache(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *obj, ngx_modelgw_request_block_t *block)
+{
+    if (block->kind == NGX_MODELGW_BLOCK_THINKING
+        || block->kind == NGX_MODELGW_BLOCK_REDACTED)
+    {
+        return;
+    }
+
+    block->cache_control = ngx_modelgw_request_cache_control(w->rq, obj);
+}
+
+
+void
+ngx_modelgw_request_block_trim(ngx_str_t *text)
+{
+    size_t  n;
+
+    do {
+        n = ngx_modelgw_request_block_space(text);
+        text->len -= n;
+
+    } while (n);
+}
+
+
+/*
+ * The length of a trailing white space character in the inside of a string: a
+ * space, one of \t \n \f \r, or a \u escape of these or of \v; 0: none.  A
+ * backslash begins an escape only if it is not escaped itself.
+ */
+
+static size_t
+ngx_modelgw_request_block_space(ngx_str_t *text)
+{
+    size_t      n;
+    u_char     *p, *last;
+    ngx_int_t   unit;
+
+    p = text->data;
+    last = p + text->len;
+
+    if (text->len == 0) {
+        return 0;
+    }
+
+    if (last[-1] == ' ') {
+        return 1;
+    }
+
+    if (text->len >= 2 && last[-2] == '\\'
+        && ngx_strchr("tnfr", last[-1]) != NULL)
+    {
+        n = 2;
+
+    } else if (text->len >= 6 && last[-6] == '\\' && last[-5] == 'u') {
+        unit = ngx_hextoi(last - 4, 4);
+
+        if (unit != ' ' && (unit < '\t' || unit > '\r')) {
+            return 0;
+        }
+
+        n = 6;
+
+    } else {
+        return 0;
+    }
+
+    for (p = last - n; p > text->data && p[-1] == '\\'; p--) { /* void */ }
+
+    return ((last - n - p) % 2 == 0) ? n : 0;
+}
+
+
+ngx_modelgw_node_t *
+ngx_modelgw_request_cache_control(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj)
+{
+    ngx_modelgw_node_t  *node, *type;
+
+    node = ngx_modelgw_request_member(rq, obj, "cache_control");
+    type = ngx_modelgw_request_member(rq, node, "type");
+
+    return ngx_modelgw_tape_is(rq->tape, type, "ephemeral") ? node : NULL;
+}
+
+
+void
+ngx_modelgw_request_cache_control_write(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *cache_control, ngx_modelgw_out_t *out)
+{
+    ngx_str_t            text;
+    ngx_modelgw_node_t  *ttl;
+
+    if (cache_control == NULL) {
+        return;
+    }
+
+    ngx_modelgw_out_text(out, ",\"cache_control\":{\"type\":\"ephemeral\"");
+
+    ttl = ngx_modelgw_request_member(rq, cache_control, "ttl");
+
+    if (ngx_modelgw_request_string(ttl)) {
+        ngx_modelgw_tape_raw(rq->tape, ttl, &text);
+
+        ngx_modelgw_out_text(out, ",\"ttl\":");
+        ngx_modelgw_out_borrowed(out, text.data, text.len);
+    }
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+void
+ngx_modelgw_request_blocks_write(ngx_modelgw_request_t *rq,
+    ngx_array_t *blocks, ngx_modelgw_out_t *out)
+{
+    ngx_uint_t                    i;
+    ngx_modelgw_request_block_t  *block;
+
+    block = blocks->elts;
+
+    for (i = 0; i < blocks->nelts; i++) {
+
+        if (i) {
+            ngx_modelgw_out_text(out, ",");
+        }
+
+        ngx_modelgw_request_block_writers[block[i].kind](rq, &block[i], out);
+        ngx_modelgw_request_cache_control_write(rq, block[i].cache_control,
+                                                out);
+        ngx_modelgw_out_text(out, "}");
+    }
+}
+
+
+static void
+ngx_modelgw_request_block_write_text(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_request_block_string(out, "{\"type\":\"text\",\"text\":\"",
+                                     &block->value);
+}
+
+
+static void
+ngx_modelgw_request_block_write_image(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_out_text(out, "{\"type\":\"image\",\"source\":");
+    ngx_modelgw_request_block_write_source(block, out);
+}
+
+
+static void
+ngx_modelgw_request_block_write_document(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_out_text(out, "{\"type\":\"document\",\"source\":");
+    ngx_modelgw_request_block_write_source(block, out);
+
+    if (block->name.len) {
+        ngx_modelgw_request_block_string(out, ",\"title\":\"", &block->name);
+    }
+}
+
+
+static void
+ngx_modelgw_request_block_write_source(ngx_modelgw_request_block_t *block,
+    ngx_modelgw_out_t *out)
+{
+    switch (block->source) {
+
+    case NGX_MODELGW_SOURCE_URL:
+        ngx_modelgw_request_block_string(out,
+                                         "{\"type\":\"url\",\"url\":\"",
+                                         &block->value);
+        break;
+
+    case NGX_MODELGW_SOURCE_PLAIN:
+        ngx_modelgw_out_text(out, "{\"type\":\"text\",\"media_type\":"
+                                  "\"text/plain\",\"data\":\"");
+        ngx_modelgw_out_escaped(out, block->value.data, block->value.len);
+        ngx_modelgw_out_text(out, "\"");
+        break;
+
+    default: /* NGX_MODELGW_SOURCE_BASE64 */
+        ngx_modelgw_request_block_string(out, "{\"type\":\"base64\","
+                                              "\"media_type\":\"",
+                                         block->media);
+        ngx_modelgw_request_block_string(out, ",\"data\":\"", &block->value);
+        break;
+    }
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+static void
+ngx_modelgw_request_block_write_thinking(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_request_block_string(out, "{\"type\":\"thinking\","
+                                          "\"thinking\":\"",
+                                     &block->value);
+    ngx_modelgw_request_block_string(out, ",\"signature\":\"", &block->name);
+}
+
+
+static void
+ngx_modelgw_request_block_write_redacted(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_request_block_string(out, "{\"type\":\"redacted_thinking\","
+                                          "\"data\":\"",
+                                     &block->value);
+}
+
+
+static void
+ngx_modelgw_request_block_write_call(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_request_block_string(out, "{\"type\":\"tool_use\",\"id\":\"",
+                                     &block->id);
+    ngx_modelgw_request_block_string(out, ",\"name\":\"", &block->name);
+
+    ngx_modelgw_out_text(out, ",\"input\":");
+    ngx_modelgw_out_borrowed(out, block->value.data, block->value.len);
+}
+
+
+static void
+ngx_modelgw_request_block_write_result(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_request_block_string(out, "{\"type\":\"tool_result\","
+                                          "\"tool_use_id\":\"",
+                                     &block->id);
+
+    if (block->content) {
+        ngx_modelgw_out_text(out, ",\"content\":[");
+        ngx_modelgw_request_blocks_write(rq, block->content, out);
+        ngx_modelgw_out_text(out, "]");
+
+    } else if (block->value.len) {
+        ngx_modelgw_request_block_string(out, ",\"content\":\"",
+                                         &block->value);
+    }
+
+    if (block->is_error) {
+        ngx_modelgw_out_text(out, ",\"is_error\":true");
+    }
 }

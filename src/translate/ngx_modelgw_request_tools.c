@@ -1,15 +1,26 @@
 
 /*
- * tools (translate.md, 2.4).
+ * tools, tool_choice and parallel_tool_calls.
  *
- * A tool becomes its name, its description and its schema; the last two are the
- * client's bytes, because the order of members in a schema steers the model and
- * the prompt cache.  A schema needs a "type" upstream, which chat does not ask
- * for, so one is put in front of its members.
+ * A tool becomes its name, its description and its schema; the last two are
+ * copied byte for byte, since the order of members in a schema steers the model
+ * and the prompt cache.  A schema needs a "type" upstream, which chat does not
+ * require, so one is put in front of its members.
  *
- * Rejected: to repair names, as some do with a map back in the answer.  The map
- * would have to reach every stream, and the chat API itself takes no other
- * names.
+ * tool_choice and parallel_tool_calls are one object upstream.  "allowed_tools"
+ * has no counterpart but a shorter list of tools: changing the choice then
+ * costs the prompt cache, but there is no other way to express it.  If no tool
+ * would be left the request is refused: sending all tools would widen what the
+ * client meant to narrow.
+ *
+ * With "none" the tools are still sent, because calls in the history refer to
+ * them; without "none" the model might call one.
+ *
+ * Rejected: repairing names, as some gateways do with a map back in the answer.
+ * The map would have to reach every stream, and the chat API itself accepts no
+ * other names.
+ *
+ * Rejected: accepting "any" for "required".  No chat client sends it.
  */
 
 
@@ -19,21 +30,89 @@
 #include "ngx_modelgw_request_private.h"
 
 
-#define NGX_MODELGW_REQUEST_TOOL_NAME  128
+#define NGX_MODELGW_REQUEST_TOOL_NAME  128             /* bytes */
+
+/* comparisons of names that allowed_tools may cost */
+#define NGX_MODELGW_REQUEST_ALLOWED    (1024 * 1024)
 
 
-static ngx_int_t ngx_modelgw_request_tools_one(ngx_modelgw_request_t *rq,
+enum {
+    NGX_MODELGW_REQUEST_CHOICE_DEFAULT = 0,
+    NGX_MODELGW_REQUEST_CHOICE_AUTO,
+    NGX_MODELGW_REQUEST_CHOICE_NONE,
+    NGX_MODELGW_REQUEST_CHOICE_ANY,
+    NGX_MODELGW_REQUEST_CHOICE_TOOL
+};
+
+
+/* one tool as it will be written; nodes are NULL if absent */
+
+typedef struct {
+    ngx_str_t             name;
+    ngx_modelgw_node_t   *description;
+    ngx_modelgw_node_t   *parameters;
+    ngx_modelgw_node_t   *cache_control;
+    unsigned              strict:1;
+    unsigned              typed:1;       /* parameters have a "type" */
+    unsigned              left_out:1;    /* by allowed_tools */
+} ngx_modelgw_request_tool_t;
+
+
+typedef struct {
+    const char           *name;
+    ngx_uint_t            choice;
+} ngx_modelgw_request_mode_t;
+
+
+static ngx_int_t ngx_modelgw_request_tools(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *array);
+static ngx_int_t ngx_modelgw_request_tool(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node, ngx_uint_t i, ngx_modelgw_request_tool_t *tool);
-static ngx_int_t ngx_modelgw_request_tools_function(ngx_modelgw_request_t *rq,
+static ngx_int_t ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool);
-static ngx_int_t ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
+static ngx_int_t ngx_modelgw_request_tool_schema(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool);
-static void ngx_modelgw_request_tools_write_one(ngx_modelgw_request_t *rq,
+static ngx_int_t ngx_modelgw_request_choice(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *choice);
+static ngx_int_t ngx_modelgw_request_choice_read(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice);
+static ngx_int_t ngx_modelgw_request_choice_named(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice);
+static ngx_int_t ngx_modelgw_request_choice_allowed(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice);
+static ngx_int_t ngx_modelgw_request_choice_leave(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *allowed);
+static ngx_uint_t ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *node,
+    ngx_modelgw_request_mode_t *mode);
+static ngx_int_t ngx_modelgw_request_choice_name(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj, ngx_str_t *name);
+static ngx_modelgw_request_tool_t *ngx_modelgw_request_choice_find(
+    ngx_modelgw_request_tools_t *tools, ngx_str_t *name);
+static ngx_int_t ngx_modelgw_request_parallel(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *parallel);
+static void ngx_modelgw_request_tool_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out);
-static void ngx_modelgw_request_tools_write_schema(ngx_modelgw_request_t *rq,
+static void ngx_modelgw_request_tool_write_schema(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_choice_write(
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_out_t *out);
+
+
+ngx_modelgw_request_field_t  ngx_modelgw_request_tools_fields[] = {
+
+    ngx_modelgw_request_field(tools, ARRAY, ngx_modelgw_request_tools),
+    ngx_modelgw_request_field(tool_choice, CHOICE, ngx_modelgw_request_choice),
+    ngx_modelgw_request_field(parallel_tool_calls, BOOLEAN,
+                              ngx_modelgw_request_parallel),
+
+    ngx_modelgw_request_fields_end
+};
 
 
 /* a bit for each byte, as in ngx_escape_uri() */
@@ -43,43 +122,63 @@ const uint32_t  ngx_modelgw_request_plain_bytes[] = {
     0x03ff2000,                          /* 0 to 9, - */
     0x87fffffe,                          /* A to Z, _ */
     0x07fffffe,                          /* a to z */
-    0x00000000,
-    0x00000000,
-    0x00000000,
-    0x00000000
+    0x00000000, 0x00000000, 0x00000000, 0x00000000
+};
+
+static ngx_modelgw_request_mode_t  ngx_modelgw_request_modes[] = {
+    { "auto", NGX_MODELGW_REQUEST_CHOICE_AUTO },
+    { "none", NGX_MODELGW_REQUEST_CHOICE_NONE },
+    { "required", NGX_MODELGW_REQUEST_CHOICE_ANY },
+    { NULL, 0 }
+};
+
+static ngx_modelgw_request_mode_t  ngx_modelgw_request_allowed_modes[] = {
+    { "auto", NGX_MODELGW_REQUEST_CHOICE_AUTO },
+    { "required", NGX_MODELGW_REQUEST_CHOICE_ANY },
+    { NULL, 0 }
+};
+
+/* types of "tool_choice" upstream */
+
+static ngx_str_t  ngx_modelgw_request_choice_types[] = {
+    [NGX_MODELGW_REQUEST_CHOICE_DEFAULT] = ngx_null_string,
+    [NGX_MODELGW_REQUEST_CHOICE_AUTO] = ngx_string("auto"),
+    [NGX_MODELGW_REQUEST_CHOICE_NONE] = ngx_string("none"),
+    [NGX_MODELGW_REQUEST_CHOICE_ANY] = ngx_string("any"),
+    [NGX_MODELGW_REQUEST_CHOICE_TOOL] = ngx_string("tool")
 };
 
 
-ngx_int_t
-ngx_modelgw_request_tools_read(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan)
+static ngx_int_t
+ngx_modelgw_request_tools(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *array)
 {
-    ngx_int_t                     rc;
-    ngx_uint_t                    i;
-    ngx_modelgw_node_t           *node, *array;
-    ngx_modelgw_request_tool_t   *tool;
-    ngx_modelgw_request_tools_t  *tools;
+    ngx_int_t                    rc;
+    ngx_uint_t                   i;
+    ngx_array_t                 *list;
+    ngx_modelgw_node_t          *node;
+    ngx_modelgw_request_tool_t  *tool;
 
-    tools = &plan->tools;
-    array = plan->fields.tools;
+    list = &plan->tools.list;
 
-    if (ngx_array_init(&tools->list, rq->pool, array ? array->count + 1 : 1,
+    if (ngx_array_init(list, rq->pool, array->count + 1,
                        sizeof(ngx_modelgw_request_tool_t))
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    node = array ? ngx_modelgw_tape_first(rq->tape, array) : NULL;
+    node = ngx_modelgw_tape_first(rq->tape, array);
 
     for (i = 0; node; i++) {
 
-        tool = ngx_array_push(&tools->list);
+        tool = ngx_array_push(list);
         if (tool == NULL) {
             return NGX_ERROR;
         }
 
-        rc = ngx_modelgw_request_tools_one(rq, node, i, tool);
+        rc = ngx_modelgw_request_tool(rq, node, i, tool);
 
         if (rc != NGX_OK) {
             return rc;
@@ -93,7 +192,7 @@ ngx_modelgw_request_tools_read(ngx_modelgw_request_t *rq,
 
 
 static ngx_int_t
-ngx_modelgw_request_tools_one(ngx_modelgw_request_t *rq,
+ngx_modelgw_request_tool(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node, ngx_uint_t i, ngx_modelgw_request_tool_t *tool)
 {
     ngx_str_t            text;
@@ -133,12 +232,12 @@ ngx_modelgw_request_tools_one(ngx_modelgw_request_t *rq,
         tool->cache_control = ngx_modelgw_request_cache_control(rq, function);
     }
 
-    return ngx_modelgw_request_tools_function(rq, function, i, tool);
+    return ngx_modelgw_request_tool_function(rq, function, i, tool);
 }
 
 
 static ngx_int_t
-ngx_modelgw_request_tools_function(ngx_modelgw_request_t *rq,
+ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool)
 {
@@ -176,12 +275,12 @@ ngx_modelgw_request_tools_function(ngx_modelgw_request_t *rq,
                       "tools[%ui].function.description must be a string", i);
     }
 
-    return ngx_modelgw_request_tools_schema(rq, function, i, tool);
+    return ngx_modelgw_request_tool_schema(rq, function, i, tool);
 }
 
 
 static ngx_int_t
-ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
+ngx_modelgw_request_tool_schema(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool)
 {
@@ -202,8 +301,7 @@ ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
 
     if (node && node->type == NGX_MODELGW_TAPE_TRUE) {
         if (!rq->caps->strict) {
-            return ngx_modelgw_request_fields_ignore(rq,
-                                                     "tools.function.strict");
+            return ngx_modelgw_request_ignore(rq, "tools.function.strict");
         }
 
         tool->strict = 1;
@@ -219,7 +317,411 @@ ngx_modelgw_request_tools_schema(ngx_modelgw_request_t *rq,
 }
 
 
-/* what a messages upstream takes: ^[A-Za-z0-9_-]{1,128}$ */
+static ngx_int_t
+ngx_modelgw_request_choice(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *choice)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_request_tools_t  *tools;
+
+    tools = &plan->tools;
+
+    rc = ngx_modelgw_request_choice_read(rq, tools, choice);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    tools->forced = (tools->choice == NGX_MODELGW_REQUEST_CHOICE_ANY
+                     || tools->choice == NGX_MODELGW_REQUEST_CHOICE_TOOL);
+
+    if (tools->forced && tools->list.nelts == 0) {
+        return ngx_modelgw_request_invalid(rq,
+                                           "\"tool_choice\" needs \"tools\"");
+    }
+
+    if (tools->forced && !rq->caps->forced_tool_choice) {
+        return ngx_modelgw_request_unsupported(rq,
+                             "a \"tool_choice\" that forces a call is not "
+                             "supported by this model");
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_choice_read(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice)
+{
+    ngx_str_t            text;
+    ngx_modelgw_node_t  *type;
+
+    if (choice->type == NGX_MODELGW_TAPE_STRING) {
+
+        if (ngx_modelgw_request_choice_mode(rq, tools, choice,
+                                            ngx_modelgw_request_modes))
+        {
+            return NGX_OK;
+        }
+
+        return ngx_modelgw_request_invalid(rq,
+                             "\"tool_choice\" must be \"auto\", \"none\", "
+                             "\"required\" or an object");
+    }
+
+    type = ngx_modelgw_request_member(rq, choice, "type");
+
+    if (ngx_modelgw_tape_is(rq->tape, type, "function")) {
+        return ngx_modelgw_request_choice_named(rq, tools, choice);
+    }
+
+    if (ngx_modelgw_tape_is(rq->tape, type, "allowed_tools")) {
+        return ngx_modelgw_request_choice_allowed(rq, tools, choice);
+    }
+
+    if (!ngx_modelgw_request_string(type)) {
+        return ngx_modelgw_request_invalid(rq,
+                                          "tool_choice.type must be a string");
+    }
+
+    if (ngx_modelgw_request_quote(rq, type, &text) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_request_unsupported(rq,
+                             "tool_choice.type \"%V\" is not supported", &text);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_choice_named(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    name;
+    ngx_modelgw_request_tool_t  *tool;
+
+    rc = ngx_modelgw_request_choice_name(rq, choice, &name);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_invalid(rq,
+                                 "tool_choice.function.name must be a string");
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    tool = ngx_modelgw_request_choice_find(tools, &name);
+
+    if (tool == NULL) {
+        return ngx_modelgw_request_invalid(rq,
+                             "tool_choice.function.name is not in \"tools\"");
+    }
+
+    tools->choice = NGX_MODELGW_REQUEST_CHOICE_TOOL;
+    tools->name = tool->name;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_choice_allowed(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice)
+{
+    ngx_modelgw_node_t  *mode, *allowed;
+
+    choice = ngx_modelgw_request_member(rq, choice, "allowed_tools");
+    mode = ngx_modelgw_request_member(rq, choice, "mode");
+
+    if (!ngx_modelgw_request_choice_mode(rq, tools, mode,
+                                         ngx_modelgw_request_allowed_modes))
+    {
+        return ngx_modelgw_request_invalid(rq,
+                             "tool_choice.allowed_tools.mode must be \"auto\" "
+                             "or \"required\"");
+    }
+
+    allowed = ngx_modelgw_request_member(rq, choice, "tools");
+
+    if (allowed == NULL || allowed->type != NGX_MODELGW_TAPE_ARRAY) {
+        return ngx_modelgw_request_invalid(rq,
+                           "tool_choice.allowed_tools.tools must be an array");
+    }
+
+    if (tools->list.nelts * allowed->count > NGX_MODELGW_REQUEST_ALLOWED) {
+        return ngx_modelgw_request_invalid(rq,
+                      "tool_choice.allowed_tools.tools has too many elements");
+    }
+
+    return ngx_modelgw_request_choice_leave(rq, tools, allowed);
+}
+
+
+/* marks the tools that are not allowed */
+
+static ngx_int_t
+ngx_modelgw_request_choice_leave(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *allowed)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    name;
+    ngx_uint_t                   i, n;
+    ngx_modelgw_node_t          *node;
+    ngx_modelgw_request_tool_t  *tool;
+
+    tool = tools->list.elts;
+
+    for (i = 0; i < tools->list.nelts; i++) {
+        tool[i].left_out = 1;
+    }
+
+    node = ngx_modelgw_tape_first(rq->tape, allowed);
+
+    for (i = 0, n = 0; node; i++) {
+        rc = ngx_modelgw_request_choice_name(rq, node, &name);
+
+        if (rc == NGX_DECLINED) {
+            return ngx_modelgw_request_invalid(rq,
+                             "tool_choice.allowed_tools.tools[%ui].function."
+                             "name must be a string", i);
+        }
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        tool = ngx_modelgw_request_choice_find(tools, &name);
+
+        if (tool) {
+            tool->left_out = 0;
+            n++;
+        }
+
+        node = ngx_modelgw_tape_next(rq->tape, allowed, node);
+    }
+
+    if (n == 0) {
+        return ngx_modelgw_request_invalid(rq,
+                             "tool_choice.allowed_tools.tools names none of "
+                             "\"tools\"");
+    }
+
+    return NGX_OK;
+}
+
+
+/* sets the choice of that name: 1, or 0 if the table has none */
+
+static ngx_uint_t
+ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *node,
+    ngx_modelgw_request_mode_t *mode)
+{
+    for ( /* void */ ; mode->name; mode++) {
+
+        if (ngx_modelgw_tape_is(rq->tape, node, mode->name)) {
+            tools->choice = mode->choice;
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* gets function.name; NGX_OK, NGX_DECLINED (not a string), NGX_ERROR */
+
+static ngx_int_t
+ngx_modelgw_request_choice_name(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj, ngx_str_t *name)
+{
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_request_member(rq, obj, "function");
+    node = ngx_modelgw_request_member(rq, node, "name");
+
+    if (!ngx_modelgw_request_string(node)) {
+        return NGX_DECLINED;
+    }
+
+    return ngx_modelgw_tape_text(rq->tape, rq->pool, node, name);
+}
+
+
+static ngx_modelgw_request_tool_t *
+ngx_modelgw_request_choice_find(ngx_modelgw_request_tools_t *tools,
+    ngx_str_t *name)
+{
+    ngx_uint_t                   i;
+    ngx_modelgw_request_tool_t  *tool;
+
+    tool = tools->list.elts;
+
+    for (i = 0; i < tools->list.nelts; i++) {
+
+        if (tool[i].name.len == name->len
+            && ngx_memcmp(tool[i].name.data, name->data, name->len) == 0)
+        {
+            return &tool[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* false is a member of tool_choice upstream, so there must be a choice */
+
+static ngx_int_t
+ngx_modelgw_request_parallel(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
+    ngx_modelgw_node_t *parallel)
+{
+    ngx_modelgw_request_tools_t  *tools;
+
+    tools = &plan->tools;
+
+    if (parallel->type != NGX_MODELGW_TAPE_FALSE
+        || tools->choice == NGX_MODELGW_REQUEST_CHOICE_NONE)
+    {
+        return NGX_OK;
+    }
+
+    tools->serial = 1;
+
+    if (tools->choice == NGX_MODELGW_REQUEST_CHOICE_DEFAULT) {
+        tools->choice = NGX_MODELGW_REQUEST_CHOICE_AUTO;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_modelgw_request_tools_write(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out)
+{
+    ngx_uint_t                    i, n;
+    ngx_modelgw_request_tool_t   *tool;
+    ngx_modelgw_request_tools_t  *tools;
+
+    tools = &plan->tools;
+
+    /* an upstream refuses a choice without tools */
+
+    if (tools->list.nelts == 0) {
+        return;
+    }
+
+    tool = tools->list.elts;
+
+    for (i = 0, n = 0; i < tools->list.nelts; i++) {
+
+        if (tool[i].left_out) {
+            continue;
+        }
+
+        if (n++ == 0) {
+            ngx_modelgw_out_text(out, ",\"tools\":[");
+
+        } else {
+            ngx_modelgw_out_text(out, ",");
+        }
+
+        ngx_modelgw_request_tool_write(rq, &tool[i], out);
+    }
+
+    ngx_modelgw_out_text(out, "]");
+
+    if (tools->choice != NGX_MODELGW_REQUEST_CHOICE_DEFAULT) {
+        ngx_modelgw_request_choice_write(tools, out);
+    }
+}
+
+
+static void
+ngx_modelgw_request_tool_write(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_out_text(out, "{\"name\":\"");
+    ngx_modelgw_out(out, tool->name.data, tool->name.len);
+    ngx_modelgw_out_text(out, "\"");
+
+    if (tool->description) {
+        ngx_modelgw_out_text(out, ",\"description\":");
+        ngx_modelgw_request_raw(rq, tool->description, out);
+    }
+
+    ngx_modelgw_request_tool_write_schema(rq, tool, out);
+
+    if (tool->strict) {
+        ngx_modelgw_out_text(out, ",\"strict\":true");
+    }
+
+    ngx_modelgw_request_cache_control_write(rq, tool->cache_control, out);
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+static void
+ngx_modelgw_request_tool_write_schema(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out)
+{
+    ngx_str_t  raw;
+
+    ngx_modelgw_out_text(out, ",\"input_schema\":");
+
+    if (tool->parameters == NULL) {
+        ngx_modelgw_out_text(out, "{\"type\":\"object\",\"properties\":{}}");
+        return;
+    }
+
+    if (tool->typed) {
+        ngx_modelgw_request_raw(rq, tool->parameters, out);
+        return;
+    }
+
+    /* the schema has members: the rest follows its opening brace */
+
+    ngx_modelgw_tape_raw(rq->tape, tool->parameters, &raw);
+
+    ngx_modelgw_out_text(out, "{\"type\":\"object\",");
+    ngx_modelgw_out_borrowed(out, raw.data + 1, raw.len - 1);
+}
+
+
+static void
+ngx_modelgw_request_choice_write(ngx_modelgw_request_tools_t *tools,
+    ngx_modelgw_out_t *out)
+{
+    ngx_str_t  *type;
+
+    type = &ngx_modelgw_request_choice_types[tools->choice];
+
+    ngx_modelgw_out_text(out, ",\"tool_choice\":{\"type\":\"");
+    ngx_modelgw_out(out, type->data, type->len);
+
+    if (tools->choice == NGX_MODELGW_REQUEST_CHOICE_TOOL) {
+        ngx_modelgw_out_text(out, "\",\"name\":\"");
+        ngx_modelgw_out(out, tools->name.data, tools->name.len);
+    }
+
+    ngx_modelgw_out_text(out, "\"");
+
+    if (tools->serial) {
+        ngx_modelgw_out_text(out, ",\"disable_parallel_tool_use\":true");
+    }
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+/* ^[A-Za-z0-9_-]{1,128}$, as in Messages API, Tools */
 
 ngx_uint_t
 ngx_modelgw_request_tool_name(ngx_str_t *name)
@@ -243,92 +745,4 @@ ngx_modelgw_request_plain_text(ngx_str_t *text)
     }
 
     return 1;
-}
-
-
-void
-ngx_modelgw_request_tools_write(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out)
-{
-    ngx_uint_t                    i, n;
-    ngx_modelgw_request_tool_t   *tool;
-    ngx_modelgw_request_tools_t  *tools;
-
-    tools = &plan->tools;
-
-    if (tools->list.nelts == 0) {
-        return;
-    }
-
-    tool = tools->list.elts;
-
-    for (i = 0, n = 0; i < tools->list.nelts; i++) {
-
-        if (tool[i].left_out) {
-            continue;
-        }
-
-        if (n++ == 0) {
-            ngx_modelgw_out_text(out, ",\"tools\":[");
-
-        } else {
-            ngx_modelgw_out_text(out, ",");
-        }
-
-        ngx_modelgw_request_tools_write_one(rq, &tool[i], out);
-    }
-
-    ngx_modelgw_out_text(out, "]");
-}
-
-
-static void
-ngx_modelgw_request_tools_write_one(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out)
-{
-    ngx_modelgw_out_text(out, "{\"name\":\"");
-    ngx_modelgw_out(out, tool->name.data, tool->name.len);
-    ngx_modelgw_out_text(out, "\"");
-
-    if (tool->description) {
-        ngx_modelgw_out_text(out, ",\"description\":");
-        ngx_modelgw_request_raw(rq, tool->description, out);
-    }
-
-    ngx_modelgw_request_tools_write_schema(rq, tool, out);
-
-    if (tool->strict) {
-        ngx_modelgw_out_text(out, ",\"strict\":true");
-    }
-
-    ngx_modelgw_request_cache_control_write(rq, tool->cache_control, out);
-
-    ngx_modelgw_out_text(out, "}");
-}
-
-
-static void
-ngx_modelgw_request_tools_write_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out)
-{
-    ngx_str_t  raw;
-
-    ngx_modelgw_out_text(out, ",\"input_schema\":");
-
-    if (tool->parameters == NULL) {
-        ngx_modelgw_out_text(out, "{\"type\":\"object\",\"properties\":{}}");
-        return;
-    }
-
-    if (tool->typed) {
-        ngx_modelgw_request_raw(rq, tool->parameters, out);
-        return;
-    }
-
-    /* the schema has members: what stands behind its bracket goes on */
-
-    ngx_modelgw_tape_raw(rq->tape, tool->parameters, &raw);
-
-    ngx_modelgw_out_text(out, "{\"type\":\"object\",");
-    ngx_modelgw_out_borrowed(out, raw.data + 1, raw.len - 1);
 }

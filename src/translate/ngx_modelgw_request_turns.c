@@ -1,23 +1,45 @@
 
 /*
- * The messages of a chat request as the turns of a messages request.  Chat has
- * a list of messages of five roles, in which neighbours may be of one role and
- * may say nothing; a messages upstream takes turns of two roles that alternate,
- * each a list of blocks that are not blank, and "system" apart.  So each
- * message is read into blocks at the end of the last turn of its role, or of a
- * new one if the last turn is the other role's; a turn that stays empty is
- * taken back.
+ * The messages of a chat request as the turns of a messages request.
  *
- * What chat allows and messages forbids is set right here: empty texts,
- * neighbours, instructions in the middle, blanks at the end.  What chat forbids
- * itself (calls without results, results without calls) is refused: whatever
- * would be made up for it, the model would take for true.
+ * Chat has a list of messages of five roles; neighbours may have the same role,
+ * and messages may be empty.  A messages upstream takes turns of alternating
+ * roles, each a list of blocks that are not blank, and "system" apart.  So each
+ * message is read into blocks at the end of the last turn, or of a new one if
+ * the last turn has the other role; a turn that stays empty is removed.
  *
- * That results of calls stand first in their turn, as they must, needs no
- * sorting: only instructions may come between calls and their results.
+ * What chat allows and the messages API does not is repaired here: empty texts,
+ * neighbours, instructions in the middle, trailing white space.  What chat
+ * itself forbids (calls without results, results without calls) is refused: the
+ * model would believe whatever was invented instead.
  *
- * Rejected: instructions in the middle as text of a user: it would be the
- * user's word then, and he could say the same.
+ * Results must come first in their turn, and they do without sorting: only
+ * instructions may come between calls and their results.
+ *
+ * An assistant's blocks are thinking (the upstream wants it first), content,
+ * refusal, tool calls.  Clients send thinking back in three forms:
+ * "thinking_blocks" as we sent them, parts of content, or "reasoning_content"
+ * with "reasoning_signature".  It is sent to the upstream only if signed, since
+ * the upstream refuses thinking that it cannot verify.
+ *
+ * Each call must have exactly one result, after the message that made it and
+ * before a user or an assistant speaks: the chat API and the upstream both
+ * require it.  Calls without a result are kept in a tree by id, as there may be
+ * tens of thousands; a result removes its call, so a second result finds none.
+ * Ids are made fit for the upstream (letters, digits, '_', '-') on both sides
+ * and compared after that: two calls that would get the same id are refused.
+ *
+ * Arguments are JSON in a string.  They are unescaped once, checked to be one
+ * object, and copied byte for byte: big numbers, the order of members and white
+ * space are preserved.
+ *
+ * Members that are not read here (name, audio, annotations) are ignored.
+ *
+ * Rejected: instructions in the middle as text of the user.  They would have
+ * the user's authority only, and a user could fake them.
+ *
+ * Rejected: mending arguments that are not JSON (wrapping them in a string,
+ * {}).  The model would read a call that it never made.
  */
 
 
@@ -25,6 +47,9 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_request_private.h"
+
+
+#define NGX_MODELGW_REQUEST_CALL_SHOWN  64   /* bytes of an id in a message */
 
 
 enum {
@@ -35,9 +60,15 @@ enum {
 
 
 typedef struct {
+    ngx_uint_t            role;          /* user or assistant */
+    ngx_array_t           blocks;
+} ngx_modelgw_request_turn_t;
+
+
+typedef struct {
     const char           *name;
     ngx_uint_t            turn;          /* where its blocks go */
-    ngx_uint_t            ends_calls;    /* no result may come behind it */
+    ngx_uint_t            ends_calls;    /* no result may follow it */
     ngx_int_t           (*read)(ngx_modelgw_request_walk_t *w,
                                 ngx_array_t *blocks);
 } ngx_modelgw_request_turns_role_t;
@@ -50,18 +81,57 @@ static ngx_modelgw_request_turns_role_t *ngx_modelgw_request_turns_role(
 static ngx_int_t ngx_modelgw_request_turns_bad_role(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *role);
 static ngx_array_t *ngx_modelgw_request_turns_blocks(
-    ngx_modelgw_request_walk_t *w, ngx_uint_t turn);
+    ngx_modelgw_request_walk_t *w, ngx_uint_t role);
 static ngx_modelgw_request_turn_t *ngx_modelgw_request_turns_push(
     ngx_modelgw_request_walk_t *w, ngx_uint_t role);
+static ngx_int_t ngx_modelgw_request_message_system(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_user(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_assistant(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_tool(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_content(
+    ngx_modelgw_request_walk_t *w, ngx_uint_t accepted, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_placeholder(ngx_array_t *blocks,
+    ngx_uint_t from);
+static ngx_int_t ngx_modelgw_request_message_thinking(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_refusal(
+    ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_message_result(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_request_block_t *result);
+static void ngx_modelgw_request_message_hoist(
+    ngx_modelgw_request_block_t *result);
+static ngx_int_t ngx_modelgw_request_calls(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *calls, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_call(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *call, ngx_uint_t i, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_call_name(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *name, ngx_uint_t i, ngx_str_t *text);
+static ngx_int_t ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *arguments, ngx_uint_t i, ngx_str_t *input);
+static ngx_int_t ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w,
+    ngx_str_t *input, ngx_str_t *fault);
+static ngx_int_t ngx_modelgw_request_call_open(ngx_modelgw_request_walk_t *w,
+    ngx_str_t *id, ngx_uint_t i);
+static ngx_int_t ngx_modelgw_request_calls_answer(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *id,
+    ngx_str_t *sanitised);
+static ngx_int_t ngx_modelgw_request_calls_answered(
+    ngx_modelgw_request_walk_t *w);
+static ngx_int_t ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_str_t *id);
 static ngx_int_t ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w);
 static ngx_int_t ngx_modelgw_request_turns_system_only(
     ngx_modelgw_request_walk_t *w);
 static ngx_int_t ngx_modelgw_request_turns_prefill(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_request_turn_t *turn);
-static ngx_uint_t ngx_modelgw_request_turns_signed(
-    ngx_modelgw_request_turn_t *turn);
 static ngx_uint_t ngx_modelgw_request_turns_unsigned(
     ngx_modelgw_request_turns_t *turns);
+static ngx_uint_t ngx_modelgw_request_turns_signed(
+    ngx_modelgw_request_turn_t *turn);
 static void ngx_modelgw_request_turns_json(ngx_uint_t system,
     ngx_modelgw_out_t *out);
 
@@ -110,7 +180,8 @@ ngx_modelgw_request_turns_read(ngx_modelgw_request_t *rq,
 
     w.rq = rq;
     w.turns = turns;
-    ngx_modelgw_request_calls_init(&w);
+
+    ngx_rbtree_init(&w.open, &w.sentinel, ngx_str_rbtree_insert_value);
 
     if (ngx_array_init(&turns->system, rq->pool, 2,
                        sizeof(ngx_modelgw_request_block_t)) != NGX_OK
@@ -229,7 +300,7 @@ ngx_modelgw_request_turns_bad_role(ngx_modelgw_request_walk_t *w,
     }
 
     return ngx_modelgw_request_invalid(w->rq,
-                             "messages[%ui].role is none of \"system\", "
+                             "messages[%ui].role must be one of \"system\", "
                              "\"developer\", \"user\", \"assistant\", "
                              "\"tool\"", w->index);
 }
@@ -289,7 +360,654 @@ ngx_modelgw_request_turns_push(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
 }
 
 
-/* what can be said only when all messages are read */
+static ngx_int_t
+ngx_modelgw_request_message_system(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    return ngx_modelgw_request_message_content(w, NGX_MODELGW_PART_TEXT,
+                                               blocks);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_message_user(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  from;
+
+    from = blocks->nelts;
+
+    rc = ngx_modelgw_request_message_content(w, NGX_MODELGW_PART_TEXT
+                                                |NGX_MODELGW_PART_MEDIA,
+                                             blocks);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    return ngx_modelgw_request_message_placeholder(blocks, from);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_message_assistant(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    ngx_int_t            rc;
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "function_call");
+
+    if (!ngx_modelgw_request_absent(node)) {
+        return ngx_modelgw_request_unsupported(w->rq,
+                             "messages[%ui].function_call is not supported, "
+                             "use tool_calls", w->index);
+    }
+
+    rc = ngx_modelgw_request_message_thinking(w, blocks);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "content");
+
+    if (!ngx_modelgw_request_absent(node)) {
+        rc = ngx_modelgw_request_message_content(w, NGX_MODELGW_PART_TEXT
+                                                    |NGX_MODELGW_PART_REFUSAL
+                                                    |NGX_MODELGW_PART_THINKING,
+                                                 blocks);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    rc = ngx_modelgw_request_message_refusal(w, blocks);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "tool_calls");
+
+    if (!ngx_modelgw_request_absent(node)) {
+        return ngx_modelgw_request_calls(w, node, blocks);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_message_tool(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_node_t           *node;
+    ngx_modelgw_request_block_t  *result;
+
+    result = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_TOOL_RESULT);
+    if (result == NULL) {
+        return NGX_ERROR;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "tool_call_id");
+
+    rc = ngx_modelgw_request_calls_answer(w, node, &result->id);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "is_error");
+    result->is_error = (node && node->type == NGX_MODELGW_TAPE_TRUE);
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "content");
+
+    if (!ngx_modelgw_request_string(node)) {
+        return ngx_modelgw_request_message_result(w, result);
+    }
+
+    if (!ngx_modelgw_tape_blank(w->rq->tape, node)) {
+        ngx_modelgw_tape_inside(w->rq->tape, node, &result->value);
+    }
+
+    return NGX_OK;
+}
+
+
+/* content is a string or an array of parts */
+
+static ngx_int_t
+ngx_modelgw_request_message_content(ngx_modelgw_request_walk_t *w,
+    ngx_uint_t accepted, ngx_array_t *blocks)
+{
+    ngx_int_t            rc;
+    ngx_modelgw_node_t  *content, *part;
+
+    content = ngx_modelgw_request_member(w->rq, w->message, "content");
+
+    if (ngx_modelgw_request_string(content)) {
+        return ngx_modelgw_request_block_text(w, content, blocks);
+    }
+
+    if (content == NULL || content->type != NGX_MODELGW_TAPE_ARRAY) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].content is neither a string nor "
+                             "an array", w->index);
+    }
+
+    w->part = 0;
+
+    for (part = ngx_modelgw_tape_first(w->rq->tape, content);
+         part;
+         part = ngx_modelgw_tape_next(w->rq->tape, content, part))
+    {
+        rc = ngx_modelgw_request_part(w, part, accepted, blocks);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        w->part++;
+    }
+
+    return NGX_OK;
+}
+
+
+/* puts a text in front of documents that come without any */
+
+static ngx_int_t
+ngx_modelgw_request_message_placeholder(ngx_array_t *blocks, ngx_uint_t from)
+{
+    ngx_uint_t                    i, documents;
+    ngx_modelgw_request_block_t  *block, placeholder;
+
+    documents = 0;
+    block = blocks->elts;
+
+    for (i = from; i < blocks->nelts; i++) {
+
+        if (block[i].kind == NGX_MODELGW_BLOCK_TEXT) {
+            return NGX_OK;
+        }
+
+        documents += (block[i].kind == NGX_MODELGW_BLOCK_DOCUMENT);
+    }
+
+    if (documents == 0) {
+        return NGX_OK;
+    }
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_TEXT);
+    if (block == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&block->value, ".");
+    placeholder = *block;
+
+    block = blocks->elts;
+    ngx_memmove(&block[from + 1], &block[from],
+                (blocks->nelts - 1 - from)
+                * sizeof(ngx_modelgw_request_block_t));
+    block[from] = placeholder;
+
+    return NGX_OK;
+}
+
+
+/* thinking outside of content */
+
+static ngx_int_t
+ngx_modelgw_request_message_thinking(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    ngx_int_t            rc;
+    ngx_uint_t           n;
+    ngx_modelgw_node_t  *list, *node, *signature;
+
+    n = blocks->nelts;
+    list = ngx_modelgw_request_member(w->rq, w->message, "thinking_blocks");
+
+    if (list && list->type == NGX_MODELGW_TAPE_ARRAY) {
+
+        for (node = ngx_modelgw_tape_first(w->rq->tape, list);
+             node;
+             node = ngx_modelgw_tape_next(w->rq->tape, list, node))
+        {
+            rc = ngx_modelgw_request_part_thinking_block(w, node, blocks);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+    }
+
+    /* reasoning_content would repeat the text of the blocks */
+
+    if (blocks->nelts > n) {
+        return NGX_OK;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, w->message, "reasoning_content");
+    signature = ngx_modelgw_request_member(w->rq, w->message,
+                                           "reasoning_signature");
+
+    return ngx_modelgw_request_part_thinking(w, node, signature, blocks);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_message_refusal(ngx_modelgw_request_walk_t *w,
+    ngx_array_t *blocks)
+{
+    ngx_modelgw_node_t  *refusal;
+
+    refusal = ngx_modelgw_request_member(w->rq, w->message, "refusal");
+
+    if (ngx_modelgw_request_absent(refusal)) {
+        return NGX_OK;
+    }
+
+    if (refusal->type != NGX_MODELGW_TAPE_STRING) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].refusal is not a string", w->index);
+    }
+
+    return ngx_modelgw_request_block_text(w, refusal, blocks);
+}
+
+
+/* a result of parts */
+
+static ngx_int_t
+ngx_modelgw_request_message_result(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_request_block_t *result)
+{
+    ngx_int_t     rc;
+    ngx_array_t  *blocks;
+
+    blocks = ngx_array_create(w->rq->pool, 1,
+                              sizeof(ngx_modelgw_request_block_t));
+    if (blocks == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_request_message_content(w, NGX_MODELGW_PART_TEXT
+                                                |NGX_MODELGW_PART_MEDIA,
+                                             blocks);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (blocks->nelts == 0) {
+        return NGX_OK;
+    }
+
+    result->content = blocks;
+    ngx_modelgw_request_message_hoist(result);
+
+    return ngx_modelgw_request_message_placeholder(blocks, 0);
+}
+
+
+static void
+ngx_modelgw_request_message_hoist(ngx_modelgw_request_block_t *result)
+{
+    ngx_uint_t                    i;
+    ngx_modelgw_request_block_t  *block;
+
+    block = result->content->elts;
+
+    for (i = 0; i < result->content->nelts; i++) {
+
+        if (block[i].cache_control) {
+            result->cache_control = block[i].cache_control;
+            block[i].cache_control = NULL;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_calls(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *calls, ngx_array_t *blocks)
+{
+    ngx_int_t            rc;
+    ngx_uint_t           i;
+    ngx_modelgw_node_t  *call;
+
+    if (calls->type != NGX_MODELGW_TAPE_ARRAY) {
+        return ngx_modelgw_request_invalid(w->rq,
+                                    "messages[%ui].tool_calls is not an array",
+                                    w->index);
+    }
+
+    w->caller = w->index;
+    i = 0;
+
+    for (call = ngx_modelgw_tape_first(w->rq->tape, calls);
+         call;
+         call = ngx_modelgw_tape_next(w->rq->tape, calls, call))
+    {
+        rc = ngx_modelgw_request_call(w, call, i, blocks);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        i++;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_call(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *call, ngx_uint_t i, ngx_array_t *blocks)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_node_t           *node, *function;
+    ngx_modelgw_request_block_t  *block;
+
+    node = ngx_modelgw_request_member(w->rq, call, "type");
+
+    if (!ngx_modelgw_request_absent(node)
+        && !ngx_modelgw_tape_is(w->rq->tape, node, "function"))
+    {
+        return ngx_modelgw_request_unsupported(w->rq,
+                             "messages[%ui].tool_calls[%ui].type other than "
+                             "\"function\" is not supported",
+                             w->index, i);
+    }
+
+    function = ngx_modelgw_request_member(w->rq, call, "function");
+
+    if (function == NULL || function->type != NGX_MODELGW_TAPE_OBJECT) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function is not "
+                             "an object", w->index, i);
+    }
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_TOOL_USE);
+    if (block == NULL) {
+        return NGX_ERROR;
+    }
+
+    node = ngx_modelgw_request_member(w->rq, call, "id");
+
+    rc = ngx_modelgw_request_call_id(w, node, &block->id);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].id is not a "
+                             "non-empty string", w->index, i);
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_request_call_open(w, &block->id, i);
+    }
+
+    if (rc == NGX_OK) {
+        node = ngx_modelgw_request_member(w->rq, function, "name");
+        rc = ngx_modelgw_request_call_name(w, node, i, &block->name);
+    }
+
+    if (rc == NGX_OK) {
+        node = ngx_modelgw_request_member(w->rq, function, "arguments");
+        rc = ngx_modelgw_request_call_input(w, node, i, &block->value);
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_modelgw_request_block_cache(w, call, block);
+
+    if (block->cache_control == NULL) {
+        ngx_modelgw_request_block_cache(w, function, block);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_call_name(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *name, ngx_uint_t i, ngx_str_t *text)
+{
+    if (ngx_modelgw_request_string(name)) {
+
+        if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, name, text)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (ngx_modelgw_request_tool_name(text)) {
+            return NGX_OK;
+        }
+    }
+
+    return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function.name is "
+                             "not a string of 1 to 128 letters, digits, "
+                             "\"_\" and \"-\"", w->index, i);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *arguments, ngx_uint_t i, ngx_str_t *input)
+{
+    ngx_int_t  rc;
+    ngx_str_t  fault;
+    u_char     text[NGX_MODELGW_SCAN_FAULT_LEN];
+
+    ngx_str_set(input, "{}");
+
+    if (ngx_modelgw_request_absent(arguments)) {
+        return NGX_OK;
+    }
+
+    if (arguments->type != NGX_MODELGW_TAPE_STRING) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function.arguments "
+                             "is not a string", w->index, i);
+    }
+
+    if (ngx_modelgw_tape_blank(w->rq->tape, arguments)) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, arguments, input)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    fault.data = text;
+
+    rc = ngx_modelgw_request_call_check(w, input, &fault);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function.arguments "
+                             "is not valid JSON: %V", w->index, i, &fault);
+    }
+
+    return rc;
+}
+
+
+/* NGX_OK, NGX_DECLINED (not one JSON object, see fault), NGX_ERROR */
+
+static ngx_int_t
+ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w, ngx_str_t *input,
+    ngx_str_t *fault)
+{
+    if (w->scan == NULL) {
+        w->scan_conf.skip = w->rq->skip;
+
+        w->scan = ngx_modelgw_scan_create(w->rq->pool, &w->scan_conf);
+        if (w->scan == NULL) {
+            return NGX_ERROR;
+        }
+
+    } else {
+        ngx_modelgw_scan_reset(w->scan);
+    }
+
+    if (ngx_modelgw_scan_feed(w->scan, input->data, input->len) == NGX_OK
+        && ngx_modelgw_scan_done(w->scan) == NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    (void) ngx_modelgw_scan_fault(w->scan, fault);
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_call_open(ngx_modelgw_request_walk_t *w, ngx_str_t *id,
+    ngx_uint_t i)
+{
+    ngx_str_node_t  *node;
+
+    if (ngx_str_rbtree_lookup(&w->open, id, 0)) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].id is the same as "
+                             "that of another call", w->index, i);
+    }
+
+    node = ngx_palloc(w->rq->pool, sizeof(ngx_str_node_t));
+    if (node == NULL) {
+        return NGX_ERROR;
+    }
+
+    node->node.key = 0;
+    node->str = *id;
+
+    ngx_rbtree_insert(&w->open, &node->node);
+
+    return NGX_OK;
+}
+
+
+/* removes the call of that id, which has its result now */
+
+static ngx_int_t
+ngx_modelgw_request_calls_answer(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *id, ngx_str_t *sanitised)
+{
+    ngx_int_t        rc;
+    ngx_str_node_t  *node;
+
+    rc = ngx_modelgw_request_call_id(w, id, sanitised);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_call_id is not a non-empty "
+                             "string", w->index);
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    node = ngx_str_rbtree_lookup(&w->open, sanitised, 0);
+
+    if (node == NULL) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_call_id \"%*s\" is not the id "
+                             "of an earlier tool call without a result",
+                             w->index,
+                             ngx_min(sanitised->len,
+                                     NGX_MODELGW_REQUEST_CALL_SHOWN),
+                             sanitised->data);
+    }
+
+    ngx_rbtree_delete(&w->open, &node->node);
+
+    return NGX_OK;
+}
+
+
+/* refuses the request if a call has no result */
+
+static ngx_int_t
+ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w)
+{
+    ngx_str_t  *id;
+
+    if (w->open.root == &w->sentinel) {
+        return NGX_OK;
+    }
+
+    id = &((ngx_str_node_t *) ngx_rbtree_min(w->open.root, &w->sentinel))->str;
+
+    return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls: \"%*s\" has no result "
+                             "in a tool message after it", w->caller,
+                             ngx_min(id->len, NGX_MODELGW_REQUEST_CALL_SHOWN),
+                             id->data);
+}
+
+
+/* gets an id; NGX_OK, NGX_DECLINED (not an id), NGX_ERROR */
+
+static ngx_int_t
+ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_str_t *id)
+{
+    u_char     *p, *last, *dst;
+    ngx_str_t   text;
+
+    if (!ngx_modelgw_request_string(node)) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_tape_text(w->rq->tape, w->rq->pool, node, &text)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (text.len == 0) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_request_plain_text(&text)) {
+        *id = text;
+        return NGX_OK;
+    }
+
+    dst = ngx_pnalloc(w->rq->pool, text.len);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    id->data = dst;
+    last = text.data + text.len;
+
+    /* one '_' a character, of any number of bytes */
+
+    for (p = text.data; p < last; p++) {
+
+        if (ngx_modelgw_request_plain(*p)) {
+            *dst++ = *p;
+
+        } else if ((*p & 0xc0) != 0x80) {
+            *dst++ = '_';
+        }
+    }
+
+    id->len = dst - id->data;
+
+    return NGX_OK;
+}
+
+
+/* checks that need all messages */
 
 static ngx_int_t
 ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w)
@@ -327,7 +1045,7 @@ ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w)
 }
 
 
-/* there must be a turn, so the instructions are what the user says */
+/* there must be a turn: the instructions become the user's */
 
 static ngx_int_t
 ngx_modelgw_request_turns_system_only(ngx_modelgw_request_walk_t *w)
@@ -352,8 +1070,8 @@ ngx_modelgw_request_turns_system_only(ngx_modelgw_request_walk_t *w)
 
 
 /*
- * The assistant's turn is the last one: the answer goes on from there.  The
- * upstream refuses white space at its end.
+ * The last turn is the assistant's: the answer continues it.  The upstream
+ * refuses white space at its end.
  */
 
 static ngx_int_t
@@ -380,8 +1098,8 @@ ngx_modelgw_request_turns_prefill(ngx_modelgw_request_walk_t *w,
 
 
 /*
- * The last tool loop is the assistant's turns at the end that have results
- * behind them, and nothing but results before them back to the question.
+ * Whether a turn of the last tool loop is unsigned: the loop is the assistant's
+ * turns at the end that are followed by results, back to the user's question.
  */
 
 static ngx_uint_t
@@ -409,7 +1127,7 @@ ngx_modelgw_request_turns_unsigned(ngx_modelgw_request_turns_t *turns)
 }
 
 
-/* whether the turn begins with thinking, which is only ever sent signed */
+/* whether the turn begins with thinking; it is never sent unsigned */
 
 static ngx_uint_t
 ngx_modelgw_request_turns_signed(ngx_modelgw_request_turn_t *turn)

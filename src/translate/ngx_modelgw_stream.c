@@ -3,216 +3,387 @@
  * A messages stream as a chat stream, event by event.
  *
  *     NEW        nothing has come; pings are dropped, so that the caller can
- *                hold the client's headers until something is sure
- *     STARTED    message_start was seen and the chunk with the role is out
- *     ending     STARTED, and the stop reason is known
- *     DONE       finish chunk, usage and "[DONE]" are out: nothing more is fed
+ *                hold the client's headers until the upstream has answered
+ *     STARTED    message_start was seen, the chunk with the role is written
+ *     ENDING     STARTED, and the stop reason is known
+ *     DONE       finish chunk, usage and "[DONE]" are written; no event may
+ *                follow
  *
  *     NEW -- message_start --> STARTED
  *     NEW -- any other event of a message --> refused
- *     STARTED -- message_delta with a stop reason --> ending
- *     STARTED, ending -- message_stop --> DONE
- *     ending -- the upstream's end --> DONE; some never send message_stop
- *     STARTED -- the upstream's end --> refused, the answer is not whole
+ *     STARTED -- message_delta with a stop reason --> ENDING
+ *     STARTED, ENDING -- message_stop --> DONE
+ *     ENDING -- end of the upstream's stream --> DONE; some upstreams never
+ *               send message_stop
+ *     STARTED -- end of the upstream's stream --> refused, the answer is not
+ *                complete
  *     any -- error --> refused
  *
- * What the upstream may add some day (types of events, of blocks, of deltas) is
- * ignored: a table says what is known.  What is known and makes no sense is
- * refused: half an answer that ends cleanly is worse than an error, and peers
- * that write "[DONE]" in any case have shown it.
+ * The upstream numbers blocks of all kinds together and may interleave their
+ * deltas; the client wants one content, one reasoning and tool calls numbered
+ * from 0.  So each block has a state, found by the upstream's index:
  *
- * Each event is put on the same tape, so that a stream takes no memory with its
- * length.  Rejected: to translate while the event is being scanned, which would
- * need a codec that holds back text until the type is known, since members come
- * in any order.
+ *     (none)     only text deltas are taken: some upstreams announce no blocks
+ *     TEXT       text; stays so after its stop
+ *     THINKING   reasoning; with NGX_MODELGW_REASONING_FULL it is also kept and
+ *                sent as one entry of "thinking_blocks" at its stop
+ *     REDACTED   such an entry at its start, or nothing
+ *     TOOL       a call; if it has no arguments at its stop it gets those of
+ *                its start, or "{}"
+ *     SKIP       not shown: the upstream's own tools, unknown types, and blocks
+ *                that have stopped
+ *
+ *     (none) -- start --> TEXT | THINKING | REDACTED | TOOL | SKIP
+ *     THINKING, TOOL -- stop, message_stop --> SKIP
+ *     any -- start of the same index --> stop, then as from (none)
+ *
+ * Pieces of a tool's input are never parsed: they end anywhere, and the client
+ * puts them together.
+ *
+ * Unknown types of events, blocks and deltas are ignored, as the upstream may
+ * add some.  Known ones that make no sense are refused: half an answer that
+ * ends cleanly is worse than an error, which a "[DONE]" in any case would hide.
+ *
+ * Some data is needed after its event is gone: a thinking block goes into one
+ * chunk with its signature, a tool's input may be in the event that starts its
+ * block.  Streams are long, so memory is not allocated for each block: a
+ * block's buffer is reused by the next, larger ones are freed.  The bytes kept
+ * are counted over all blocks, so an upstream that opens a thousand blocks at
+ * a time gets little more memory than one that opens one.  The allocations are
+ * larger than what a pool cuts from its own blocks, so that ngx_pfree() can
+ * free them.
+ *
+ * Each event is read into the same tape, so memory does not grow with the
+ * length of the stream.
+ *
+ * Rejected: translating while the event is being scanned.  Members come in any
+ * order, so text would have to be held back until the type is known.
+ *
+ * Rejected: keeping the events' own buffers, which would hold a whole stream
+ * that interleaves its blocks.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_caps.h"
+#include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_stream_write.h"
 
 
-#define NGX_MODELGW_CHUNK_BLOCKS  8      /* that most streams have room with */
+#define NGX_MODELGW_STREAM_BLOCKS     8      /* enough for most streams */
+#define NGX_MODELGW_STREAM_KEEP_SIZE  8192   /* bytes of a buffer, at least;
+                                                larger ones are freed */
+
+
+/* bytes that are kept, in memory that is reused */
+
+typedef struct {
+    ngx_str_t                        text;     /* data NULL: none */
+    u_char                          *start;
+    size_t                           size;
+} ngx_modelgw_stream_bytes_t;
+
+
+/* what one block keeps: a tool's input, or thinking */
+
+typedef struct ngx_modelgw_stream_kept_s  ngx_modelgw_stream_kept_t;
+
+struct ngx_modelgw_stream_kept_s {
+    ngx_modelgw_stream_bytes_t       text;
+    ngx_modelgw_stream_bytes_t       signature;
+    ngx_modelgw_stream_kept_t       *next;     /* in the free list */
+};
 
 
 typedef struct {
-    ngx_str_t             type;
-    ngx_int_t           (*handler)(ngx_modelgw_chunk_t *ch,
-                                   ngx_modelgw_node_t *event);
-    ngx_uint_t            started;       /* only behind message_start */
-} ngx_modelgw_chunk_event_t;
+    ngx_uint_t                       index;    /* the upstream's */
+    ngx_modelgw_completion_kind_e    kind;
+    ngx_uint_t                       tool;     /* the client's index */
+    ngx_uint_t                       args;     /* the client got some */
+    ngx_modelgw_stream_kept_t       *kept;     /* may be NULL */
+} ngx_modelgw_stream_block_t;
 
 
-static ngx_modelgw_chunk_event_t *ngx_modelgw_chunk_find(
-    ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event, ngx_str_t *name);
-static ngx_int_t ngx_modelgw_chunk_message_start(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_node_t *event);
-static ngx_int_t ngx_modelgw_chunk_message_delta(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_node_t *event);
-static ngx_int_t ngx_modelgw_chunk_message_stop(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_node_t *event);
-static ngx_int_t ngx_modelgw_chunk_ping(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_node_t *event);
-static ngx_int_t ngx_modelgw_chunk_error(ngx_modelgw_chunk_t *ch,
-    ngx_modelgw_node_t *event);
+/* takes the text of a delta; block may be NULL */
+
+typedef ngx_int_t (*ngx_modelgw_stream_text_pt)(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
 
 
-/* the first one is by far the most frequent, the last one an error */
+struct ngx_modelgw_stream_s {
+    ngx_pool_t                      *pool;
+    ngx_modelgw_tape_t              *tape;     /* of the current event */
+    ngx_modelgw_stream_write_t       write;
 
-static ngx_modelgw_chunk_event_t  ngx_modelgw_chunk_events[] = {
+    /* the current delta: its text, NULL if there is none, and its handler */
 
-    { ngx_string("content_block_delta"), ngx_modelgw_chunk_block_delta, 1 },
-    { ngx_string("content_block_start"), ngx_modelgw_chunk_block_start, 1 },
-    { ngx_string("content_block_stop"), ngx_modelgw_chunk_block_stop, 1 },
-    { ngx_string("ping"), ngx_modelgw_chunk_ping, 0 },
-    { ngx_string("message_start"), ngx_modelgw_chunk_message_start, 0 },
-    { ngx_string("message_delta"), ngx_modelgw_chunk_message_delta, 1 },
-    { ngx_string("message_stop"), ngx_modelgw_chunk_message_stop, 1 },
-    { ngx_string("error"), ngx_modelgw_chunk_error, 0 }
+    u_char                          *text;
+    ngx_modelgw_stream_text_pt       handler;
+    ngx_modelgw_stream_block_t      *block;
+
+    ngx_uint_t                       started;
+    ngx_modelgw_completion_stop_t   *stop;     /* NULL: not known yet */
+    ngx_modelgw_stream_bytes_t       refusal;
+
+    ngx_array_t                      blocks;
+    ngx_uint_t                       nstarts;  /* of blocks, with replaced
+                                                  ones */
+    ngx_uint_t                       ntools;
+
+    size_t                           max;      /* of kept */
+    size_t                           kept;     /* bytes */
+    ngx_modelgw_stream_kept_t       *free;
 };
 
-#define NGX_MODELGW_CHUNK_EVENTS                                              \
-    (sizeof(ngx_modelgw_chunk_events) / sizeof(ngx_modelgw_chunk_event_t))
+
+typedef struct {
+    ngx_str_t                        type;
+    ngx_int_t                      (*handler)(ngx_modelgw_stream_t *st,
+                                              ngx_modelgw_node_t *event);
+    ngx_uint_t                       started;  /* only after message_start */
+} ngx_modelgw_stream_event_t;
 
 
-static ngx_str_t  ngx_modelgw_chunk_role =
+/* a type of delta: the member with its text, the kind of block it is for */
+
+typedef struct {
+    const char                      *type;
+    const char                      *member;
+    ngx_modelgw_completion_kind_e    kind;
+    ngx_modelgw_stream_text_pt       handler;
+} ngx_modelgw_stream_block_delta_t;
+
+
+static ngx_modelgw_stream_event_t *ngx_modelgw_stream_find(
+    ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event, ngx_str_t *name);
+static ngx_int_t ngx_modelgw_stream_message_start(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_message_delta(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_message_stop(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_ping(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_error(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_block_start(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_block_delta(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static ngx_int_t ngx_modelgw_stream_block_stop(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
+static void ngx_modelgw_stream_block_end(ngx_modelgw_stream_t *st,
+    ngx_uint_t complete);
+static ngx_int_t ngx_modelgw_stream_block_keep(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_modelgw_node_t *content);
+static ngx_int_t ngx_modelgw_stream_block_keep_text(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
+static void ngx_modelgw_stream_block_open(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_modelgw_node_t *content);
+static void ngx_modelgw_stream_block_close(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_uint_t complete);
+static ngx_int_t ngx_modelgw_stream_block_text(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
+static ngx_int_t ngx_modelgw_stream_block_thinking(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
+static ngx_int_t ngx_modelgw_stream_block_signature(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
+static ngx_int_t ngx_modelgw_stream_block_args(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text);
+static ngx_modelgw_stream_block_t *ngx_modelgw_stream_block_find(
+    ngx_modelgw_stream_t *st, ngx_uint_t index);
+static ngx_uint_t ngx_modelgw_stream_block_index(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event, ngx_uint_t *index);
+static ngx_int_t ngx_modelgw_stream_keep(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes, ngx_str_t *text);
+static ngx_int_t ngx_modelgw_stream_keep_room(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes, size_t len);
+static void ngx_modelgw_stream_keep_drop(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes);
+static ngx_modelgw_stream_kept_t *ngx_modelgw_stream_keep_get(
+    ngx_modelgw_stream_t *st);
+static void ngx_modelgw_stream_keep_put(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_kept_t *kept);
+
+
+/* the most frequent one first; the error must be the last */
+
+static ngx_modelgw_stream_event_t  ngx_modelgw_stream_events[] = {
+
+    { ngx_string("content_block_delta"), ngx_modelgw_stream_block_delta, 1 },
+    { ngx_string("content_block_start"), ngx_modelgw_stream_block_start, 1 },
+    { ngx_string("content_block_stop"), ngx_modelgw_stream_block_stop, 1 },
+    { ngx_string("ping"), ngx_modelgw_stream_ping, 0 },
+    { ngx_string("message_start"), ngx_modelgw_stream_message_start, 0 },
+    { ngx_string("message_delta"), ngx_modelgw_stream_message_delta, 1 },
+    { ngx_string("message_stop"), ngx_modelgw_stream_message_stop, 1 },
+    { ngx_string("error"), ngx_modelgw_stream_error, 0 }
+};
+
+#define NGX_MODELGW_STREAM_EVENTS                                             \
+    (sizeof(ngx_modelgw_stream_events) / sizeof(ngx_modelgw_stream_event_t))
+
+
+static ngx_modelgw_stream_block_delta_t  ngx_modelgw_stream_block_deltas[] = {
+
+    { "text_delta", "text", NGX_MODELGW_COMPLETION_TEXT,
+      ngx_modelgw_stream_block_text },
+
+    { "input_json_delta", "partial_json", NGX_MODELGW_COMPLETION_TOOL,
+      ngx_modelgw_stream_block_args },
+
+    { "thinking_delta", "thinking", NGX_MODELGW_COMPLETION_THINKING,
+      ngx_modelgw_stream_block_thinking },
+
+    { "signature_delta", "signature", NGX_MODELGW_COMPLETION_THINKING,
+      ngx_modelgw_stream_block_signature },
+
+    { NULL, NULL, NGX_MODELGW_COMPLETION_SKIP, NULL }
+};
+
+
+static ngx_str_t  ngx_modelgw_stream_role =
     ngx_string("{\"role\":\"assistant\",\"content\":\"\"}");
-static ngx_str_t  ngx_modelgw_chunk_refusal =
+static ngx_str_t  ngx_modelgw_stream_refusal =
     ngx_string("{\"refusal\":\"");
+static ngx_str_t  ngx_modelgw_stream_block_content =
+    ngx_string("{\"content\":\"");
+static ngx_str_t  ngx_modelgw_stream_block_reasoning =
+    ngx_string("{\"reasoning_content\":\"");
+static ngx_str_t  ngx_modelgw_stream_block_nothing = ngx_string("{}");
 
 
-ngx_modelgw_chunk_t *
-ngx_modelgw_chunk_create(ngx_pool_t *pool, ngx_modelgw_completion_t *c,
+ngx_modelgw_stream_t *
+ngx_modelgw_stream_create(ngx_pool_t *pool, ngx_modelgw_completion_t *c,
     ngx_modelgw_tape_t *tape, size_t max, ngx_modelgw_out_t *out)
 {
-    ngx_modelgw_chunk_t  *ch;
+    ngx_modelgw_stream_t  *st;
 
-    ch = ngx_pcalloc(pool, sizeof(ngx_modelgw_chunk_t));
-    if (ch == NULL) {
+    st = ngx_pcalloc(pool, sizeof(ngx_modelgw_stream_t));
+    if (st == NULL) {
         return NULL;
     }
 
-    if (ngx_array_init(&ch->blocks, pool, NGX_MODELGW_CHUNK_BLOCKS,
-                       sizeof(ngx_modelgw_chunk_block_t))
+    if (ngx_array_init(&st->blocks, pool, NGX_MODELGW_STREAM_BLOCKS,
+                       sizeof(ngx_modelgw_stream_block_t))
         != NGX_OK)
     {
         return NULL;
     }
 
-    ch->pool = pool;
-    ch->c = c;
-    ch->tape = tape;
-    ch->out = out;
-    ch->max = max;
+    st->pool = pool;
+    st->write.c = c;
+    st->write.out = out;
+    st->tape = tape;
+    st->max = max;
 
-    return ch;
+    return st;
 }
 
 
 ngx_int_t
-ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
+ngx_modelgw_stream_event(ngx_modelgw_stream_t *st, ngx_str_t *data,
     ngx_str_t *name, ngx_uint_t borrowed)
 {
-    ngx_int_t                   rc;
-    ngx_modelgw_node_t         *event;
-    ngx_modelgw_chunk_event_t  *known;
+    ngx_int_t                    rc;
+    ngx_modelgw_node_t          *event;
+    ngx_modelgw_stream_event_t  *known;
 
-    ch->text = NULL;
+    st->text = NULL;
 
-    ngx_modelgw_tape_reset(ch->tape);
+    ngx_modelgw_tape_reset(st->tape);
 
-    rc = ngx_modelgw_tape_feed(ch->tape, data->data, data->len);
+    rc = ngx_modelgw_tape_feed(st->tape, data->data, data->len);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    if (ngx_modelgw_tape_done(ch->tape, data->data) != NGX_OK) {
+    if (ngx_modelgw_tape_done(st->tape, data->data) != NGX_OK) {
         return NGX_DECLINED;
     }
 
-    event = ngx_modelgw_tape_root(ch->tape);
+    event = ngx_modelgw_tape_root(st->tape);
 
-    known = ngx_modelgw_chunk_find(ch, event, name);
+    known = ngx_modelgw_stream_find(st, event, name);
     if (known == NULL) {
         return NGX_OK;
     }
 
-    if (known->started && !ch->started) {
+    if (known->started && !st->started) {
         return NGX_DECLINED;
     }
 
-    ch->borrowed = borrowed;
+    st->write.borrowed = borrowed;
 
-    return known->handler(ch, event);
+    return known->handler(st, event);
 }
 
 
 u_char *
-ngx_modelgw_chunk_text(ngx_modelgw_chunk_t *ch)
+ngx_modelgw_stream_text(ngx_modelgw_stream_t *st)
 {
-    return ch->text;
+    return st->text;
 }
 
 
 ngx_int_t
-ngx_modelgw_chunk_repeat(ngx_modelgw_chunk_t *ch, ngx_str_t *text,
+ngx_modelgw_stream_repeat(ngx_modelgw_stream_t *st, ngx_str_t *text,
     ngx_uint_t borrowed)
 {
-    ch->borrowed = borrowed;
+    st->write.borrowed = borrowed;
 
-    return text->len ? ch->handler(ch, ch->block, text) : NGX_OK;
+    return text->len ? st->handler(st, st->block, text) : NGX_OK;
 }
 
 
 ngx_int_t
-ngx_modelgw_chunk_end(ngx_modelgw_chunk_t *ch)
+ngx_modelgw_stream_end(ngx_modelgw_stream_t *st)
 {
-    if (ch->stop == NULL) {
+    if (st->stop == NULL) {
         return NGX_DECLINED;
     }
 
-    return ngx_modelgw_chunk_message_stop(ch, NULL);
+    return ngx_modelgw_stream_message_stop(st, NULL);
 }
 
 
 /*
- * What kind of event it is, NULL if it is of none that is known.  Its type says
- * so, or its name if it has no type; but an error must not be overlooked, so
- * for that the name, or a member, is enough.
+ * The kind of an event, by its type, or by its name if it has no type; NULL:
+ * unknown.  An error is also known by its name or by a member "error".
  */
 
-static ngx_modelgw_chunk_event_t *
-ngx_modelgw_chunk_find(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event,
+static ngx_modelgw_stream_event_t *
+ngx_modelgw_stream_find(ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event,
     ngx_str_t *name)
 {
-    ngx_uint_t                  i;
-    ngx_modelgw_node_t         *type, *error;
-    ngx_modelgw_chunk_event_t  *known;
+    ngx_uint_t                   i;
+    ngx_modelgw_node_t          *type, *error;
+    ngx_modelgw_stream_event_t  *known;
 
-    known = ngx_modelgw_chunk_events;
-    type = ngx_modelgw_tape_member(ch->tape, event, "type");
+    known = ngx_modelgw_stream_events;
+    type = ngx_modelgw_tape_member(st->tape, event, "type");
 
-    for (i = 0; i < NGX_MODELGW_CHUNK_EVENTS; i++) {
-        if (ngx_modelgw_tape_is(ch->tape, type, (char *) known[i].type.data))
+    for (i = 0; i < NGX_MODELGW_STREAM_EVENTS; i++) {
+        if (ngx_modelgw_tape_is(st->tape, type, (char *) known[i].type.data))
         {
             return &known[i];
         }
     }
 
-    error = ngx_modelgw_tape_member(ch->tape, event, "error");
+    error = ngx_modelgw_tape_member(st->tape, event, "error");
 
     if (error && error->type == NGX_MODELGW_TAPE_OBJECT) {
-        return &known[NGX_MODELGW_CHUNK_EVENTS - 1];
+        return &known[NGX_MODELGW_STREAM_EVENTS - 1];
     }
 
-    /* an unknown type */
+    /* of an unknown type */
 
     i = (type && type->type == NGX_MODELGW_TAPE_STRING)
-        ? NGX_MODELGW_CHUNK_EVENTS - 1 : 0;
+        ? NGX_MODELGW_STREAM_EVENTS - 1 : 0;
 
-    for ( /* void */ ; i < NGX_MODELGW_CHUNK_EVENTS; i++) {
+    for ( /* void */ ; i < NGX_MODELGW_STREAM_EVENTS; i++) {
         if (name->len == known[i].type.len
             && ngx_memcmp(name->data, known[i].type.data, name->len) == 0)
         {
@@ -224,112 +395,114 @@ ngx_modelgw_chunk_find(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event,
 }
 
 
-/* "role" is in this chunk only: accumulators concatenate it */
+/* "role" is in this chunk only: clients' accumulators concatenate it */
 
 static ngx_int_t
-ngx_modelgw_chunk_message_start(ngx_modelgw_chunk_t *ch,
+ngx_modelgw_stream_message_start(ngx_modelgw_stream_t *st,
     ngx_modelgw_node_t *event)
 {
     ngx_modelgw_node_t  *message;
 
-    if (ch->started) {
+    if (st->started) {
         return NGX_OK;
     }
 
-    message = ngx_modelgw_tape_member(ch->tape, event, "message");
+    message = ngx_modelgw_tape_member(st->tape, event, "message");
 
-    if (ngx_modelgw_chunk_write_init(ch, message) != NGX_OK) {
+    if (ngx_modelgw_stream_write_init(&st->write, st->pool, st->tape, message)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    ch->started = 1;
+    st->started = 1;
 
-    ngx_modelgw_chunk_write_delta(ch, &ngx_modelgw_chunk_role);
+    ngx_modelgw_stream_write_delta(&st->write, &ngx_modelgw_stream_role);
 
     return NGX_OK;
 }
 
 
 /*
- * May come more than once; a reason that was given stays.  An empty one is what
- * some look-alikes send until they know it.
+ * May come more than once; a reason once given stays.  Some compatible
+ * upstreams send an empty one until they know it.
  */
 
 static ngx_int_t
-ngx_modelgw_chunk_message_delta(ngx_modelgw_chunk_t *ch,
+ngx_modelgw_stream_message_delta(ngx_modelgw_stream_t *st,
     ngx_modelgw_node_t *event)
 {
     ngx_str_t            text;
     ngx_modelgw_node_t  *delta, *details;
 
-    delta = ngx_modelgw_tape_member(ch->tape, event, "delta");
+    delta = ngx_modelgw_tape_member(st->tape, event, "delta");
 
-    (void) ngx_modelgw_completion_string(ch->tape, delta, "stop_reason",
+    (void) ngx_modelgw_completion_string(st->tape, delta, "stop_reason",
                                          &text);
     if (text.len) {
-        ch->stop = ngx_modelgw_completion_stop(ch->tape,
-                        ngx_modelgw_tape_member(ch->tape, delta,
+        st->stop = ngx_modelgw_completion_stop(st->tape,
+                        ngx_modelgw_tape_member(st->tape, delta,
                                                 "stop_reason"));
     }
 
-    details = ngx_modelgw_tape_member(ch->tape, delta, "stop_details");
+    details = ngx_modelgw_tape_member(st->tape, delta, "stop_details");
 
-    (void) ngx_modelgw_completion_string(ch->tape, details, "explanation",
+    (void) ngx_modelgw_completion_string(st->tape, details, "explanation",
                                          &text);
     if (text.len == 0) {
         return NGX_OK;
     }
 
-    ngx_modelgw_chunk_keep_drop(ch, &ch->refusal);
+    ngx_modelgw_stream_keep_drop(st, &st->refusal);
 
-    return ngx_modelgw_chunk_keep(ch, &ch->refusal, &text);
+    return ngx_modelgw_stream_keep(st, &st->refusal, &text);
 }
 
 
 static ngx_int_t
-ngx_modelgw_chunk_message_stop(ngx_modelgw_chunk_t *ch,
+ngx_modelgw_stream_message_stop(ngx_modelgw_stream_t *st,
     ngx_modelgw_node_t *event)
 {
     ngx_str_t                      *finish, refusal;
     ngx_modelgw_completion_stop_t  *stop;
 
-    /* texts are not those of an event any more */
+    /* texts are no longer those of an event */
 
-    ch->borrowed = 0;
+    st->write.borrowed = 0;
 
-    stop = ch->stop ? ch->stop : ngx_modelgw_completion_stop(ch->tape, NULL);
-    finish = ngx_modelgw_completion_finish(stop, ch->ntools);
+    stop = st->stop ? st->stop : ngx_modelgw_completion_stop(st->tape, NULL);
+    finish = ngx_modelgw_completion_finish(stop, st->ntools);
 
-    ngx_modelgw_chunk_block_end(ch, stop->calls);
+    ngx_modelgw_stream_block_end(st, stop->calls);
 
     if (stop->refused) {
-        refusal = ch->refusal.text;
+        refusal = st->refusal.text;
 
         if (refusal.len == 0) {
-            ngx_modelgw_completion_refusal(ch->tape, NULL, &refusal);
+            ngx_modelgw_completion_refusal(st->tape, NULL, &refusal);
         }
 
-        ngx_modelgw_chunk_write_string(ch, &ngx_modelgw_chunk_refusal,
-                                       &refusal);
+        ngx_modelgw_stream_write_string(&st->write, &ngx_modelgw_stream_refusal,
+                                        &refusal);
     }
 
-    ngx_modelgw_chunk_write_finish(ch, finish);
+    ngx_modelgw_stream_write_finish(&st->write, finish);
 
-    if (ch->c->include_usage) {
-        ngx_modelgw_chunk_write_usage(ch);
+    if (st->write.c->include_usage) {
+        ngx_modelgw_stream_write_usage(&st->write);
     }
 
-    ngx_modelgw_out_text(ch->out, "data: [DONE]\n\n");
+    ngx_modelgw_out_text(st->write.out, "data: [DONE]\n\n");
 
     return NGX_DONE;
 }
 
 
 static ngx_int_t
-ngx_modelgw_chunk_ping(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event)
+ngx_modelgw_stream_ping(ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event)
 {
-    if (ch->started) {
-        ngx_modelgw_out_text(ch->out, ": ping\n\n");
+    if (st->started) {
+        ngx_modelgw_out_text(st->write.out, ": ping\n\n");
     }
 
     return NGX_OK;
@@ -337,7 +510,479 @@ ngx_modelgw_chunk_ping(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event)
 
 
 static ngx_int_t
-ngx_modelgw_chunk_error(ngx_modelgw_chunk_t *ch, ngx_modelgw_node_t *event)
+ngx_modelgw_stream_error(ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event)
 {
     return NGX_ABORT;
+}
+
+
+/* all that can fail comes first: nothing is written of a refused block */
+
+static ngx_int_t
+ngx_modelgw_stream_block_start(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    text;
+    ngx_modelgw_node_t          *content;
+    ngx_modelgw_stream_block_t  *old, block;
+
+    ngx_memzero(&block, sizeof(ngx_modelgw_stream_block_t));
+
+    if (!ngx_modelgw_stream_block_index(st, event, &block.index)
+        || st->nstarts++ == NGX_MODELGW_STREAM_MAX_BLOCKS)
+    {
+        return NGX_DECLINED;
+    }
+
+    content = ngx_modelgw_tape_member(st->tape, event, "content_block");
+    block.kind = ngx_modelgw_completion_kind(st->tape, content);
+
+    if (block.kind == NGX_MODELGW_COMPLETION_TOOL
+        && (!ngx_modelgw_completion_string(st->tape, content, "id", &text)
+            || !ngx_modelgw_completion_string(st->tape, content, "name",
+                                              &text)))
+    {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_modelgw_stream_block_keep(st, &block, content);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    old = ngx_modelgw_stream_block_find(st, block.index);
+
+    if (old) {
+        ngx_modelgw_stream_block_close(st, old, 1);
+
+    } else {
+        old = ngx_array_push(&st->blocks);
+        if (old == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    *old = block;
+
+    ngx_modelgw_stream_block_open(st, old, content);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_delta(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event)
+{
+    ngx_str_t                          text;
+    ngx_uint_t                         index;
+    ngx_modelgw_node_t                *delta, *type;
+    ngx_modelgw_stream_block_t        *block;
+    ngx_modelgw_stream_block_delta_t  *d;
+
+    if (!ngx_modelgw_stream_block_index(st, event, &index)) {
+        return NGX_DECLINED;
+    }
+
+    delta = ngx_modelgw_tape_member(st->tape, event, "delta");
+    type = ngx_modelgw_tape_member(st->tape, delta, "type");
+
+    for (d = ngx_modelgw_stream_block_deltas; d->type; d++) {
+        if (ngx_modelgw_tape_is(st->tape, type, d->type)) {
+            break;
+        }
+    }
+
+    block = ngx_modelgw_stream_block_find(st, index);
+
+    if (d->kind != (block ? block->kind : NGX_MODELGW_COMPLETION_TEXT)
+        || d->handler == NULL)
+    {
+        return NGX_OK;
+    }
+
+    (void) ngx_modelgw_completion_string(st->tape, delta, d->member, &text);
+
+    st->handler = d->handler;
+    st->block = block;
+    st->text = text.data;
+
+    return text.len ? d->handler(st, block, &text) : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_stop(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event)
+{
+    ngx_uint_t                   index;
+    ngx_modelgw_stream_block_t  *block;
+
+    if (!ngx_modelgw_stream_block_index(st, event, &index)) {
+        return NGX_DECLINED;
+    }
+
+    block = ngx_modelgw_stream_block_find(st, index);
+
+    if (block) {
+        ngx_modelgw_stream_block_close(st, block, 1);
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_stream_block_end(ngx_modelgw_stream_t *st, ngx_uint_t complete)
+{
+    ngx_uint_t                   i;
+    ngx_modelgw_stream_block_t  *block;
+
+    block = st->blocks.elts;
+
+    for (i = 0; i < st->blocks.nelts; i++) {
+        ngx_modelgw_stream_block_close(st, &block[i], complete);
+    }
+}
+
+
+/* keeps data of the start of a block that its stop needs */
+
+static ngx_int_t
+ngx_modelgw_stream_block_keep(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_modelgw_node_t *content)
+{
+    ngx_int_t   rc;
+    ngx_str_t   text;
+
+    switch (block->kind) {
+
+    case NGX_MODELGW_COMPLETION_TOOL:
+        if (!ngx_modelgw_completion_input(st->tape, content, &text)) {
+            return NGX_OK;
+        }
+
+        return ngx_modelgw_stream_block_keep_text(st, block, &text);
+
+    case NGX_MODELGW_COMPLETION_THINKING:
+        if (st->write.c->reasoning != NGX_MODELGW_REASONING_FULL) {
+            return NGX_OK;
+        }
+
+        (void) ngx_modelgw_completion_string(st->tape, content, "thinking",
+                                             &text);
+
+        rc = ngx_modelgw_stream_block_keep_text(st, block, &text);
+
+        if (rc != NGX_OK
+            || !ngx_modelgw_completion_string(st->tape, content, "signature",
+                                              &text))
+        {
+            return rc;
+        }
+
+        return ngx_modelgw_stream_keep(st, &block->kept->signature, &text);
+
+    default: /* TEXT, REDACTED, SKIP */
+        return NGX_OK;
+    }
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_keep_text(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text)
+{
+    block->kept = ngx_modelgw_stream_keep_get(st);
+    if (block->kept == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_stream_keep(st, &block->kept->text, text);
+}
+
+
+static void
+ngx_modelgw_stream_block_open(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_modelgw_node_t *content)
+{
+    ngx_str_t  id, text, none;
+
+    switch (block->kind) {
+
+    case NGX_MODELGW_COMPLETION_TEXT:
+        if (ngx_modelgw_completion_string(st->tape, content, "text", &text)
+            && text.len)
+        {
+            ngx_modelgw_stream_write_string(&st->write,
+                                     &ngx_modelgw_stream_block_content, &text);
+        }
+
+        break;
+
+    case NGX_MODELGW_COMPLETION_THINKING:
+        if (st->write.c->reasoning != NGX_MODELGW_REASONING_OFF
+            && ngx_modelgw_completion_string(st->tape, content, "thinking",
+                                             &text)
+            && text.len)
+        {
+            ngx_modelgw_stream_write_string(&st->write,
+                                   &ngx_modelgw_stream_block_reasoning, &text);
+        }
+
+        break;
+
+    case NGX_MODELGW_COMPLETION_TOOL:
+        (void) ngx_modelgw_completion_string(st->tape, content, "id", &id);
+        (void) ngx_modelgw_completion_string(st->tape, content, "name",
+                                             &text);
+
+        block->tool = st->ntools++;
+        ngx_modelgw_stream_write_tool(&st->write, block->tool, &id, &text);
+        break;
+
+    case NGX_MODELGW_COMPLETION_REDACTED:
+        if (st->write.c->reasoning == NGX_MODELGW_REASONING_FULL) {
+            (void) ngx_modelgw_completion_string(st->tape, content, "data",
+                                                 &text);
+            ngx_str_null(&none);
+            ngx_modelgw_stream_write_thinking(&st->write, block->index,
+                                              block->kind, &text, &none);
+        }
+
+        break;
+
+    default: /* SKIP */
+        break;
+    }
+}
+
+
+static void
+ngx_modelgw_stream_block_close(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_uint_t complete)
+{
+    ngx_modelgw_stream_kept_t  *kept;
+
+    kept = block->kept;
+
+    if (block->kind == NGX_MODELGW_COMPLETION_TEXT) {
+        return;
+    }
+
+    if (block->kind == NGX_MODELGW_COMPLETION_TOOL
+        && !block->args
+        && (kept || complete))
+    {
+        ngx_modelgw_stream_write_args(&st->write, block->tool,
+                                      kept ? &kept->text.text
+                                           : &ngx_modelgw_stream_block_nothing,
+                                      1);
+    }
+
+    if (block->kind == NGX_MODELGW_COMPLETION_THINKING && kept) {
+        ngx_modelgw_stream_write_thinking(&st->write, block->index,
+                                          block->kind, &kept->text.text,
+                                          &kept->signature.text);
+    }
+
+    if (kept) {
+        ngx_modelgw_stream_keep_put(st, kept);
+        block->kept = NULL;
+    }
+
+    block->kind = NGX_MODELGW_COMPLETION_SKIP;
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_text(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text)
+{
+    ngx_modelgw_stream_write_string(&st->write,
+                                    &ngx_modelgw_stream_block_content, text);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_thinking(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text)
+{
+    ngx_int_t  rc;
+
+    if (block->kept) {
+        rc = ngx_modelgw_stream_keep(st, &block->kept->text, text);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    if (st->write.c->reasoning != NGX_MODELGW_REASONING_OFF) {
+        ngx_modelgw_stream_write_string(&st->write,
+                                        &ngx_modelgw_stream_block_reasoning,
+                                        text);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_signature(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text)
+{
+    if (block->kept == NULL) {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_stream_keep(st, &block->kept->signature, text);
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_block_args(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_block_t *block, ngx_str_t *text)
+{
+    block->args = 1;
+
+    ngx_modelgw_stream_write_args(&st->write, block->tool, text, 0);
+
+    return NGX_OK;
+}
+
+
+/* from the last one backwards: it is nearly always the one */
+
+static ngx_modelgw_stream_block_t *
+ngx_modelgw_stream_block_find(ngx_modelgw_stream_t *st, ngx_uint_t index)
+{
+    ngx_uint_t                   i;
+    ngx_modelgw_stream_block_t  *block;
+
+    block = st->blocks.elts;
+
+    for (i = st->blocks.nelts; i > 0; i--) {
+        if (block[i - 1].index == index) {
+            return &block[i - 1];
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_stream_block_index(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event, ngx_uint_t *index)
+{
+    return ngx_modelgw_tape_count(st->tape,
+                      ngx_modelgw_tape_member(st->tape, event, "index"),
+                      index);
+}
+
+
+static ngx_int_t
+ngx_modelgw_stream_keep(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes, ngx_str_t *text)
+{
+    if (text->len > st->max - st->kept) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_stream_keep_room(st, bytes, bytes->text.len + text->len)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    bytes->text.data = bytes->start;
+
+    if (text->len) {
+        ngx_memcpy(bytes->text.data + bytes->text.len, text->data, text->len);
+        bytes->text.len += text->len;
+        st->kept += text->len;
+    }
+
+    return NGX_OK;
+}
+
+
+/* makes room for len bytes, the present ones included */
+
+static ngx_int_t
+ngx_modelgw_stream_keep_room(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes, size_t len)
+{
+    size_t   size;
+    u_char  *p;
+
+    if (bytes->start && len <= bytes->size) {
+        return NGX_OK;
+    }
+
+    size = ngx_max(2 * len, NGX_MODELGW_STREAM_KEEP_SIZE);
+
+    p = ngx_palloc(st->pool, size);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (bytes->start) {
+        ngx_memcpy(p, bytes->start, bytes->text.len);
+        (void) ngx_pfree(st->pool, bytes->start);
+    }
+
+    bytes->start = p;
+    bytes->size = size;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_stream_keep_drop(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_bytes_t *bytes)
+{
+    st->kept -= bytes->text.len;
+
+    ngx_str_null(&bytes->text);
+
+    if (bytes->size > NGX_MODELGW_STREAM_KEEP_SIZE) {
+        (void) ngx_pfree(st->pool, bytes->start);
+
+        bytes->start = NULL;
+        bytes->size = 0;
+    }
+}
+
+
+static ngx_modelgw_stream_kept_t *
+ngx_modelgw_stream_keep_get(ngx_modelgw_stream_t *st)
+{
+    ngx_modelgw_stream_kept_t  *kept;
+
+    kept = st->free;
+
+    if (kept == NULL) {
+        return ngx_pcalloc(st->pool, sizeof(ngx_modelgw_stream_kept_t));
+    }
+
+    st->free = kept->next;
+
+    return kept;
+}
+
+
+static void
+ngx_modelgw_stream_keep_put(ngx_modelgw_stream_t *st,
+    ngx_modelgw_stream_kept_t *kept)
+{
+    ngx_modelgw_stream_keep_drop(st, &kept->text);
+    ngx_modelgw_stream_keep_drop(st, &kept->signature);
+
+    kept->next = st->free;
+    st->free = kept;
 }

@@ -1,7 +1,7 @@
 
 /*
- * The events of a messages stream as the chunks of a chat stream
- * (translate.md, section 4).
+ * The events of a messages stream as the chunks of a chat stream; see
+ * docs/translation.md, Streams.
  */
 
 
@@ -17,54 +17,53 @@
 #include "ngx_modelgw_tape.h"
 
 
-#define NGX_MODELGW_CHUNK_MAX_BLOCKS  1024
+/* content blocks of a message; more are refused */
+#define NGX_MODELGW_STREAM_MAX_BLOCKS  1024
 
 
-typedef struct ngx_modelgw_chunk_s  ngx_modelgw_chunk_t;
+typedef struct ngx_modelgw_stream_s  ngx_modelgw_stream_t;
 
 
 /*
- * The state of a stream, NULL if there is no memory; c, tape and out must live
- * as long, but between two calls the tape may be used for something else.  max
- * is the most bytes that are kept from one event to the next, of all that must
- * be: thinking (NGX_MODELGW_REASONING_FULL), tools' inputs, the text of a
- * refusal.
+ * Creates the state of a stream; NULL: no memory.  c, tape and out must live as
+ * long; the tape may be used for something else between two calls.  max is the
+ * most bytes that are kept from one event to the next: thinking (with
+ * NGX_MODELGW_REASONING_FULL), inputs of tools, the text of a refusal.
  */
-ngx_modelgw_chunk_t *ngx_modelgw_chunk_create(ngx_pool_t *pool,
+ngx_modelgw_stream_t *ngx_modelgw_stream_create(ngx_pool_t *pool,
     ngx_modelgw_completion_t *c, ngx_modelgw_tape_t *tape, size_t max,
     ngx_modelgw_out_t *out);
 
 /*
- * Takes one event: its data, which the scanner has found to be a JSON object
- * and whose usage is merged, and the value of its "event:" line, which serves
- * if the data has no type; data that is in the upstream's own buffer is
- * borrowed.
- *     NGX_OK        dealt with; nothing may have been written
- *     NGX_DONE      it was the last one; all is written, "[DONE]" included
- *     NGX_ABORT     it is an error event: nothing is written
- *     NGX_DECLINED  it makes no sense: nothing is written
+ * Translates one event: its data, which the scanner has accepted as a JSON
+ * object and whose usage is merged, and the value of its "event:" line, used if
+ * the data has no type.  Texts of borrowed data are written as borrowed.
+ *     NGX_OK        translated; possibly into nothing
+ *     NGX_DONE      the last one; all is written, "[DONE]" included
+ *     NGX_ABORT     an error event; nothing is written
+ *     NGX_DECLINED  makes no sense; nothing is written
  *     NGX_ERROR     no memory
- * What was written may have failed, see out->failed.  Events after NGX_DONE,
- * NGX_ABORT and NGX_DECLINED must not be fed.
+ * A failed write is in out->failed.  No event may follow NGX_DONE, NGX_ABORT
+ * and NGX_DECLINED.
  */
-ngx_int_t ngx_modelgw_chunk_event(ngx_modelgw_chunk_t *ch, ngx_str_t *data,
+ngx_int_t ngx_modelgw_stream_event(ngx_modelgw_stream_t *st, ngx_str_t *data,
     ngx_str_t *name, ngx_uint_t borrowed);
 
 /*
- * The inside of the text in the event just taken, where it lies in its data, if
- * that is a delta: NULL if it is not.  Then an event that differs from it in
- * nothing but this text may be taken as _repeat(), with the same return codes.
+ * The text of the event just translated, in its data, between the quotes; NULL
+ * if it was no delta.  An event that differs from it in nothing but this text
+ * may be given to _repeat(), with the return codes above.
  */
-u_char *ngx_modelgw_chunk_text(ngx_modelgw_chunk_t *ch);
-ngx_int_t ngx_modelgw_chunk_repeat(ngx_modelgw_chunk_t *ch, ngx_str_t *text,
+u_char *ngx_modelgw_stream_text(ngx_modelgw_stream_t *st);
+ngx_int_t ngx_modelgw_stream_repeat(ngx_modelgw_stream_t *st, ngx_str_t *text,
     ngx_uint_t borrowed);
 
 /*
  * The upstream's stream has ended without its last event.
- *     NGX_DONE      the stop reason was known: all is written, as above
- *     NGX_DECLINED  the answer is not whole: nothing is written
+ *     NGX_DONE      the stop reason is known; all is written, "[DONE]" included
+ *     NGX_DECLINED  the answer is incomplete; nothing is written
  */
-ngx_int_t ngx_modelgw_chunk_end(ngx_modelgw_chunk_t *ch);
+ngx_int_t ngx_modelgw_stream_end(ngx_modelgw_stream_t *st);
 
 
 #endif /* _NGX_MODELGW_STREAM_H_INCLUDED_ */

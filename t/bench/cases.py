@@ -1,4 +1,4 @@
-"""What is measured, as data: the cases (what stands between client and
+"""What is measured, as data: the cases (what is between client and
 upstream), the loads (what goes through it), and the targets.
 
 A case is a dictionary:
@@ -13,10 +13,10 @@ A case is a dictionary:
               answer within a turn are left out
 In http and server $dir is the case's directory, $here that of this file.
 
-How the features are told apart.  The gateway cannot be configured to do less
-than its work, so three cases stop it on its way: t/bench/stage.c is a module of
-the benchmark's own that takes over behind a stage.  Each case has what the one
-before it has, and
+How the features are measured one by one.  The gateway cannot be configured to
+do less than its work, so three cases stop it on its way: t/bench/stage.c is a
+module of the benchmark's own that takes over after a stage.  Each case has what
+the one before it has, and
 
     auth       the key: found in the headers, hashed, looked up
     scan       the body scanned and spliced, its fields and model checked, the
@@ -28,7 +28,7 @@ before it has, and
                at each key, a thousand more keys, the admin location
 
 What is not separate: "scan" from "splice" (a body that is scanned is spliced,
-by offsets that the scan tells), and ledger from limits but by "limits", which
+by offsets that the scan finds), and ledger from limits but by "limits", which
 is metering and limits without credit.  "messages" is metering where client and
 upstream speak messages, "translate" where the client speaks chat.
 
@@ -189,15 +189,15 @@ def left_out(case, load):
     return CASES[case].get("slow") and load in ("json-2m-256", "json-200k-256")
 
 
-# the order of a round's turns: pairs that stand between two of plain
+# the order of a round's turns: pairs between two of plain
 
 TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "all",
          "translate", "messages", "njs", "lua"]
 
 
 def sequence(cases):
-    """The turns of a round: what is measured stands beside a "plain", and two
-    that are compared stand beside each other."""
+    """The turns of a round: what is measured is next to a "plain", and two that
+    are compared are next to each other."""
     if "plain" not in cases:
         return list(cases)
     others = [case for case in TURNS if case in cases]

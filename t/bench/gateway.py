@@ -1,5 +1,5 @@
-"""What a gateway costs: CPU per request, latency and memory of each case beside
-plain proxy_pass to the same upstream, in one run.
+"""What a gateway costs: CPU per request, latency and memory of each case,
+compared to plain proxy_pass to the same upstream, in one run.
 
 usage: t/bench/gateway.py [--quick] [--rounds N] [--seconds S] [--case NAME]...
                           [--load NAME]... [--out FILE]
@@ -13,7 +13,7 @@ way when a turn ends is counted as CPU and not as a request, in all cases alike;
 turns at large bodies are longer so that it stays small.
 
 Rounds are interleaved: in each, every case gets its turn, with a turn of plain
-before or behind it.  A ratio is that of neighbours, what is printed are the
+before or after it.  A ratio is that of neighbours, what is printed are the
 medians over the rounds.  The rows are also in the file FILE, as JSON.  "direct"
 has no gateway and so no CPU; rss_kb is the worker's after the load, and after
 those before it; idle streams are rows of the kind "idle", whose rss_kb is one

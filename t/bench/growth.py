@@ -4,12 +4,12 @@ streams, everything on, and a reload of very many keys under load.
 usage: t/bench/growth.py [--keys N]... [--streams N]... [--rounds N]
                          [--clients N] [--seconds S] [--out FILE]
 
-Beside this, "make bench-scan" shows that the scan of 32 MB costs the same at
+Besides, "make bench-scan" shows that the scan of 32 MB costs the same at
 any size of its writes; "make bench-growth" prints both.
 
 With N keys, every one has an account and limits, and up to 10,000 of them, from
 all over the file, call in turn.  Ratios are to the least number, of turns in
-the same round.  Streams have begun, and wait; requests run beside them.
+the same round.  Streams have begun, and wait; requests run meanwhile.
 """
 
 import argparse

@@ -99,7 +99,7 @@ def wait_port(port, process, seconds=10):
             return
         except OSError:
             time.sleep(0.02)
-    sys.exit("nobody listens on port %d" % port)
+    sys.exit("nothing listens on port %d" % port)
 
 
 def module(name):

@@ -8,7 +8,7 @@
  */
 
 
-#include "../unit/stub.h"
+#include "stub.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "../unit/ledger_calls.h"
+#include "ledger_calls.h"
 
 
 #define SIZE      (64 * 1024 * 1024)

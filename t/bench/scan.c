@@ -8,7 +8,7 @@
  */
 
 
-#include "../unit/stub.h"
+#include "stub.h"
 
 #include <time.h>
 #include <yajl/yajl_parse.h>

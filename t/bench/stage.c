@@ -1,7 +1,7 @@
 
 /*
- * A module of the benchmark: stops the gateway behind a stage of its work, so
- * that what each stage costs can be told apart.
+ * A module of the benchmark: stops the gateway after a stage of its work, so
+ * that the cost of each stage can be measured.
  *
  *     bench_stage key|request;            server
  *
@@ -10,7 +10,7 @@
  *          instructions that the gateway has not
  * request  all is done to the request; the answer passes as it comes
  *
- * It must be loaded behind the gateway's module: handlers and filters that were
+ * It must be loaded after the gateway's module: handlers and filters that were
  * added last run first.
  */
 
@@ -168,7 +168,7 @@ stage_header_filter(ngx_http_request_t *r)
     ctx = ngx_http_modelgw_get_ctx(r);
 
     if (conf->stage == STAGE_REQUEST && ctx != NULL) {
-        ctx->forwarded = 0;
+        ctx->state = NGX_HTTP_MODELGW_READY;
     }
 
     return next_header_filter(r);

@@ -7,7 +7,7 @@
  */
 
 
-#include "../unit/stub.h"
+#include "stub.h"
 
 #include <time.h>
 #include <sqlite3.h>

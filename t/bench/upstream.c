@@ -1,7 +1,7 @@
 
 /*
- * The benchmark's upstream: answers as fast as it can, so that what is measured
- * is what stands before it.
+ * The benchmark's upstream: answers as fast as it can, so that the gateway is
+ * measured, not the upstream.
  *
  *     upstream PORT DIR
  *

@@ -9,8 +9,8 @@
 
 #define _GNU_SOURCE
 
-#include "../unit/unit.h"
-#include "../unit/answer.h"
+#include "unit.h"
+#include "answer.h"
 
 #define MUTATE_OPTIONS  1
 

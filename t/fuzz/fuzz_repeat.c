@@ -9,8 +9,8 @@
 
 #define _GNU_SOURCE
 
-#include "../unit/unit.h"
-#include "../unit/repeat.h"
+#include "unit.h"
+#include "repeat.h"
 
 #define MUTATE_OPTIONS  2
 #define MUTATE_STREAM   1

@@ -4,14 +4,14 @@
  * model's capabilities and the cuts, the rest is a document.  If the scanner
  * takes it for a JSON object, the codec must refuse it with a code and a
  * message, or write a request that the scanner takes, too, and that has nothing
- * a messages upstream is known to refuse: translate.md, section 1.  Fed whole
- * and in pieces it must say the same.
+ * a messages upstream is known to refuse, see rules.h.  Fed whole and in pieces
+ * it must give the same.
  */
 
 
 #define _GNU_SOURCE
 
-#include "../unit/unit.h"
+#include "unit.h"
 
 #include "ngx_modelgw_request.h"
 #include "ngx_modelgw_scan.h"

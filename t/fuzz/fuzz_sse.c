@@ -6,7 +6,7 @@
  */
 
 
-#include "../unit/unit.h"
+#include "unit.h"
 
 #include "ngx_modelgw_sse.h"
 
@@ -135,7 +135,7 @@ run(const u_char *p, size_t len, uint32_t seed, text_t *raw, text_t *data)
 
 
 /*
- * A CR LF that a cut splits behind an event gives its LF to the rest, which may
+ * A CR LF that a cut splits after an event gives its LF to the rest, which may
  * be nothing else then; and it counts for the length of the next event.
  */
 

@@ -8,8 +8,8 @@
  */
 
 
-#include "../unit/unit.h"
-#include "../unit/unit_tape.h"
+#include "unit.h"
+#include "unit_tape.h"
 
 #include "ngx_modelgw_scan.h"
 

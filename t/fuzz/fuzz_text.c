@@ -6,7 +6,7 @@
  */
 
 
-#include "../unit/unit.h"
+#include "unit.h"
 
 #include <yajl/yajl_parse.h>
 

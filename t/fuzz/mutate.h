@@ -1,6 +1,6 @@
 
 /*
- * A mutator for inputs that are JSON, or a stream of it, behind a few bytes of
+ * A mutator for inputs that are JSON, or a stream of it, after a few bytes of
  * options: it takes values out, puts them elsewhere, repeats them, changes one.
  * Bytes changed at random, which libFuzzer does by itself, are no JSON any more
  * nearly every time, and reach the scanner only; half of the inputs are made so
@@ -284,7 +284,7 @@ mutate_event(u_char *p, size_t size, uint32_t *seed, size_t *from, size_t *to)
 }
 
 
-/* another event behind one, one taken out, or the JSON of one changed */
+/* adds an event after another, removes one, or changes the JSON of one */
 
 static ngx_inline size_t
 mutate_text(u_char *p, size_t size, size_t max, uint32_t *seed)

@@ -1,9 +1,9 @@
 
 /*
- * What a messages upstream is known to refuse (translate.md, section 1), to be
- * looked for in a request that was written for one: members it does not know,
- * empty turns and texts, turns of one role side by side, ids and names of other
- * characters, calls of tools without their results right behind them.
+ * What a messages upstream is known to refuse, to be looked for in a request
+ * that was written for one: unknown members, empty turns and texts, neighbours
+ * of one role, ids and names of other characters, tool calls without results in
+ * the next turn.
  */
 
 

@@ -3,7 +3,7 @@ their words as a dictionary.
 
 usage: t/fuzz/seeds.py DIR      DIR/fuzz_<codec>.corpus/, DIR/codec.dict
 
-The bytes of options in front of an input are told by each t/fuzz/fuzz_*.c.
+Each t/fuzz/fuzz_*.c says which bytes of options an input begins with.
 """
 
 import glob
@@ -15,7 +15,7 @@ VECTORS = os.path.join(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))), "vectors")
 
 KINDS = {"request": "fuzz_request", "response": "fuzz_completion",
-         "stream": "fuzz_chunk"}
+         "stream": "fuzz_stream"}
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 THINKING = ("none", "budget", "adaptive", "adaptive_only")
 REASONING = ("off", "content", "full")

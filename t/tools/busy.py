@@ -55,8 +55,8 @@ def stop(pids):
 
 
 def run(command):
-    """Its status.  Who ends this program means the command; of Ctrl-C the
-    terminal tells both."""
+    """Its status.  A signal to end this program is passed on to the
+    command; Ctrl-C reaches both from the terminal."""
     p = None
 
     def forward(number, frame):

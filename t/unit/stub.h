@@ -1,7 +1,7 @@
 
 /*
- * What stands in for the rest of nginx where floor 0 runs alone: unit tests,
- * fuzzers, benchmarks.  It defines functions, so it is included once in a
+ * Stubs for the rest of nginx where floor 0 runs alone: unit tests, fuzzers,
+ * benchmarks.  It defines functions, so it is included once in a
  * program.
  */
 

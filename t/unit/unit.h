@@ -77,7 +77,7 @@ unit_chunk(ngx_uint_t i, size_t len)
 
 /*
  * A copy of the bytes that ends where malloc()'s block ends, so that
- * AddressSanitizer sees a read behind them; unit_free() it.
+ * AddressSanitizer sees a read past their end; unit_free() it.
  */
 
 static ngx_inline u_char *

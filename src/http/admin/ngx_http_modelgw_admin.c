@@ -1,13 +1,24 @@
 
 /*
- * The admin interface: which request is for what, and how it is answered.
+ * The admin interface: the directive and the checks of its location, routes and
+ * responses.
  *
- * It is a content handler, so nginx's own access rules have spoken before.
- * What may take long, because it reads the store or goes over all accounts or
- * keys, is a job on a thread; nothing here keeps the event loop waiting.
+ * The interface is a content handler, so nginx's own access rules are applied
+ * before it.  What may take long, since it reads the store or visits all
+ * accounts or keys, is a job in a thread; nothing here blocks the event loop.
  *
- * Who owns the request: the handler adds a reference of its own, and whoever
- * answers it, now or later, finalizes it once.  reply.c works so, too.
+ * Ownership of the request: the handler takes a reference, and whatever sends
+ * the response, now or later, finalizes the request once, as in reply.c.
+ *
+ * A request that reaches the location can create credit, so the mistake to
+ * catch in a configuration is one that lets strangers in.  A server that
+ * listens on unix sockets only is safe: the kernel knows the user (see
+ * ngx_http_modelgw_admin_guard.c).  Over TCP it does not, and "allow 127.0.0.1"
+ * admits all processes of the machine, a browser with a hostile page among
+ * them.  So there is a warning for TCP unless something else authenticates the
+ * client: "auth_basic", "auth_request" or client certificates; "internal"
+ * locations cannot be requested directly.  As in lint.c, only the first member
+ * of other modules' configurations is accessed.
  */
 
 
@@ -18,8 +29,14 @@
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_headers.h"
 
+#if (NGX_HTTP_SSL)
+#include <ngx_http_ssl_module.h>
+#endif
 
-/* paths behind the location's, without the slash between */
+
+#define NGX_HTTP_MODELGW_ADMIN_BODY     4096    /* bytes of a request's body */
+
+/* parts of paths after the location's prefix */
 
 #define NGX_HTTP_MODELGW_ADMIN_ACCOUNT  "accounts/"
 #define NGX_HTTP_MODELGW_ADMIN_TOPUP    "/topups"
@@ -27,57 +44,283 @@
 
 typedef struct {
     ngx_str_t                  path;
-    ngx_http_modelgw_job_pt    handler;
-    ngx_uint_t                 ledger;   /* it needs one */
-    ngx_uint_t                 reads;    /* the store */
-    ngx_uint_t                 query;    /* _NO_QUERY, _QUERY or _BY */
+    ngx_http_modelgw_job_pt    handler;  /* NULL: a top-up, which is no job */
+    ngx_uint_t                 flags;
 } ngx_http_modelgw_admin_route_t;
 
 
+static ngx_int_t ngx_http_modelgw_admin_server_names(ngx_conf_t *cf);
+static ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf);
+static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
+static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
     ngx_str_t *path);
 static ngx_int_t ngx_http_modelgw_admin_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *account,
     ngx_http_modelgw_admin_route_t **route);
+static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods, const char *allow);
 static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route,
     ngx_str_t *account);
-static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods, const char *allow);
 
 
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
-    { ngx_string("accounts"), ngx_http_modelgw_admin_accounts,
-      1, 0, NGX_HTTP_MODELGW_ADMIN_NO_QUERY },
+    { ngx_string("accounts"), ngx_http_modelgw_admin_query_accounts,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER },
 
-    { ngx_string("calls"), ngx_http_modelgw_admin_calls,
-      1, 1, NGX_HTTP_MODELGW_ADMIN_QUERY },
+    { ngx_string("calls"), ngx_http_modelgw_admin_query_calls,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
+      |NGX_HTTP_MODELGW_ADMIN_QUERY },
 
-    { ngx_string("usage"), ngx_http_modelgw_admin_usage,
-      1, 1, NGX_HTTP_MODELGW_ADMIN_BY },
+    { ngx_string("usage"), ngx_http_modelgw_admin_query_usage,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY },
 
-    { ngx_string("keys"), ngx_http_modelgw_admin_keys,
-      0, 0, NGX_HTTP_MODELGW_ADMIN_NO_QUERY },
+    { ngx_string("keys"), ngx_http_modelgw_admin_query_keys, 0 },
 
-    { ngx_null_string, NULL, 0, 0, 0 }
+    { ngx_null_string, NULL, 0 }
 };
 
 
-static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_one = {
-    ngx_string(NGX_HTTP_MODELGW_ADMIN_ACCOUNT), ngx_http_modelgw_admin_account,
-    1, 1, NGX_HTTP_MODELGW_ADMIN_NO_QUERY
+/* accounts/ID */
+
+static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_one_account = {
+    ngx_string(NGX_HTTP_MODELGW_ADMIN_ACCOUNT),
+    ngx_http_modelgw_admin_query_account,
+    NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
 };
 
 
-/* not in the table: it is the one that is no job */
+/* accounts/ID/topups */
 
-static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_credit = {
-    ngx_string(NGX_HTTP_MODELGW_ADMIN_TOPUP), NULL, 1, 0, 0
+static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_topups = {
+    ngx_string(NGX_HTTP_MODELGW_ADMIN_TOPUP), NULL,
+    NGX_HTTP_MODELGW_ADMIN_LEDGER
 };
 
 
-ngx_int_t
+char *
+ngx_http_modelgw_set_admin(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_loc_conf_t *mlcf = conf;
+
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    if (mlcf->admin.line) {
+        return "is duplicate";
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->named
+#if (NGX_PCRE)
+        || clcf->regex
+#endif
+       )
+    {
+        return "needs a location with a prefix, as \"location /admin/\"";
+    }
+
+    mlcf->admin.file = cf->conf_file->file.name.data;
+    mlcf->admin.line = cf->conf_file->line;
+
+    clcf->handler = ngx_http_modelgw_admin_handler;
+
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+    mmcf->used = 1;
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * Called for each location when it has been merged.  "if" and limit_except are
+ * nested locations and have the settings of the one around them.
+ */
+
+char *
+ngx_http_modelgw_admin_location(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname) {
+        conf->admin = parent->admin;
+    }
+
+    if (conf->admin.line == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (conf->enable) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"modelgw_admin\" and \"modelgw on\" in one location "
+                      "\"%V\": \"modelgw on\" of the server can be disabled "
+                      "by \"modelgw off\", in %s:%ui",
+                      &clcf->name, conf->admin.file, conf->admin.line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_modelgw_admin_server_names(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    /* bodies are small and must be in memory */
+
+    clcf->client_max_body_size = NGX_HTTP_MODELGW_ADMIN_BODY;
+    clcf->client_body_buffer_size = NGX_HTTP_MODELGW_ADMIN_BODY * 2;
+    clcf->client_body_in_file_only = 0;
+
+    if (clcf->noname) {
+
+        if (clcf->lmt_excpt && clcf->handler == NULL) {
+            clcf->handler = ngx_http_modelgw_admin_handler;
+        }
+
+        return NGX_CONF_OK;
+    }
+
+    if (clcf->handler != ngx_http_modelgw_admin_handler) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "location \"%V\" with \"modelgw_admin\" has the content "
+                      "handler of another directive, in %s:%ui",
+                      &clcf->name, conf->admin.file, conf->admin.line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (!ngx_http_modelgw_admin_guarded(cf, clcf)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "admin location \"%V\" is reachable over TCP without a "
+                      "password: any process that can connect may read "
+                      "balances and add credit; its server should listen on "
+                      "a unix socket only, in %s:%ui",
+                      &clcf->name, conf->admin.file, conf->admin.line);
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * Copies the names of the server, which nginx allocates from a temporary pool:
+ * the handler compares them with Host.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_server_names(ngx_conf_t *cf)
+{
+    size_t                        size;
+    ngx_http_core_srv_conf_t     *cscf;
+    ngx_http_modelgw_srv_conf_t  *mscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
+
+    if (mscf->names.nelts) {
+        return NGX_OK;
+    }
+
+    size = cscf->server_names.nelts * sizeof(ngx_http_server_name_t);
+
+    mscf->names = cscf->server_names;
+    mscf->names.elts = ngx_palloc(cf->pool, size);
+    if (mscf->names.elts == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(mscf->names.elts, cscf->server_names.elts, size);
+
+    mscf->flat = 1;
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
+{
+    void                    **realm;
+    ngx_str_t                *auth;
+    ngx_http_conf_ctx_t      *ctx;
+#if (NGX_HTTP_SSL)
+    ngx_http_ssl_srv_conf_t  *sscf;
+#endif
+
+    ctx = cf->ctx;
+
+    realm = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
+                                       "ngx_http_auth_basic_module");
+    auth = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
+                                      "ngx_http_auth_request_module");
+
+#if (NGX_HTTP_SSL)
+
+    sscf = ngx_http_modelgw_lint_conf(cf, ctx->srv_conf, "ngx_http_ssl_module");
+
+    if (sscf && sscf->verify == 1) {
+        return 1;
+    }
+
+#endif
+
+    return clcf->internal
+           || (realm && *realm)
+           || (auth && auth->len)
+           || ngx_http_modelgw_admin_unix(cf);
+}
+
+
+/* whether the server listens on unix sockets only */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_unix(ngx_conf_t *cf)
+{
+    ngx_uint_t                   i, j, k;
+    ngx_http_conf_addr_t        *addr;
+    ngx_http_conf_port_t        *port;
+    ngx_http_core_srv_conf_t    *cscf, **server;
+    ngx_http_core_main_conf_t   *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    if (cmcf->ports == NULL) {
+        return 0;
+    }
+
+    port = cmcf->ports->elts;
+
+    for (i = 0; i < cmcf->ports->nelts; i++) {
+
+        if (port[i].family == AF_UNIX) {
+            continue;
+        }
+
+        addr = port[i].addrs.elts;
+
+        for (j = 0; j < port[i].addrs.nelts; j++) {
+
+            server = addr[j].servers.elts;
+
+            for (k = 0; k < addr[j].servers.nelts; k++) {
+                if (server[k] == cscf) {
+                    return 0;
+                }
+            }
+        }
+    }
+
+    return 1;
+}
+
+
+static ngx_int_t
 ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 {
     ngx_int_t                        rc;
@@ -87,12 +330,12 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 
     if (r != r->main || ngx_http_modelgw_get_ctx(r) != NULL) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "a subrequest, or a request that has been through "
-                      "a gateway location, cannot use an admin location");
+                      "a subrequest, or a request redirected from a gateway "
+                      "location, cannot use an admin location");
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /* what is answered here stays so, whatever "error_page" says */
+    /* "error_page" does not apply */
     r->error_page = 1;
 
     ctx = ngx_http_modelgw_create_ctx(r);
@@ -133,8 +376,8 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 
 
 /*
- * What of the URI stands behind the location's, so that the interface may be
- * anywhere: below "location /", "location /admin" and "location /admin/".
+ * Sets *path to the part of the URI after the location's prefix: the interface
+ * may be in "location /", "location /admin" or "location /admin/".
  */
 
 static ngx_int_t
@@ -146,7 +389,7 @@ ngx_http_modelgw_admin_path(ngx_http_request_t *r, ngx_str_t *path)
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
     name = &clcf->name;
 
-    /* "rewrite" may have changed it */
+    /* "rewrite" may have changed the URI */
 
     if (name->len == 0 || r->uri.len <= name->len
         || ngx_memcmp(r->uri.data, name->data, name->len) != 0)
@@ -213,12 +456,12 @@ ngx_http_modelgw_admin_route(ngx_http_request_t *r,
            == 0)
     {
         account->len -= tail;
-        *route = &ngx_http_modelgw_admin_credit;
+        *route = &ngx_http_modelgw_admin_topups;
 
         return ngx_http_modelgw_admin_method(r, ctx, NGX_HTTP_POST, "POST");
     }
 
-    *route = &ngx_http_modelgw_admin_one;
+    *route = &ngx_http_modelgw_admin_one_account;
 
     return ngx_http_modelgw_admin_method(r, ctx, NGX_HTTP_GET|NGX_HTTP_HEAD,
                                          "GET, HEAD");
@@ -259,15 +502,17 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    if (route->ledger && (mmcf->ledger_path.len == 0 || mmcf->ledger == NULL)) {
+    if ((route->flags & NGX_HTTP_MODELGW_ADMIN_LEDGER)
+        && (mmcf->ledger_path.len == 0 || mmcf->ledger == NULL))
+    {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "no ledger is configured");
+                                      "No ledger is configured");
     }
 
     index = 0;
 
     if (account->len) {
-        rc = ngx_http_modelgw_admin_account_find(r, ctx, account, &index);
+        rc = ngx_http_modelgw_admin_query_find(r, ctx, account, &index);
         if (rc != NGX_OK) {
             return rc;
         }
@@ -279,10 +524,10 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     }
 
     job->handler = route->handler;
-    job->reads = route->reads;
+    job->flags = route->flags;
     job->account = index;
 
-    rc = ngx_http_modelgw_admin_query(r, ctx, job, route->query);
+    rc = ngx_http_modelgw_admin_query(r, ctx, job);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -297,40 +542,16 @@ void
 ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body)
 {
-    ngx_int_t    rc;
-    ngx_str_t    value;
-    ngx_chain_t  out;
-
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        ngx_http_finalize_request(r, rc);
-        return;
-    }
-
-    ctx->mode = NGX_HTTP_MODELGW_OWN;
-
-    r->headers_out.status = status;
-    r->headers_out.content_length_n = body->len;
-    ngx_str_set(&r->headers_out.content_type, "application/json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->disable_not_modified = 1;
+    ngx_str_t  value;
 
     ngx_str_set(&value, "no-store");
 
-    if (ngx_http_modelgw_headers_add(r, "Cache-Control", &value) != NGX_OK
-        || ngx_http_modelgw_reply_body(r, body, &out) != NGX_OK)
-    {
+    if (ngx_http_modelgw_headers_add(r, "Cache-Control", &value) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
 
-    rc = ngx_http_send_header(r);
-
-    if (rc == NGX_OK && !r->header_only) {
-        rc = ngx_http_output_filter(r, &out);
-    }
-
-    ngx_http_finalize_request(r, rc);
+    (void) ngx_http_modelgw_reply_json(r, ctx, status, body);
 }
 
 

@@ -1,7 +1,7 @@
 
 /*
- * The admin interface, among its own files: routes, replies, and the jobs that
- * read the store on a thread.
+ * The admin interface: the directive, and what the files of this room share,
+ * grouped by the file that defines it.
  */
 
 
@@ -11,36 +11,50 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
+#include <ngx_event.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_store.h"
+
+#include "ngx_http_modelgw.h"
 
 
-#define NGX_HTTP_MODELGW_ADMIN_BODY    4096    /* bytes of a request's body */
-#define NGX_HTTP_MODELGW_ADMIN_TOPUPS  100     /* shown of an account */
+/* for the table of directives and the configuration */
+
+/* modelgw_admin */
+char *ngx_http_modelgw_set_admin(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/*
+ * Checks and adjusts the location in cf->ctx after it has been merged.
+ *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
+ */
+char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
+
+
+/* for the files of this room */
+
 #define NGX_HTTP_MODELGW_ADMIN_POLL    5       /* milliseconds */
 
-
-/* what query strings there may be */
-#define NGX_HTTP_MODELGW_ADMIN_NO_QUERY  0
-#define NGX_HTTP_MODELGW_ADMIN_QUERY     1
-#define NGX_HTTP_MODELGW_ADMIN_BY        2     /* with by= */
-
-
-/* characters of ids of keys, accounts and top-ups beside letters and digits */
-#define NGX_HTTP_MODELGW_ADMIN_ID      "._@:-"
+/* flags of a route */
+#define NGX_HTTP_MODELGW_ADMIN_LEDGER  0x01    /* needs modelgw_ledger */
+#define NGX_HTTP_MODELGW_ADMIN_STORE   0x02    /* reads the store */
+#define NGX_HTTP_MODELGW_ADMIN_QUERY   0x04    /* has parameters */
+#define NGX_HTTP_MODELGW_ADMIN_BY      0x08    /* "by" is one of them */
 
 
 /*
- * A job: what is not for the event loop.  Its handler runs on a thread of its
- * own, and touches only the job, its pool, the configuration and the ledger.
+ * A job runs outside of the event loop.  Its handler is called in a thread of
+ * its own and may access only the job, its pool, the configuration and the
+ * ledger.
  */
 
 typedef struct ngx_http_modelgw_job_s  ngx_http_modelgw_job_t;
 
 /*
- * store is NULL if the job does not want it.
- *     NGX_OK        job->body is the answer
+ * store is NULL unless the route has NGX_HTTP_MODELGW_ADMIN_STORE.
+ *     NGX_OK        job->body is the response
  *     NGX_ERROR     no memory, or the store failed
  */
 typedef ngx_int_t (*ngx_http_modelgw_job_pt)(ngx_http_modelgw_job_t *job,
@@ -50,60 +64,35 @@ struct ngx_http_modelgw_job_s {
     ngx_http_modelgw_job_pt           handler;
     ngx_http_modelgw_main_conf_t     *mmcf;
     ngx_pool_t                       *pool;
-    ngx_uint_t                        reads;       /* the store is wanted */
+    ngx_uint_t                        flags;       /* of the route */
 
     /* for handlers */
-    uint32_t                          account;
-    ngx_modelgw_store_by_e            by;
+    uint32_t                          account;     /* index in the ledger */
+    ngx_uint_t                        by;          /* ngx_modelgw_store_by_e */
     ngx_modelgw_store_filter_t        filter;
 
     ngx_str_t                         body;
 
-    /* job.c's own */
+    /* used by admin_job.c only */
     ngx_int_t                         rc;
     ngx_modelgw_store_error_t         error;       /* len 0: none */
-    ngx_http_request_t               *request;     /* NULL: it has gone */
+    ngx_http_request_t               *request;     /* NULL: closed */
     ngx_http_modelgw_ctx_t           *ctx;
     ngx_event_t                       timer;
     pthread_t                         thread;
-    pthread_mutex_t                   mutex;       /* of the two below */
+    pthread_mutex_t                   mutex;       /* for store and gone */
     ngx_modelgw_store_t              *store;
-    ngx_uint_t                        gone;        /* nobody waits for it */
+    ngx_uint_t                        gone;        /* the request is closed */
     ngx_uint_t                        done;
     ngx_queue_t                       queue;
 };
 
 
-/* admin_conf.c: modelgw_admin */
+/* admin.c */
 
 /*
- * Checks and adjusts the location that cf->ctx is at, as it is merged.
- *     NGX_CONF_OK, or NGX_CONF_ERROR after a line in the log
- */
-char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
-    ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
-
-
-/* admin_guard.c */
-
-/*
- * Whether the request may use the interface at all.
- *     NGX_OK
- *     NGX_DECLINED  refused, ctx->error says why
- *     NGX_ERROR     no memory, or the kernel does not say
- */
-ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
-
-
-/* admin.c: routes and replies */
-
-/* The content handler. */
-ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
-
-/*
- * Answer and finalize the request: with the JSON in body, or with what a
- * function said that set ctx->error (NGX_DECLINED; else it is a 500).
+ * Both send a response and finalize the request.  _refuse() sends ctx->error if
+ * rc is NGX_DECLINED, else a 500.
  */
 void ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body);
@@ -111,77 +100,74 @@ void ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_int_t rc);
 
 
-/*
- * admin_job.c.  job_create() has set ctx->error if it gives
- *     NGX_DECLINED  there are too many
- *     NGX_ERROR     no memory
- * job_start() takes the request over in any case: it is answered by then or
- * later.
- */
+/* admin_guard.c */
 
+/*
+ * Checks whether the client may use the interface at all.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory, or getsockopt() failed
+ */
+ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+
+/* admin_job.c */
+
+/*
+ * Creates a job, which is freed with the request.
+ *     NGX_OK
+ *     NGX_DECLINED  too many jobs, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
 ngx_int_t ngx_http_modelgw_job_create(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t **job);
+
+/*
+ * Starts the job; from now on it owns the request, which is finalized when the
+ * job is done, or at once if it cannot start.
+ */
 void ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job);
 
 
-/* admin_accounts.c: balances as they stand in shared memory */
+/* admin_query.c */
 
-ngx_int_t ngx_http_modelgw_admin_accounts(ngx_http_modelgw_job_t *job,
+/* handlers of jobs; _account, _calls and _usage need the store */
+
+ngx_int_t ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_account(ngx_http_modelgw_job_t *job,
+ngx_int_t ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 /*
- * The index of the account that a path names.
+ * Parses the query string into job->filter and job->by, as job->flags allow.
  *     NGX_OK
- *     NGX_DECLINED  there is none, ctx->error says so
- *     NGX_ERROR     no memory
- */
-ngx_int_t ngx_http_modelgw_admin_account_find(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index);
-
-
-/* admin_keys.c: keys as they are configured */
-
-ngx_int_t ngx_http_modelgw_admin_keys(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-
-
-/* admin_query.c: calls and usage */
-
-/*
- * Reads the query string into job->filter and job->by; query is one of those
- * above.
- *     NGX_OK
- *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_DECLINED  refused, ctx->error is set
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_admin_query(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job,
-    ngx_uint_t query);
-
-ngx_int_t ngx_http_modelgw_admin_calls(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_usage(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job);
 
 /*
- * admin_body.c: scans the body, which has been read, into ctx->scan; the fields
- * are all that it may have.
+ * Sets *index to the account's index in the ledger.
  *     NGX_OK
- *     NGX_DECLINED  refused, ctx->error says why
+ *     NGX_DECLINED  no such account, ctx->error is set
  *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_admin_body(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_scan_watch_t *fields,
-    ngx_uint_t n);
+ngx_int_t ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index);
 
 
 /* admin_topup.c */
 
 /*
- * Takes the request over: reads the body, asks the writer, waits, answers.
+ * Reads the body, requests the top-up from the writer, waits and responds.
  * Returns as a content handler does.
  */
 ngx_int_t ngx_http_modelgw_admin_topup(ngx_http_request_t *r,

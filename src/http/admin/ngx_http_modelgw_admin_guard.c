@@ -1,10 +1,10 @@
 
 /*
- * Who may use the admin interface.
+ * Access to the admin interface.
  *
- * It has no passwords.  Over a unix socket the kernel says which user asks.
- * Over TCP what is left is to refuse the browser of a user who may connect: a
- * hostile page in it must neither read an answer nor send a top-up.
+ * It has no passwords.  On a unix socket the kernel knows the user of the
+ * client.  Over TCP it does not; there the browser of a user who may connect
+ * must be refused: a hostile page must neither read responses nor send top-ups.
  */
 
 
@@ -49,10 +49,10 @@ ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
 
 
 /*
- * nginx lets every user of the machine connect to its unix sockets; we serve
- * root and the user that the workers run as, who own the ledger anyway.  The
- * listening socket tells what it is: with realip, c->sockaddr is what a header
- * says.
+ * nginx lets every user of the machine connect to its unix sockets; root and
+ * the user of the workers are allowed, who have access to the ledger's file
+ * anyway.  The family is the listening socket's: c->sockaddr may come from a
+ * header, with realip.
  */
 
 static ngx_int_t
@@ -95,10 +95,10 @@ ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * A hostile page may have its own name resolved to our address, and then reads
- * what we answer as its own (DNS rebinding).  The browser sends that name as
- * Host.  So over TCP Host must be a name of the server, or what no DNS server
- * resolves.  Browsers do not connect to unix sockets.
+ * A hostile page can make its own name resolve to our address, and then read
+ * our responses as its own (DNS rebinding).  The browser sends that name as
+ * Host.  So over TCP Host must be a name of the server, or an address, which is
+ * not resolved.  Browsers do not connect to unix sockets.
  */
 
 static ngx_int_t
@@ -122,8 +122,8 @@ ngx_http_modelgw_admin_host(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 
 /*
- * nginx does not tell whether a name chose the server or the server is the
- * default one, and looks for no name where an address has one server only.
+ * nginx does not record whether the server was selected by name or as the
+ * default one, and does not compare names if an address has one server only.
  */
 
 static ngx_uint_t
@@ -160,7 +160,7 @@ ngx_http_modelgw_admin_named(ngx_http_request_t *r)
 }
 
 
-/* "name", "*.name", ".name" for both, "name.*"; in lower case already */
+/* "name", "*.name", ".name" (both), "name.*"; all in lower case */
 
 static ngx_uint_t
 ngx_http_modelgw_admin_matches(ngx_str_t *name, ngx_str_t *host)
@@ -209,7 +209,7 @@ ngx_http_modelgw_admin_matches(ngx_str_t *name, ngx_str_t *host)
 }
 
 
-/* The connection's own address; "localhost" is resolved to no other one. */
+/* whether Host is the connection's own address, or "localhost" for it */
 
 static ngx_uint_t
 ngx_http_modelgw_admin_address(ngx_http_request_t *r)
@@ -249,8 +249,8 @@ ngx_http_modelgw_admin_address(ngx_http_request_t *r)
 
 
 /*
- * A page in the browser of a user who may connect could send a top-up; but
- * not without telling where it is from.
+ * A page in the browser of a user who may connect could send a top-up, but the
+ * browser adds a header with its origin.
  */
 
 static ngx_int_t

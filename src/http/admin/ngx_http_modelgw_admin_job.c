@@ -1,20 +1,21 @@
 
 /*
- * Jobs of the admin interface: a thread each, which the event loop looks after
+ * Jobs of the admin interface: each has a thread, which the event loop polls
  * every few milliseconds until it is done.
  *
- * nginx's thread pools would do, too, but a module that needs one must tell the
- * operator to have "--with-threads" and to size it; and a question of minutes
- * would stand in the way of files that are sent.  These jobs are few and rare.
+ *     created   owned by the request; freed with it if not started
+ *     running   owned by the thread; if the request is closed, the store is
+ *               interrupted and the response dropped
+ *     done      owned by the event loop, which joins the thread.  Freed with
+ *               the request, whose response is in the job's pool, or at once
+ *               if the request is closed
  *
- *     created   the request's; it goes with the request if it is not started
- *     running   the thread's; the request may go, then the store is told to
- *               stop, and the answer is dropped
- *     done      the event loop's again, which joins the thread.  The job goes
- *               with the request, whose answer lies in its pool, or at once
- *
- * When a worker exits, the cycle's pool is destroyed and this module's code
+ * When a worker exits, the cycle's pool is destroyed and the module's code
  * unloaded: a cleanup of that pool waits for the threads.
+ *
+ * Rejected: nginx's thread pools; they need nginx to be built with
+ * "--with-threads" and to be sized by the operator, and a query of minutes
+ * would delay the sending of files.  These jobs are few and rare.
  */
 
 
@@ -27,11 +28,11 @@
 #include "ngx_http_modelgw_zone.h"
 
 
-#define NGX_HTTP_MODELGW_JOBS  4         /* at a time, of a worker */
+#define NGX_HTTP_MODELGW_JOBS  4         /* per worker, at a time */
 
 
 static void ngx_http_modelgw_job_gone(void *data);
-static void ngx_http_modelgw_job_hurry(ngx_http_modelgw_job_t *job);
+static void ngx_http_modelgw_job_interrupt(ngx_http_modelgw_job_t *job);
 static void ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job);
 static void *ngx_http_modelgw_job_run(void *data);
@@ -42,9 +43,9 @@ static ngx_int_t ngx_http_modelgw_job_at_exit(void);
 static void ngx_http_modelgw_job_exit(void *data);
 
 
-static ngx_uint_t   ngx_http_modelgw_jobs_made;      /* and not yet freed */
+static ngx_uint_t   ngx_http_modelgw_jobs_created;   /* and not yet freed */
 static ngx_queue_t  ngx_http_modelgw_jobs_running;
-static ngx_uint_t   ngx_http_modelgw_jobs_ready;     /* the queue is */
+static ngx_uint_t   ngx_http_modelgw_jobs_ready;     /* queue initialized */
 
 
 ngx_int_t
@@ -55,10 +56,10 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_pool_cleanup_t      *cln;
     ngx_http_modelgw_job_t  *job;
 
-    if (ngx_http_modelgw_jobs_made >= NGX_HTTP_MODELGW_JOBS) {
+    if (ngx_http_modelgw_jobs_created >= NGX_HTTP_MODELGW_JOBS) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
-                                      "%ui questions are being answered, "
+                                      "%ui requests are being processed, "
                                       "try again",
                                       (ngx_uint_t) NGX_HTTP_MODELGW_JOBS);
     }
@@ -92,7 +93,7 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     cln->handler = ngx_http_modelgw_job_gone;
     cln->data = job;
 
-    ngx_http_modelgw_jobs_made++;
+    ngx_http_modelgw_jobs_created++;
 
     *created = job;
 
@@ -100,7 +101,7 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* the request goes */
+/* the request is closed */
 
 static void
 ngx_http_modelgw_job_gone(void *data)
@@ -114,17 +115,17 @@ ngx_http_modelgw_job_gone(void *data)
         return;
     }
 
-    ngx_http_modelgw_job_hurry(job);
+    ngx_http_modelgw_job_interrupt(job);
 }
 
 
 /*
- * To be called until it is done: what the store is told between two of its
- * statements is lost.
+ * To be repeated until the job is done: an interrupt between two statements of
+ * the store has no effect.
  */
 
 static void
-ngx_http_modelgw_job_hurry(ngx_http_modelgw_job_t *job)
+ngx_http_modelgw_job_interrupt(ngx_http_modelgw_job_t *job)
 {
     (void) pthread_mutex_lock(&job->mutex);
 
@@ -141,7 +142,7 @@ ngx_http_modelgw_job_hurry(ngx_http_modelgw_job_t *job)
 static void
 ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job)
 {
-    ngx_http_modelgw_jobs_made--;
+    ngx_http_modelgw_jobs_created--;
 
     (void) pthread_mutex_destroy(&job->mutex);
 
@@ -174,24 +175,15 @@ ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job)
 }
 
 
-/* signals are for the event loop */
-
 static ngx_int_t
 ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job)
 {
-    int       err;
-    sigset_t  all, before;
+    ngx_err_t  err;
 
     job->done = 0;
 
-    sigfillset(&all);
-
-    (void) pthread_sigmask(SIG_BLOCK, &all, &before);
-
-    err = pthread_create(&job->thread, NULL, ngx_http_modelgw_job_run, job);
-
-    (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
-
+    err = ngx_http_modelgw_process_thread(&job->thread,
+                                          ngx_http_modelgw_job_run, job);
     if (err) {
         ngx_log_error(NGX_LOG_ERR, job->request->connection->log, err,
                       "pthread_create() failed");
@@ -202,15 +194,16 @@ ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job)
 }
 
 
-/* on the thread, and so is the function below */
+/* runs in the thread, as the next function does */
 
 static void *
 ngx_http_modelgw_job_run(void *data)
 {
     ngx_http_modelgw_job_t  *job = data;
 
-    job->rc = job->reads ? ngx_http_modelgw_job_read(job)
-                         : job->handler(job, NULL);
+    job->rc = (job->flags & NGX_HTTP_MODELGW_ADMIN_STORE)
+              ? ngx_http_modelgw_job_read(job)
+              : job->handler(job, NULL);
 
     __atomic_store_n(&job->done, 1, __ATOMIC_RELEASE);
 
@@ -267,7 +260,7 @@ ngx_http_modelgw_job_poll(ngx_event_t *ev)
     if (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
 
         if (job->request == NULL) {
-            ngx_http_modelgw_job_hurry(job);
+            ngx_http_modelgw_job_interrupt(job);
         }
 
         ngx_add_timer(ev, NGX_HTTP_MODELGW_ADMIN_POLL);
@@ -323,7 +316,7 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
 }
 
 
-/* once in the life of a process */
+/* once in a process */
 
 static ngx_int_t
 ngx_http_modelgw_job_at_exit(void)
@@ -362,7 +355,7 @@ ngx_http_modelgw_job_exit(void *data)
         job = ngx_queue_data(q, ngx_http_modelgw_job_t, queue);
 
         while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
-            ngx_http_modelgw_job_hurry(job);
+            ngx_http_modelgw_job_interrupt(job);
             ngx_msleep(1);
         }
 

@@ -1,10 +1,22 @@
 
 /*
- * Questions about calls: their query strings, and the store's answers.
+ * GET requests: the query strings, and the responses about accounts, keys,
+ * calls and usage.
  *
- * A parameter that is not known is refused, and so is one that comes twice:
- * a sum over more than was meant is worse than none.  In a value "+" is a plus,
- * as ids of models and offsets of times have it.
+ * An unknown parameter is refused, and so is one that is given twice: a sum
+ * over more than was meant is worse than none.  In a value "+" is a plus, as
+ * ids of models and offsets of times have it.
+ *
+ * Balances are read from shared memory, where they are current, not from the
+ * store, which is one flush late and has no holds.  The lock is taken for each
+ * record: a call waits for one copy, not for the whole list.  Accounts are only
+ * ever appended and their names do not change, so names are read without it.
+ *
+ * Keys are shown as configured: what an operator needs to help a customer, and
+ * nothing that grants access.  Not even the hash is shown.
+ *
+ * query_* parse a query string, admin_query_* respond, admin_account_* and
+ * admin_key_* write a part of a response.
  */
 
 
@@ -12,90 +24,114 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_out.h"
+
 #include "ngx_http_modelgw_admin.h"
 
 
-#define NGX_HTTP_MODELGW_QUERY_CALLS  100      /* rows, if not told */
-#define NGX_HTTP_MODELGW_QUERY_MAX    10000    /* of usage always */
+#define NGX_HTTP_MODELGW_QUERY_CALLS   100      /* rows by default */
+#define NGX_HTTP_MODELGW_QUERY_MAX     10000    /* rows; of usage always */
+#define NGX_HTTP_MODELGW_QUERY_TOPUPS  100      /* rows of an account */
 
-#define NGX_HTTP_MODELGW_QUERY_DAY    (sizeof("2027-01-01") - 1)
+#define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
+#define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
 
-
-/* NULL: taken, else what is wrong with the value */
-typedef const char *(*ngx_http_modelgw_query_pt)(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-
-typedef struct {
-    ngx_str_t                   name;
-    ngx_http_modelgw_query_pt   set;
-} ngx_http_modelgw_query_t;
+#define NGX_HTTP_MODELGW_QUERY_TIME_TAKES                                     \
+    "a day such as 2027-01-01, or a time such as 2027-01-01T12:00:00Z"
 
 
-static ngx_int_t ngx_http_modelgw_query_one(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_uint_t query,
-    ngx_str_t *arg, ngx_uint_t *given);
+static ngx_int_t ngx_http_modelgw_query_arg(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_str_t *arg,
+    ngx_uint_t *given);
+static ngx_http_modelgw_option_t *ngx_http_modelgw_query_find(ngx_uint_t flags,
+    ngx_str_t *name);
 static ngx_int_t ngx_http_modelgw_query_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *name);
 static ngx_int_t ngx_http_modelgw_query_value(ngx_pool_t *pool,
     ngx_str_t *text, ngx_str_t *value);
-static const char *ngx_http_modelgw_query_account(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_key(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_id(ngx_str_t *value, ngx_str_t *id);
-static const char *ngx_http_modelgw_query_model(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_from(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_to(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_limit(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_by(ngx_http_modelgw_job_t *job,
-    ngx_str_t *value);
-static const char *ngx_http_modelgw_query_time(ngx_str_t *value,
-    uint64_t *msec);
+static ngx_int_t ngx_http_modelgw_query_model(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_limit(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_time(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_query_clock(u_char *p, u_char *last,
     int64_t *msec);
 static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
     ngx_int_t max, ngx_int_t *n);
+static void ngx_http_modelgw_admin_account_name(
+    ngx_modelgw_ledger_account_t *a, ngx_str_t *name);
+static void ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, uint32_t index);
+static void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_key_t *key);
+static void ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out,
+    ngx_array_t *models);
+static void ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out,
+    uint32_t own, uint32_t group);
 
 
-static ngx_http_modelgw_query_t  ngx_http_modelgw_queries[] = {
-
-    { ngx_string("by"), ngx_http_modelgw_query_by },
-    { ngx_string("account"), ngx_http_modelgw_query_account },
-    { ngx_string("key"), ngx_http_modelgw_query_key },
-    { ngx_string("model"), ngx_http_modelgw_query_model },
-    { ngx_string("from"), ngx_http_modelgw_query_from },
-    { ngx_string("to"), ngx_http_modelgw_query_to },
-    { ngx_string("limit"), ngx_http_modelgw_query_limit },
-
-    { ngx_null_string, NULL }
+static ngx_conf_enum_t  ngx_http_modelgw_query_by[] = {
+    { ngx_string("day"), NGX_MODELGW_BY_DAY },
+    { ngx_string("key"), NGX_MODELGW_BY_KEY },
+    { ngx_string("model"), NGX_MODELGW_BY_MODEL },
+    { ngx_string("account"), NGX_MODELGW_BY_ACCOUNT },
+    { ngx_null_string, 0 }
 };
 
 
-/* by ngx_modelgw_store_by_e */
+#define ngx_http_modelgw_query_offset(field)                                  \
+    offsetof(ngx_http_modelgw_job_t, field)
 
-static ngx_str_t  ngx_http_modelgw_query_bys[] = {
-    ngx_string("day"),
-    ngx_string("key"),
-    ngx_string("model"),
-    ngx_string("account"),
-    ngx_null_string
+/*
+ * "by" is first: see ngx_http_modelgw_query_find().  Names have no "=", which a
+ * parameter of a query string may lack.
+ */
+
+static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
+
+    { ngx_string("by"), ngx_http_modelgw_option_word,
+      ngx_http_modelgw_query_offset(by),
+      "day, key, model or account", ngx_http_modelgw_query_by },
+
+    { ngx_string("account"), ngx_http_modelgw_option_id,
+      ngx_http_modelgw_query_offset(filter.account),
+      "an id of " NGX_HTTP_MODELGW_ID_TAKES, NULL },
+
+    { ngx_string("key"), ngx_http_modelgw_option_id,
+      ngx_http_modelgw_query_offset(filter.key),
+      "an id of " NGX_HTTP_MODELGW_ID_TAKES, NULL },
+
+    { ngx_string("model"), ngx_http_modelgw_query_model,
+      ngx_http_modelgw_query_offset(filter.model),
+      "the id of a model", NULL },
+
+    { ngx_string("from"), ngx_http_modelgw_query_time,
+      ngx_http_modelgw_query_offset(filter.from),
+      NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
+
+    { ngx_string("to"), ngx_http_modelgw_query_time,
+      ngx_http_modelgw_query_offset(filter.to),
+      NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
+
+    { ngx_string("limit"), ngx_http_modelgw_query_limit,
+      ngx_http_modelgw_query_offset(filter.limit),
+      "a number from 1 to 10000", NULL },
+
+    { ngx_null_string, NULL, 0, NULL, NULL }
 };
 
 
 ngx_int_t
 ngx_http_modelgw_admin_query(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_uint_t query)
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job)
 {
     u_char      *p, *last;
     ngx_int_t    rc;
     ngx_str_t    arg;
     ngx_uint_t   given;
 
-    job->filter.limit = (query == NGX_HTTP_MODELGW_ADMIN_BY)
+    job->filter.limit = (job->flags & NGX_HTTP_MODELGW_ADMIN_BY)
                         ? NGX_HTTP_MODELGW_QUERY_MAX
                         : NGX_HTTP_MODELGW_QUERY_CALLS;
 
@@ -119,7 +155,7 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
             continue;
         }
 
-        rc = ngx_http_modelgw_query_one(r, ctx, job, query, &arg, &given);
+        rc = ngx_http_modelgw_query_arg(r, ctx, job, &arg, &given);
         if (rc != NGX_OK) {
             return rc;
         }
@@ -136,15 +172,13 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
 
 
 static ngx_int_t
-ngx_http_modelgw_query_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_job_t *job, ngx_uint_t query, ngx_str_t *arg,
-    ngx_uint_t *given)
+ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_job_t *job, ngx_str_t *arg, ngx_uint_t *given)
 {
-    u_char                    *p, *last;
-    ngx_str_t                  name, text, value;
-    const char                *wrong;
-    ngx_uint_t                 bit;
-    ngx_http_modelgw_query_t  *q;
+    u_char                     *p, *last;
+    ngx_str_t                   name, text, value;
+    ngx_uint_t                  bit;
+    ngx_http_modelgw_option_t  *option;
 
     last = arg->data + arg->len;
 
@@ -159,29 +193,17 @@ ngx_http_modelgw_query_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     text.data = (p < last) ? p + 1 : last;
     text.len = last - text.data;
 
-    q = ngx_http_modelgw_queries;
-
-    if (query != NGX_HTTP_MODELGW_ADMIN_BY) {
-        q++;
-    }
-
-    while (q->name.len
-           && (q->name.len != name.len
-               || ngx_memcmp(q->name.data, name.data, name.len) != 0))
-    {
-        q++;
-    }
-
-    if (query == NGX_HTTP_MODELGW_ADMIN_NO_QUERY || q->name.len == 0) {
+    option = ngx_http_modelgw_query_find(job->flags, &name);
+    if (option == NULL) {
         return ngx_http_modelgw_query_unknown(r, ctx, &name);
     }
 
-    bit = (ngx_uint_t) 1 << (q - ngx_http_modelgw_queries);
+    bit = (ngx_uint_t) 1 << (option - ngx_http_modelgw_query_options);
 
     if (*given & bit) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
-                                      "\"%V\" is given twice", &q->name);
+                                      "\"%V\" is given twice", &name);
     }
 
     *given |= bit;
@@ -190,15 +212,45 @@ ngx_http_modelgw_query_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    wrong = q->set(job, &value);
-
-    if (wrong) {
+    if (option->set(option, &value, (u_char *) job + option->offset)
+        != NGX_OK)
+    {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD", "\"%V\" must be %s",
-                                      &q->name, wrong);
+                                      &name, option->takes);
     }
 
     return NGX_OK;
+}
+
+
+/* returns the parameter of that name, or NULL if the route has none */
+
+static ngx_http_modelgw_option_t *
+ngx_http_modelgw_query_find(ngx_uint_t flags, ngx_str_t *name)
+{
+    ngx_http_modelgw_option_t  *option;
+
+    if (!(flags & NGX_HTTP_MODELGW_ADMIN_QUERY)) {
+        return NULL;
+    }
+
+    option = ngx_http_modelgw_query_options;
+
+    if (!(flags & NGX_HTTP_MODELGW_ADMIN_BY)) {
+        option++;
+    }
+
+    for ( /* void */ ; option->name.len; option++) {
+
+        if (option->name.len == name->len
+            && ngx_memcmp(option->name.data, name->data, name->len) == 0)
+        {
+            return option;
+        }
+    }
+
+    return NULL;
 }
 
 
@@ -213,7 +265,7 @@ ngx_http_modelgw_query_unknown(ngx_http_request_t *r,
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                   "INVALID_FIELD",
-                                  "\"%V\" is no parameter of this", &shown);
+                                  "Unknown parameter \"%V\"", &shown);
 }
 
 
@@ -239,125 +291,64 @@ ngx_http_modelgw_query_value(ngx_pool_t *pool, ngx_str_t *text,
 }
 
 
-static const char *
-ngx_http_modelgw_query_account(ngx_http_modelgw_job_t *job, ngx_str_t *value)
+/* the ledger truncates long ids to this length */
+
+static ngx_int_t
+ngx_http_modelgw_query_model(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
-    return ngx_http_modelgw_query_id(value, &job->filter.account);
-}
+    ngx_str_t *model = field;
 
-
-static const char *
-ngx_http_modelgw_query_key(ngx_http_modelgw_job_t *job, ngx_str_t *value)
-{
-    return ngx_http_modelgw_query_id(value, &job->filter.key);
-}
-
-
-static const char *
-ngx_http_modelgw_query_id(ngx_str_t *value, ngx_str_t *id)
-{
-    if (!ngx_http_modelgw_conf_word(value, NGX_HTTP_MODELGW_ADMIN_ID,
-                                    NGX_MODELGW_LEDGER_NAME))
-    {
-        return "an id of 1 to 64 letters, digits and \"._@:-\"";
-    }
-
-    *id = *value;
-
-    return NULL;
-}
-
-
-/* the ledger keeps as much of a long id */
-
-static const char *
-ngx_http_modelgw_query_model(ngx_http_modelgw_job_t *job, ngx_str_t *value)
-{
     if (!ngx_http_modelgw_model_id(value)) {
-        return "the id of a model";
+        return NGX_DECLINED;
     }
 
-    job->filter.model = *value;
-    job->filter.model.len = ngx_min(value->len, NGX_MODELGW_LEDGER_MODEL);
+    model->data = value->data;
+    model->len = ngx_min(value->len, NGX_MODELGW_LEDGER_MODEL);
 
-    return NULL;
+    return NGX_OK;
 }
 
 
-static const char *
-ngx_http_modelgw_query_from(ngx_http_modelgw_job_t *job, ngx_str_t *value)
+static ngx_int_t
+ngx_http_modelgw_query_limit(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
-    return ngx_http_modelgw_query_time(value, &job->filter.from);
-}
-
-
-static const char *
-ngx_http_modelgw_query_to(ngx_http_modelgw_job_t *job, ngx_str_t *value)
-{
-    return ngx_http_modelgw_query_time(value, &job->filter.to);
-}
-
-
-static const char *
-ngx_http_modelgw_query_limit(ngx_http_modelgw_job_t *job, ngx_str_t *value)
-{
-    ngx_int_t  n;
+    ngx_int_t    n;
+    ngx_uint_t  *limit = field;
 
     n = ngx_atoi(value->data, value->len);
 
     if (n < 1 || n > NGX_HTTP_MODELGW_QUERY_MAX) {
-        return "a number from 1 to 10000";
+        return NGX_DECLINED;
     }
 
-    job->filter.limit = n;
+    *limit = n;
 
-    return NULL;
-}
-
-
-static const char *
-ngx_http_modelgw_query_by(ngx_http_modelgw_job_t *job, ngx_str_t *value)
-{
-    ngx_uint_t   i;
-    ngx_str_t   *by;
-
-    by = ngx_http_modelgw_query_bys;
-
-    for (i = 0; by[i].len; i++) {
-
-        if (by[i].len == value->len
-            && ngx_memcmp(by[i].data, value->data, value->len) == 0)
-        {
-            job->by = (ngx_modelgw_store_by_e) i;
-            return NULL;
-        }
-    }
-
-    return "day, key, model or account";
+    return NGX_OK;
 }
 
 
 /*
- * A day, "2027-01-01", which is its first millisecond, or a time of RFC 3339,
- * "2027-01-01T12:00:00.5+01:00".  0 means that there is no bound, and times
- * before that are no use.
+ * A day, "2027-01-01", for its first millisecond, or a time of RFC 3339,
+ * "2027-01-01T12:00:00.5+01:00".  0 means no bound; times before 1970 are
+ * refused.
  */
 
-static const char *
-ngx_http_modelgw_query_time(ngx_str_t *value, uint64_t *msec)
+static ngx_int_t
+ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
     time_t      day;
     int64_t     clock;
+    uint64_t   *ms = field;
     ngx_str_t   text;
-
-    static const char  *wrong = "a day, as 2027-01-01, or a time, as "
-                                "2027-01-01T12:00:00Z";
 
     text = *value;
     text.len = ngx_min(text.len, NGX_HTTP_MODELGW_QUERY_DAY);
 
     if (ngx_modelgw_key_date(&text, &day) != NGX_OK) {
-        return wrong;
+        return NGX_DECLINED;
     }
 
     clock = 0;
@@ -367,22 +358,22 @@ ngx_http_modelgw_query_time(ngx_str_t *value, uint64_t *msec)
                                         value->data + value->len, &clock)
            != NGX_OK)
     {
-        return wrong;
+        return NGX_DECLINED;
     }
 
     clock += (int64_t) day * 1000;
 
     if (clock < 0) {
-        return wrong;
+        return NGX_DECLINED;
     }
 
-    *msec = (uint64_t) clock;
+    *ms = (uint64_t) clock;
 
-    return NULL;
+    return NGX_OK;
 }
 
 
-/* "T12:00:00.5+01:00" as milliseconds since the day began in Greenwich */
+/* "T12:00:00.5+01:00" as milliseconds since midnight UTC of the day */
 
 static ngx_int_t
 ngx_http_modelgw_query_clock(u_char *p, u_char *last, int64_t *msec)
@@ -441,8 +432,10 @@ ngx_http_modelgw_query_clock(u_char *p, u_char *last, int64_t *msec)
 }
 
 
-/* Two digits, and what stands behind them, if anything must; NULL: it is not
-   so.  p may be NULL already. */
+/*
+ * Reads two digits, and sep after them unless it is '\0'.  Returns the end, or
+ * NULL if they are not there or p is NULL.
+ */
 
 static u_char *
 ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep, ngx_int_t max,
@@ -469,7 +462,7 @@ ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep, ngx_int_t max,
 
 
 ngx_int_t
-ngx_http_modelgw_admin_calls(ngx_http_modelgw_job_t *job,
+ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
     return ngx_modelgw_store_calls(store, &job->filter, &job->body, job->pool);
@@ -477,9 +470,255 @@ ngx_http_modelgw_admin_calls(ngx_http_modelgw_job_t *job,
 
 
 ngx_int_t
-ngx_http_modelgw_admin_usage(ngx_http_modelgw_job_t *job,
+ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_usage(store, job->by, &job->filter, &job->body,
-                                   job->pool);
+    return ngx_modelgw_store_usage(store, (ngx_modelgw_store_by_e) job->by,
+                                   &job->filter, &job->body, job->pool);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store)
+{
+    uint32_t                  i, n;
+    ngx_modelgw_out_t         out;
+    ngx_modelgw_ledger_t     *ledger;
+    ngx_modelgw_out_piece_t   piece;
+
+    ledger = job->mmcf->ledger;
+    n = ngx_modelgw_ledger_accounts(ledger);
+
+    ngx_modelgw_out_piece(&out, &piece, job->pool,
+                          NGX_HTTP_MODELGW_QUERY_ANSWER);
+    ngx_modelgw_out_text(&out, "{\"accounts\":[");
+
+    for (i = 0; i < n; i++) {
+
+        if (i) {
+            ngx_modelgw_out_text(&out, ",");
+        }
+
+        ngx_http_modelgw_admin_account_write(&out, ledger, i);
+        ngx_modelgw_out_text(&out, "}");
+    }
+
+    ngx_modelgw_out_text(&out, "]}");
+
+    return ngx_modelgw_out_piece_done(&out, &job->body);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store)
+{
+    ngx_str_t                 name, topups;
+    ngx_modelgw_out_t         out;
+    ngx_modelgw_ledger_t     *ledger;
+    ngx_modelgw_out_piece_t   piece;
+
+    ledger = job->mmcf->ledger;
+
+    ngx_http_modelgw_admin_account_name(
+                    ngx_modelgw_ledger_account_at(ledger, job->account), &name);
+
+    if (ngx_modelgw_store_topups(store, &name, NGX_HTTP_MODELGW_QUERY_TOPUPS,
+                                 &topups, job->pool)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_out_piece(&out, &piece, job->pool,
+                          NGX_HTTP_MODELGW_QUERY_ANSWER + topups.len);
+    ngx_http_modelgw_admin_account_write(&out, ledger, job->account);
+    ngx_modelgw_out_text(&out, ",\"topups\":");
+    ngx_modelgw_out(&out, topups.data, topups.len);
+    ngx_modelgw_out_text(&out, "}");
+
+    return ngx_modelgw_out_piece_done(&out, &job->body);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    /* an invalid id may have any bytes, so it is not shown */
+
+    if (!ngx_http_modelgw_conf_id(id)) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                      "No such account");
+    }
+
+    if (ngx_modelgw_ledger_account(mmcf->ledger, id, 0, 0, 0, 0, index)
+        == NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                  "No such account: \"%V\"", id);
+}
+
+
+static void
+ngx_http_modelgw_admin_account_name(ngx_modelgw_ledger_account_t *a,
+    ngx_str_t *name)
+{
+    name->len = (size_t) a->name.len;
+    name->data = a->name.data;
+}
+
+
+/* writes the object without the closing bracket */
+
+static void
+ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, uint32_t index)
+{
+    int64_t                        balance, held;
+    ngx_str_t                      name;
+    ngx_modelgw_ledger_account_t  *a;
+
+    a = ngx_modelgw_ledger_account_at(ledger, index);
+
+    ngx_modelgw_ledger_lock(ledger);
+
+    balance = a->balance;
+    held = a->held;
+
+    ngx_modelgw_ledger_unlock(ledger);
+
+    ngx_http_modelgw_admin_account_name(a, &name);
+
+    ngx_modelgw_out_text(out, "{\"id\":");
+    ngx_modelgw_out_string(out, &name);
+    ngx_modelgw_out_text(out, ",\"balance\":");
+    ngx_modelgw_amount_out(out, balance);
+    ngx_modelgw_out_text(out, ",\"held\":");
+    ngx_modelgw_amount_out(out, held);
+    ngx_modelgw_out_text(out, ",\"available\":");
+    ngx_modelgw_amount_out(out, balance - held);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store)
+{
+    ngx_uint_t                n;
+    ngx_modelgw_key_t        *key;
+    ngx_modelgw_out_t         out;
+    ngx_modelgw_keys_t       *keys;
+    ngx_modelgw_keys_pos_t    pos;
+    ngx_modelgw_out_piece_t   piece;
+
+    keys = job->mmcf->keys;
+
+    ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
+
+    ngx_modelgw_out_piece(&out, &piece, job->pool,
+                          NGX_HTTP_MODELGW_QUERY_ANSWER);
+    ngx_modelgw_out_text(&out, "{\"keys\":[");
+
+    for (n = 0;
+         keys && (key = ngx_modelgw_keys_next(keys, &pos)) != NULL;
+         n++)
+    {
+        if (n) {
+            ngx_modelgw_out_text(&out, ",");
+        }
+
+        ngx_http_modelgw_admin_key_write(&out, key);
+    }
+
+    ngx_modelgw_out_text(&out, "]}");
+
+    return ngx_modelgw_out_piece_done(&out, &job->body);
+}
+
+
+static void
+ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out, ngx_modelgw_key_t *key)
+{
+    ngx_http_modelgw_group_t  *group;
+
+    group = key->group;
+
+    ngx_modelgw_out_text(out, "{\"id\":");
+    ngx_modelgw_out_string(out, &key->id);
+    ngx_modelgw_out_text(out, ",\"group\":");
+    ngx_modelgw_out_string(out, &group->name);
+    ngx_modelgw_out_text(out, ",\"account\":");
+    ngx_modelgw_out_string(out, &key->account);
+    ngx_modelgw_out_text(out, ",\"models\":");
+    ngx_http_modelgw_admin_key_models(out, key->models);
+    ngx_modelgw_out_text(out, ",\"rpm\":");
+    ngx_http_modelgw_admin_key_limit(out, key->rpm, group->rpm);
+    ngx_modelgw_out_text(out, ",\"tpm\":");
+    ngx_http_modelgw_admin_key_limit(out, key->tpm, group->tpm);
+    ngx_modelgw_out_text(out, ",\"concurrency\":");
+    ngx_http_modelgw_admin_key_limit(out, key->concurrency, group->concurrency);
+    ngx_modelgw_out_text(out, ",\"expires\":");
+
+    if (key->expires) {
+        ngx_modelgw_out_day(out, key->expires);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+/* null: all models of the group */
+
+static void
+ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out, ngx_array_t *models)
+{
+    ngx_str_t   *model;
+    ngx_uint_t   i;
+
+    if (models == NULL) {
+        ngx_modelgw_out_text(out, "null");
+        return;
+    }
+
+    model = models->elts;
+
+    ngx_modelgw_out_text(out, "[");
+
+    for (i = 0; i < models->nelts; i++) {
+
+        if (i) {
+            ngx_modelgw_out_text(out, ",");
+        }
+
+        ngx_modelgw_out_string(out, &model[i]);
+    }
+
+    ngx_modelgw_out_text(out, "]");
+}
+
+
+/* the limit in effect: the key's own or its group's; null: no limit */
+
+static void
+ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out, uint32_t own,
+    uint32_t group)
+{
+    if (own || group) {
+        ngx_modelgw_out_number(out, own ? own : group);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
 }

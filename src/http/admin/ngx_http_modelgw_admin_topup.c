@@ -1,16 +1,20 @@
 
 /*
- * A top-up: the body, the writer, the answer.
+ * A top-up: the body, the writer, the response.
  *
- * The writer of the ledger is a thread of one of the workers.  It is asked
- * through shared memory, and answers there when the top-up is durable; we look
- * every few milliseconds.  The id makes it safe to ask again, whatever became
- * of this request, so a client that leaves, or waits in vain, does not undo it.
+ * The writer of the ledger is a thread of one of the workers.  The top-up is
+ * requested through shared memory, where the writer answers when it is durable;
+ * a timer polls for that.  The id makes it safe to repeat a top-up, whatever
+ * became of this request, so a client that closes its connection, or waits in
+ * vain, does not undo it.
  *
  *     body      ngx_http_read_client_request_body() owns the request
- *     asked     the timer does; the client may leave: the request's pool takes
- *               the place in shared memory back
+ *     asked     the timer owns it; if the client closes its connection, the
+ *               cleanup of the request's pool frees the slot in shared memory
  *     answered  finalized
+ *
+ * The body is one small JSON object with known fields, each at most once, and
+ * nothing else.
  */
 
 
@@ -19,13 +23,18 @@
 #include <ngx_event.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_out.h"
+
 #include "ngx_http_modelgw_admin.h"
 
 
 #define NGX_HTTP_MODELGW_TOPUP_WAIT    10000   /* milliseconds */
+#define NGX_HTTP_MODELGW_TOPUP_SIZE    512     /* bytes allocated at first */
+
+/* the prefix of ids of founding credit, which the gateway makes itself */
 #define NGX_HTTP_MODELGW_TOPUP_OURS    "founding:"
 
-/* places in the table of watches */
+/* rows of ngx_http_modelgw_topup_watches */
 
 #define NGX_HTTP_MODELGW_TOPUP_ID      0
 #define NGX_HTTP_MODELGW_TOPUP_AMOUNT  1
@@ -35,19 +44,26 @@
 typedef struct {
     ngx_http_request_t       *request;
     ngx_http_modelgw_ctx_t   *ctx;
+    ngx_modelgw_scan_t       *scan;      /* of the body */
     ngx_modelgw_ledger_t     *ledger;
-    ngx_modelgw_topup_t      *topup;     /* NULL: not asked, or given back */
+    ngx_modelgw_topup_t      *topup;     /* NULL: not asked, or freed */
     ngx_event_t               timer;
     ngx_msec_t                start;
     ngx_str_t                 account;
-    uint32_t                  index;     /* of it */
+    uint32_t                  index;     /* of the account in the ledger */
     ngx_str_t                 id;
-    int64_t                   amount;
+    int64_t                   amount;    /* nano-euro */
 } ngx_http_modelgw_topup_t;
 
 
 static void ngx_http_modelgw_topup_read(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_topup_parse(ngx_http_modelgw_topup_t *t);
+static ngx_int_t ngx_http_modelgw_topup_body(ngx_http_modelgw_topup_t *t);
+static ngx_int_t ngx_http_modelgw_topup_body_text(ngx_http_modelgw_topup_t *t,
+    ngx_str_t *text);
+static ngx_int_t ngx_http_modelgw_topup_body_check(ngx_http_modelgw_topup_t *t,
+    ngx_str_t *text);
+static ngx_uint_t ngx_http_modelgw_topup_body_known(ngx_str_t *name);
 static ngx_int_t ngx_http_modelgw_topup_values(ngx_http_modelgw_topup_t *t);
 static ngx_int_t ngx_http_modelgw_topup_ask(ngx_http_modelgw_topup_t *t);
 static void ngx_http_modelgw_topup_free(void *data);
@@ -93,7 +109,7 @@ ngx_http_modelgw_admin_topup(ngx_http_request_t *r,
 }
 
 
-/* a callback for bodies is told the request, and nothing of ours */
+/* the callback gets the request only: the state is found by its cleanup */
 
 static void
 ngx_http_modelgw_topup_read(ngx_http_request_t *r)
@@ -137,18 +153,204 @@ ngx_http_modelgw_topup_parse(ngx_http_modelgw_topup_t *t)
 
     if (mmcf->ledger_path.len == 0 || mmcf->ledger == NULL) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "no ledger is configured");
+                                      "No ledger is configured");
     }
 
-    rc = ngx_http_modelgw_admin_account_find(r, ctx, &t->account, &t->index);
+    rc = ngx_http_modelgw_admin_query_find(r, ctx, &t->account, &t->index);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    rc = ngx_http_modelgw_admin_body(r, ctx, ngx_http_modelgw_topup_watches,
-                                     NGX_HTTP_MODELGW_TOPUP_FIELDS);
+    rc = ngx_http_modelgw_topup_body(t);
 
     return (rc == NGX_OK) ? ngx_http_modelgw_topup_values(t) : rc;
+}
+
+
+/* scans the body into t->scan */
+
+static ngx_int_t
+ngx_http_modelgw_topup_body(ngx_http_modelgw_topup_t *t)
+{
+    u_char                         buf[NGX_MODELGW_SCAN_FAULT_LEN];
+    ngx_int_t                      rc;
+    ngx_str_t                      text, fault;
+    const char                    *code;
+    ngx_modelgw_scan_conf_t        conf;
+    ngx_http_request_t            *r;
+    ngx_modelgw_scan_plan_t       *plan;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    r = t->request;
+
+    ngx_str_null(&text);
+
+    rc = ngx_http_modelgw_topup_body_text(t, &text);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    ngx_memzero(&conf, sizeof(ngx_modelgw_scan_conf_t));
+
+    conf.watches = ngx_http_modelgw_topup_watches;
+    conf.nwatches = NGX_HTTP_MODELGW_TOPUP_FIELDS;
+    conf.check = 1;
+    conf.skip = mmcf->skip;
+
+    plan = ngx_modelgw_scan_plan(r->pool, &conf);
+    if (plan == NULL) {
+        return NGX_ERROR;
+    }
+
+    t->scan = ngx_modelgw_scan_make(r->pool, plan);
+    if (t->scan == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_scan_feed(t->scan, text.data, text.len) == NGX_OK
+        && ngx_modelgw_scan_done(t->scan) == NGX_OK)
+    {
+        return ngx_http_modelgw_topup_body_check(t, &text);
+    }
+
+    fault.data = buf;
+    code = "INVALID_JSON";
+
+    if (ngx_modelgw_scan_fault(t->scan, &fault) == NGX_MODELGW_SCAN_FIELD) {
+        code = "INVALID_FIELD";
+    }
+
+    return ngx_http_modelgw_error(r, t->ctx, NGX_HTTP_BAD_REQUEST, code, "%V",
+                                  &fault);
+}
+
+
+/* the limits of the location keep the body small and in memory */
+
+static ngx_int_t
+ngx_http_modelgw_topup_body_text(ngx_http_modelgw_topup_t *t, ngx_str_t *text)
+{
+    size_t               len;
+    u_char              *p;
+    ngx_chain_t         *cl, *bufs;
+    ngx_http_request_t  *r;
+
+    r = t->request;
+
+    len = 0;
+    bufs = r->request_body ? r->request_body->bufs : NULL;
+
+    for (cl = bufs; cl; cl = cl->next) {
+
+        if (cl->buf->in_file) {
+            return NGX_ERROR;
+        }
+
+        len += cl->buf->last - cl->buf->pos;
+    }
+
+    if (len == 0) {
+        return ngx_http_modelgw_error(r, t->ctx, NGX_HTTP_BAD_REQUEST,
+                                      "INVALID_JSON", "The body is empty");
+    }
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    text->data = p;
+    text->len = len;
+
+    for (cl = bufs; cl; cl = cl->next) {
+        p = ngx_cpymem(p, cl->buf->pos, cl->buf->last - cl->buf->pos);
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * The scanner ignores fields that it does not watch; here they are refused.
+ * The text is one valid object, so its keys are the strings before ":" at depth
+ * 1; a key written with escapes is refused, too.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_topup_body_check(ngx_http_modelgw_topup_t *t, ngx_str_t *text)
+{
+    u_char      *p, *last;
+    ngx_str_t    string;
+    ngx_uint_t   depth;
+
+    depth = 0;
+    ngx_str_null(&string);
+
+    last = text->data + text->len;
+
+    for (p = text->data; p < last; p++) {
+
+        switch (*p) {
+
+        case '{':
+        case '[':
+            depth++;
+            break;
+
+        case '}':
+        case ']':
+            depth--;
+            break;
+
+        case '"':
+            string.data = ++p;
+
+            while (*p != '"') {
+                p += (*p == '\\') ? 2 : 1;
+            }
+
+            string.len = p - string.data;
+            break;
+
+        case ':':
+            if (depth == 1 && !ngx_http_modelgw_topup_body_known(&string)) {
+                string.len = ngx_min(string.len, 64);
+
+                return ngx_http_modelgw_error(t->request, t->ctx,
+                                              NGX_HTTP_BAD_REQUEST,
+                                              "INVALID_FIELD",
+                                              "Unknown field \"%V\"",
+                                              &string);
+            }
+
+            break;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_topup_body_known(ngx_str_t *name)
+{
+    ngx_uint_t                 i;
+    ngx_modelgw_scan_watch_t  *w;
+
+    w = ngx_http_modelgw_topup_watches;
+
+    for (i = 0; i < NGX_HTTP_MODELGW_TOPUP_FIELDS; i++) {
+
+        if (w[i].path.len == name->len
+            && ngx_memcmp(w[i].path.data, name->data, name->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -160,7 +362,7 @@ ngx_http_modelgw_topup_values(ngx_http_modelgw_topup_t *t)
     ngx_modelgw_scan_value_t  *v;
 
     for (i = 0; i < NGX_HTTP_MODELGW_TOPUP_FIELDS; i++) {
-        v = ngx_modelgw_scan_value(t->ctx->scan, i);
+        v = ngx_modelgw_scan_value(t->scan, i);
 
         if (v->type == NGX_MODELGW_SCAN_ABSENT) {
             return ngx_http_modelgw_error(t->request, t->ctx,
@@ -171,13 +373,12 @@ ngx_http_modelgw_topup_values(ngx_http_modelgw_topup_t *t)
         }
     }
 
-    v = ngx_modelgw_scan_value(t->ctx->scan, NGX_HTTP_MODELGW_TOPUP_ID);
+    v = ngx_modelgw_scan_value(t->scan, NGX_HTTP_MODELGW_TOPUP_ID);
 
     t->id.len = v->len;
     t->id.data = v->text;
 
-    if (!ngx_http_modelgw_conf_word(&t->id, NGX_HTTP_MODELGW_ADMIN_ID,
-                                    NGX_MODELGW_LEDGER_NAME)
+    if (!ngx_http_modelgw_conf_id(&t->id)
         || ngx_strncmp(t->id.data, NGX_HTTP_MODELGW_TOPUP_OURS,
                        sizeof(NGX_HTTP_MODELGW_TOPUP_OURS) - 1)
            == 0)
@@ -189,7 +390,7 @@ ngx_http_modelgw_topup_values(ngx_http_modelgw_topup_t *t)
                                       NGX_HTTP_MODELGW_TOPUP_OURS "\"");
     }
 
-    v = ngx_modelgw_scan_value(t->ctx->scan, NGX_HTTP_MODELGW_TOPUP_AMOUNT);
+    v = ngx_modelgw_scan_value(t->scan, NGX_HTTP_MODELGW_TOPUP_AMOUNT);
 
     text.len = v->len;
     text.data = v->text;
@@ -202,7 +403,7 @@ ngx_http_modelgw_topup_values(ngx_http_modelgw_topup_t *t)
                                       "INVALID_FIELD",
                                       "\"amount\" must be euro as decimal "
                                       "text, above 0 and at most 999999999, "
-                                      "with at most 9 digits behind the point");
+                                      "with at most 9 digits after the point");
     }
 
     return NGX_OK;
@@ -219,7 +420,7 @@ ngx_http_modelgw_topup_ask(ngx_http_modelgw_topup_t *t)
     r = t->request;
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    /* a top-up of worker NONE is nobody's: it could be freed under us */
+    /* the slot of a top-up without a worker may be freed at any time */
 
     if (mmcf->worker == NGX_MODELGW_LEDGER_NONE) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
@@ -356,19 +557,18 @@ ngx_http_modelgw_topup_answer(ngx_http_modelgw_topup_t *t, ngx_uint_t state)
 static ngx_int_t
 ngx_http_modelgw_topup_made(ngx_http_modelgw_topup_t *t, ngx_uint_t fresh)
 {
-    u_char               amount[NGX_MODELGW_AMOUNT_LEN];
-    u_char               balance[NGX_MODELGW_AMOUNT_LEN];
-    ngx_str_t            body, sum, left;
-    ngx_http_request_t  *r;
+    int64_t                   balance;
+    u_char                    amount[NGX_MODELGW_AMOUNT_LEN];
+    ngx_str_t                 body, sum;
+    ngx_modelgw_out_t         out;
+    ngx_http_request_t       *r;
+    ngx_modelgw_out_piece_t   piece;
 
     r = t->request;
+    balance = ngx_http_modelgw_topup_balance(t);
 
     sum.data = amount;
     sum.len = ngx_modelgw_amount(amount, t->amount) - amount;
-
-    left.data = balance;
-    left.len = ngx_modelgw_amount(balance, ngx_http_modelgw_topup_balance(t))
-               - balance;
 
     if (fresh) {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
@@ -376,21 +576,26 @@ ngx_http_modelgw_topup_made(ngx_http_modelgw_topup_t *t, ngx_uint_t fresh)
                       &t->id, &sum, &t->account);
     }
 
-    body.data = ngx_pnalloc(r->pool, sizeof("{'id':'','account':'','amount':'',"
-                                            "'balance':'','new':false}")
-                                     + t->id.len + t->account.len + sum.len
-                                     + left.len);
-    if (body.data == NULL) {
-        return NGX_ERROR;
+    ngx_modelgw_out_piece(&out, &piece, r->pool, NGX_HTTP_MODELGW_TOPUP_SIZE);
+    ngx_modelgw_out_text(&out, "{\"id\":");
+    ngx_modelgw_out_string(&out, &t->id);
+    ngx_modelgw_out_text(&out, ",\"account\":");
+    ngx_modelgw_out_string(&out, &t->account);
+    ngx_modelgw_out_text(&out, ",\"amount\":");
+    ngx_modelgw_out_string(&out, &sum);
+    ngx_modelgw_out_text(&out, ",\"balance\":");
+    ngx_modelgw_amount_out(&out, balance);
+
+    if (fresh) {
+        ngx_modelgw_out_text(&out, ",\"new\":true}");
+
+    } else {
+        ngx_modelgw_out_text(&out, ",\"new\":false}");
     }
 
-    /* none of these needs an escape */
-
-    body.len = ngx_sprintf(body.data, "{\"id\":\"%V\",\"account\":\"%V\","
-                           "\"amount\":\"%V\",\"balance\":\"%V\",\"new\":%s}",
-                           &t->id, &t->account, &sum, &left,
-                           fresh ? "true" : "false")
-               - body.data;
+    if (ngx_modelgw_out_piece_done(&out, &body) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     ngx_http_modelgw_admin_reply(r, t->ctx,
                                  fresh ? NGX_HTTP_CREATED : NGX_HTTP_OK, &body);

@@ -1,29 +1,32 @@
 
 /*
- * The life of the configuration: created, set, merged, and checked once all of
- * it is read.
+ * The configuration's life: it is created, set, merged, and checked when it is
+ * complete.
  *
- * The order in which an operator writes things does not matter: keys may stand
- * before their groups, groups before their upstreams.  So what refers to
- * something else is checked in init_main_conf, which nginx calls when the http
- * block has ended and before it merges locations.  A message then names the
- * place where the thing was written (ngx_http_modelgw_place_t): the parser's
- * own position is the end of the http block by that time.
+ * The order of directives does not matter: keys may come before their groups,
+ * groups before their upstreams.  So references are checked in init_main_conf,
+ * which nginx calls at the end of the http block, before it merges locations.
+ * A message then names the place of the directive (ngx_http_modelgw_place_t),
+ * as the parser is at the end of the http block by then.
  *
- * Handlers and filters are registered if any location needs them: that is known
- * when all are merged, and kept in "used".
+ * Handlers and filters are registered if a location needs them.  That is known
+ * when all locations are merged, and kept in "used".
  */
 
 
-#include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_admin.h"
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_http_modelgw_conf.h"
+#include "ngx_modelgw_sse.h"
 
 
-static char *ngx_http_modelgw_conf_location(ngx_conf_t *cf,
-    ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own);
-static ngx_uint_t ngx_http_modelgw_conf_replaceable(ngx_file_info_t *file,
-    u_char *dir, ngx_file_info_t *info);
+#define NGX_HTTP_MODELGW_KEEPALIVE_MAX  (60 * 60 * 1000)  /* ms */
+
+
+static ngx_conf_enum_t  ngx_http_modelgw_abort_modes[] = {
+    { ngx_string("auto"), NGX_HTTP_MODELGW_ABORT_AUTO },
+    { ngx_string("cut"), NGX_HTTP_MODELGW_ABORT_CUT },
+    { ngx_string("drain"), NGX_HTTP_MODELGW_ABORT_DRAIN },
+    { ngx_null_string, 0 }
+};
 
 
 void *
@@ -88,9 +91,7 @@ ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
     mmcf->skip = variants[0].skip;
 
     if (ngx_http_modelgw_group_check(cf, mmcf) != NGX_OK
-        || ngx_http_modelgw_lists_check(cf, mmcf) != NGX_OK
-        || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
-        || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
+        || ngx_http_modelgw_keys_check(cf, mmcf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -126,6 +127,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     /*
      * set by ngx_pcalloc():
      *
+     *     mlcf->own = 0;
      *     mlcf->place = { NULL, 0 };
      *     mlcf->admin = { NULL, 0 };
      */
@@ -149,12 +151,7 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_modelgw_loc_conf_t *prev = parent;
     ngx_http_modelgw_loc_conf_t *conf = child;
 
-    ngx_uint_t                     own;
-    ngx_http_modelgw_main_conf_t  *mmcf;
-
-    own = (conf->enable != NGX_CONF_UNSET);
-
-    if (!own) {
+    if (!conf->own) {
         conf->place = prev->place;
     }
 
@@ -169,26 +166,13 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_msec_value(conf->abort_timeout, prev->abort_timeout, 60000);
     ngx_conf_merge_msec_value(conf->keepalive, prev->keepalive, 15000);
 
-    if (ngx_http_modelgw_admin_location(cf, prev, conf) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (conf->flat_errors == 1) {
-        mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
-        mmcf->used = 1;
-    }
-
-    if (!conf->enable) {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_modelgw_conf_location(cf, conf, own);
+    return NGX_CONF_OK;
 }
 
 
-static char *
-ngx_http_modelgw_conf_location(ngx_conf_t *cf,
-    ngx_http_modelgw_loc_conf_t *mlcf, ngx_uint_t own)
+char *
+ngx_http_modelgw_check_loc_conf(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *mlcf)
 {
     ngx_http_modelgw_srv_conf_t   *mscf;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -196,7 +180,14 @@ ngx_http_modelgw_conf_location(ngx_conf_t *cf,
     mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
     mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
 
-    mmcf->used = 1;
+    if (mlcf->enable || mlcf->flat_errors == 1) {
+        mmcf->used = 1;
+    }
+
+    if (!mlcf->enable) {
+        return NGX_CONF_OK;
+    }
+
     mscf->flat = 1;
 
     if (mmcf->groups.nelts == 0) {
@@ -215,7 +206,7 @@ ngx_http_modelgw_conf_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    return ngx_http_modelgw_lint_location(cf, own);
+    return ngx_http_modelgw_lint_location(cf, mlcf->own);
 }
 
 
@@ -226,14 +217,16 @@ ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     mlcf->place.file = cf->conf_file->file.name.data;
     mlcf->place.line = cf->conf_file->line;
+    mlcf->own = 1;
 
     return ngx_conf_set_flag_slot(cf, cmd, conf);
 }
 
 
 /*
- * The prefix tells a service key from a vendor's in a header, so it may not be
- * empty, and only of characters that stand in a bearer token (RFC 6750, 2.1).
+ * By the prefix a service key is distinguished from a vendor's key in a
+ * header, so it must not be empty.  It has the characters of a bearer token
+ * only (RFC 6750, 2.1).
  */
 
 char *
@@ -257,6 +250,70 @@ ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     mmcf->key_prefix = value[1];
+
+    return NGX_CONF_OK;
+}
+
+
+/* The error of ngx_conf_set_enum_slot() does not list the valid values. */
+
+char *
+ngx_http_modelgw_set_abort(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_loc_conf_t *mlcf = conf;
+
+    ngx_str_t  *value;
+
+    if (mlcf->abort != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_http_modelgw_option_word_find(ngx_http_modelgw_abort_modes,
+                                          &value[1], &mlcf->abort)
+        != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\": it is \"auto\", \"cut\" or "
+                           "\"drain\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_loc_conf_t *mlcf = conf;
+
+    ngx_int_t   n;
+    ngx_str_t  *value;
+
+    if (mlcf->keepalive != NGX_CONF_UNSET_MSEC) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+        mlcf->keepalive = 0;
+        return NGX_CONF_OK;
+    }
+
+    n = ngx_parse_time(&value[1], 0);
+
+    if (n == NGX_ERROR || n == 0 || n > NGX_HTTP_MODELGW_KEEPALIVE_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"modelgw_keepalive\", it "
+                           "must be a time of 1ms to 1h, or \"off\"",
+                           &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    mlcf->keepalive = n;
 
     return NGX_CONF_OK;
 }
@@ -290,6 +347,13 @@ ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also, size_t max)
 
 
 ngx_uint_t
+ngx_http_modelgw_conf_id(ngx_str_t *text)
+{
+    return ngx_http_modelgw_conf_word(text, "._@:-", NGX_MODELGW_LEDGER_NAME);
+}
+
+
+ngx_uint_t
 ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text)
 {
     ngx_str_t   *name;
@@ -307,75 +371,4 @@ ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text)
     }
 
     return 0;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_conf_file(ngx_conf_t *cf, u_char *name)
-{
-    size_t            len;
-    u_char           *dir;
-    ngx_file_info_t   info, *file;
-
-    file = &cf->conf_file->file.info;
-
-    if (ngx_file_access(file) & S_IWOTH) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "keys file \"%s\" can be written by others: "
-                           "chmod o-w", name);
-        return NGX_ERROR;
-    }
-
-    /* names of configuration files are full ones */
-
-    for (len = ngx_strlen(name); len && name[len - 1] != '/'; len--) {
-        /* void */
-    }
-
-    dir = ngx_pnalloc(cf->temp_pool, len + 1);
-    if (dir == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_cpystrn(dir, name, len + 1);
-
-    if (ngx_file_info(dir, &info) == NGX_FILE_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           ngx_file_info_n " \"%s\" failed", dir);
-        return NGX_ERROR;
-    }
-
-    if (ngx_http_modelgw_conf_replaceable(file, dir, &info)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "keys file \"%s\" is in a directory that others "
-                           "can write: chmod o-w \"%s\"", name, dir);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-/*
- * In a directory with the sticky bit, as /tmp, others can add files, but not
- * replace those of another user: what root or the user of nginx's master has
- * made there is theirs.  On a file system that is read-only modes do not
- * matter: Kubernetes mounts what it provides so, with mode 0777.
- */
-
-static ngx_uint_t
-ngx_http_modelgw_conf_replaceable(ngx_file_info_t *file, u_char *dir,
-    ngx_file_info_t *info)
-{
-    if (!(info->st_mode & S_IWOTH)) {
-        return 0;
-    }
-
-    if ((info->st_mode & S_ISVTX)
-        && (file->st_uid == 0 || file->st_uid == geteuid()))
-    {
-        return 0;
-    }
-
-    return access((char *) dir, W_OK) == 0 || ngx_errno != EROFS;
 }

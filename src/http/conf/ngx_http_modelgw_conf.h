@@ -1,7 +1,7 @@
 
 /*
- * The configuration: its structs, which live as long as the cycle, and what
- * reads and checks it, grouped by the file that defines it.
+ * The configuration: its structs, which live as long as the cycle, and the
+ * functions that read, check and search it, grouped by file.
  */
 
 
@@ -14,18 +14,42 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_caps.h"
+#include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
-#include "ngx_modelgw_price.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_skip.h"
 #include "ngx_modelgw_tape.h"
 #include "ngx_modelgw_usage.h"
 
-#include "ngx_http_modelgw_headers.h"
+extern ngx_module_t  ngx_http_modelgw_module;
 
 
-/* where something was written; for messages after all was read */
+/* bytes of a header name in the configuration and in the log, at most */
+
+#define NGX_HTTP_MODELGW_HEADER_LEN  64
+
+
+/* one name of a set, in lower case */
+
+typedef struct ngx_http_modelgw_name_s  ngx_http_modelgw_name_t;
+
+struct ngx_http_modelgw_name_s {
+    ngx_str_t                         name;
+    ngx_uint_t                        prefix;      /* 1: all names that begin
+                                                      with it */
+    ngx_http_modelgw_name_t          *next;        /* in the slot */
+};
+
+
+/* a set: slots by the low 5 bits of the first letter, prefixes last */
+
+typedef struct {
+    ngx_http_modelgw_name_t          *first[32];
+} ngx_http_modelgw_names_t;
+
+
+/* place of a directive, for messages after the http block has been read */
 
 typedef struct {
     u_char                           *file;
@@ -34,21 +58,21 @@ typedef struct {
 
 
 typedef struct {
-    ngx_str_t                         id;          /* service id; "~..." of a
-                                                      pattern */
-    ngx_str_t                         upstream_id; /* may hold $0 to $9 if a
-                                                      pattern */
+    ngx_str_t                         id;          /* service id, or a pattern
+                                                      "~..." */
+    ngx_str_t                         upstream_id; /* of a pattern: with $0
+                                                      to $9 */
 #if (NGX_PCRE)
-    ngx_regex_t                      *regex;       /* NULL: a listed model */
+    ngx_regex_t                      *regex;       /* NULL: no pattern */
 #endif
     ngx_modelgw_price_t               price;
     ngx_uint_t                        context;     /* tokens; 0: not given */
     ngx_uint_t                        max_output;  /* tokens; 0: not given */
     ngx_modelgw_caps_t                caps;
     ngx_http_modelgw_place_t          place;
-    ngx_uint_t                        extras;      /* 1: what the vendor bills
-                                                      beside tokens is in the
-                                                      prices */
+    ngx_uint_t                        extras;      /* 1: the prices include
+                                                      extras billed by the
+                                                      vendor */
     unsigned                          priced:1;
     unsigned                          free:1;
 } ngx_http_modelgw_model_t;
@@ -56,12 +80,12 @@ typedef struct {
 
 typedef struct {
     ngx_str_t                         name;
-    ngx_uint_t                        protocol;    /* of NGX_MODELGW_CHAT,
-                                                      _MESSAGES */
+    ngx_uint_t                        protocol;    /* NGX_MODELGW_CHAT and
+                                                      _MESSAGES, a mask */
     ngx_array_t                       families;    /* of ngx_str_t: prefixes */
     ngx_str_t                         owned_by;
     ngx_str_t                         upstream;    /* "https://NAME" */
-    ngx_str_t                         host;        /* NAME of it */
+    ngx_str_t                         host;        /* NAME */
 
     /* the header that carries the group's credential */
     ngx_str_t                         header;      /* as configured */
@@ -73,38 +97,44 @@ typedef struct {
 
     ngx_array_t                       models;      /* of
                                                  ngx_http_modelgw_model_t:
-                                                 listed, as declared */
-    ngx_array_t                       patterns;    /* as declared: the first
-                                                      that matches counts */
+                                                 listed ones */
+    ngx_array_t                       patterns;    /* of the same: patterns,
+                                                      first match is used */
     ngx_array_t                       denied;      /* of ngx_str_t: fields
-                                                      of the body */
-    ngx_array_t                       allowed;     /* of ngx_str_t: taken off
-                                                      the default list */
+                                                      of a body */
+    ngx_array_t                       allowed;     /* of ngx_str_t: fields
+                                                      not denied by default */
 
-    ngx_http_modelgw_names_t          pass;        /* pass_header: more
-                                                      headers of clients that
-                                                      pass */
+    ngx_http_modelgw_names_t          pass;        /* those of pass_header */
 
-    ngx_modelgw_scan_plan_t          *plans[2];    /* of requests: chat,
-                                                      messages */
+    ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
+                                                      messages requests */
 
-    /* of keys that have none of their own; 0: no limit */
+    /* limits of keys without their own; 0: no limit */
     uint32_t                          rpm;
     uint32_t                          tpm;
     uint32_t                          concurrency;
 
-    ngx_http_modelgw_place_t          place;       /* of modelgw_group, or of
-                                                      the first key before it */
+    ngx_http_modelgw_place_t          place;       /* of the block, or of a
+                                                      key before it */
     ngx_http_modelgw_place_t          upstream_place;
     unsigned                          declared:1;
-    unsigned                          ssl:1;       /* upstream is https */
+    unsigned                          ssl:1;       /* the upstream is https */
 } ngx_http_modelgw_group_t;
 
 
-/* the models= lists of keys, while the configuration is read */
+/*
+ * models= lists of keys, in keys.c; shared memory beside the ledger, in zone.h
+ */
 
 typedef struct ngx_http_modelgw_lists_s  ngx_http_modelgw_lists_t;
 typedef struct ngx_http_modelgw_shared_s  ngx_http_modelgw_shared_t;
+
+
+/* the place of a protocol in an array of two */
+
+#define ngx_http_modelgw_plan(plans, protocol)                                \
+    ((plans)[(protocol) == NGX_MODELGW_MESSAGES])
 
 
 typedef struct {
@@ -113,189 +143,238 @@ typedef struct {
     ngx_modelgw_keys_t               *keys;        /* NULL: no modelgw_keys */
     ngx_str_t                         key_prefix;
     ngx_modelgw_skip_pt               skip;
-    ngx_modelgw_scan_plan_t          *plans[2];    /* of answers: chat,
-                                                      messages */
-    ngx_modelgw_scan_t               *scans[2];    /* of this worker, for
-                                                      events; NULL: none yet */
-    ngx_modelgw_tape_t               *tape;        /* of this worker; NULL:
-                                                      none yet */
+    ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
+                                                      messages answers */
+    ngx_modelgw_scan_t               *scans[2];    /* the worker's, for events;
+                                                      NULL: not created yet */
+    ngx_modelgw_tape_t               *tape;        /* the worker's; NULL: not
+                                                      created yet */
 
     ngx_modelgw_ledger_t             *ledger;      /* in the zone */
     ngx_shm_zone_t                   *zone;
-    size_t                            zone_size;
-    ngx_str_t                         ledger_path; /* with a NUL behind it;
-                                                      len 0: no credit */
-    ngx_msec_t                        ledger_flush;
+    size_t                            zone_size;   /* bytes */
+    ngx_str_t                         ledger_path; /* NUL-terminated; len 0:
+                                                      no credit */
+    ngx_msec_t                        ledger_flush; /* ms */
     time_t                            ledger_keep; /* seconds */
     int64_t                           founding;    /* nano-euro */
     ngx_http_modelgw_place_t          founding_place;
-    ngx_fd_t                          ledger_lock; /* this cycle's own */
-    ngx_fd_t                          ledger_file; /* likewise */
-    ngx_http_modelgw_shared_t        *shared;      /* beside the ledger, see
-                                                      zone.h */
+    ngx_fd_t                          ledger_lock; /* the cycle's own */
+    ngx_fd_t                          ledger_file; /* the cycle's own */
+    ngx_http_modelgw_shared_t        *shared;      /* in the zone */
     ngx_cycle_t                      *cycle;
-    uint32_t                          worker;      /* this one's number in the
-                                                      ledger */
+    uint32_t                          worker;      /* number of the process in
+                                                      the ledger */
 
-    ngx_http_modelgw_lists_t         *lists;       /* NULL after all is read */
-    unsigned                          used:1;      /* some location has
-                                                      "modelgw on" or flat
-                                                      errors */
+    ngx_http_modelgw_lists_t         *lists;       /* NULL after their check */
+    unsigned                          used:1;      /* a location has "modelgw
+                                                      on" or flat errors */
 } ngx_http_modelgw_main_conf_t;
 
 
 typedef struct {
     ngx_array_t                       names;       /* of
                                                    ngx_http_server_name_t; set
-                                                   with an admin location */
-    unsigned                          flat:1;      /* a location of it has
+                                                   by an admin location */
+    unsigned                          flat:1;      /* one of its locations has
                                                       "modelgw on" or
                                                       "modelgw_admin" */
 } ngx_http_modelgw_srv_conf_t;
 
 
-/* what becomes of a call whose client leaves */
+/* action if a client closes its connection before the end of the answer */
 
-#define NGX_HTTP_MODELGW_ABORT_AUTO   0            /* streams are cut, answers
-                                                      are drained */
+#define NGX_HTTP_MODELGW_ABORT_AUTO   0            /* cut streams, drain other
+                                                      answers */
 #define NGX_HTTP_MODELGW_ABORT_CUT    1
 #define NGX_HTTP_MODELGW_ABORT_DRAIN  2
 
 
 typedef struct {
     ngx_flag_t                        enable;
-    ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as the
-                                                      server has it */
+    ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as in
+                                                      the server */
     ngx_flag_t                        error_compat;
     ngx_flag_t                        translate_strict;
-    size_t                            max_event_size;
-    ngx_uint_t                        abort;       /* one of these */
-    ngx_msec_t                        abort_timeout;
-    ngx_msec_t                        keepalive;   /* 0: off */
+    size_t                            max_event_size;  /* bytes */
+    ngx_uint_t                        abort;       /* one of the above */
+    ngx_msec_t                        abort_timeout;  /* ms */
+    ngx_msec_t                        keepalive;   /* ms; 0: off */
+    ngx_uint_t                        own;         /* 1: "modelgw" is not
+                                                      inherited */
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
     ngx_http_modelgw_place_t          admin;       /* of modelgw_admin; line 0:
-                                                      none */
+                                                      not set */
 } ngx_http_modelgw_loc_conf_t;
 
 
+/*
+ * Functions for directives and lines, of the type of ngx_command_t.set or with
+ * the group, return NGX_CONF_OK, NGX_CONF_ERROR (logged) or a text that nginx
+ * logs.
+ */
+
 /* conf.c */
 
+/* For the module's context: NULL if there is no memory. */
 void *ngx_http_modelgw_create_main_conf(ngx_conf_t *cf);
-char *ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf);
 void *ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf);
 void *ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf);
+
+/* Sets defaults, checks keys and groups: NGX_CONF_OK, _ERROR (logged). */
+char *ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf);
+
+/* Always NGX_CONF_OK; the result is checked by the next one. */
 char *ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+
+/*
+ * Checks and adjusts the location of cf->ctx after it was merged.
+ *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
+ */
+char *ngx_http_modelgw_check_loc_conf(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *mlcf);
+
+/* modelgw, modelgw_key_prefix, modelgw_abort, modelgw_keepalive */
 char *ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_modelgw_set_abort(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
-/* Whether text is 1 to max letters, digits and characters of "also". */
+/* Whether text has 1 to max bytes, all letters, digits or in "also". */
 ngx_uint_t ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also,
     size_t max);
 
-/*
- * Checks that others cannot write the file that is being read, a keys file, nor
- * replace it; name is its full one.
- *     NGX_OK, NGX_ERROR (logged, or no memory)
- */
-ngx_int_t ngx_http_modelgw_conf_file(ngx_conf_t *cf, u_char *name);
+/* Whether text is a valid id of a key, an account or a top-up. */
+ngx_uint_t ngx_http_modelgw_conf_id(ngx_str_t *text);
 
-/* Whether the text is in an array of ngx_str_t. */
+/* Whether the text is in the array of ngx_str_t. */
 ngx_uint_t ngx_http_modelgw_conf_listed(ngx_array_t *names, ngx_str_t *text);
 
-/* group.c: modelgw_group */
 
+/* option.c: options of a line */
+
+typedef struct ngx_http_modelgw_option_s  ngx_http_modelgw_option_t;
+
+/*
+ * Sets the field from the value.
+ *     NGX_OK
+ *     NGX_DECLINED  the value is not valid
+ *     NGX_BUSY      the field is set already, by another line
+ */
+typedef ngx_int_t (*ngx_http_modelgw_option_pt)(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+
+struct ngx_http_modelgw_option_s {
+    ngx_str_t                         name;        /* with "=" if it has a
+                                                      value */
+    ngx_http_modelgw_option_pt        set;
+    size_t                            offset;      /* of the field in the
+                                                      object */
+    const char                       *takes;       /* valid values, for
+                                                      messages */
+    ngx_conf_enum_t                  *words;       /* NULL: not words */
+};
+
+
+typedef struct {
+    ngx_http_modelgw_option_t        *table;       /* last name is empty */
+    void                             *object;      /* with the fields */
+    const char                       *what;        /* for messages: "model" */
+    ngx_str_t                        *name;        /* of the model */
+    const char                       *after;       /* begins the word after the
+                                                      first of a next line:
+                                                      "sha256:"; NULL: any */
+    uint32_t                          given;       /* 0; a bit is set for each
+                                                      option, by its place in
+                                                      the table */
+} ngx_http_modelgw_options_t;
+
+/*
+ * Sets fields by the words of the line from the given index on.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_modelgw_options_t *o);
+
+/* setters of options, with what they take, for messages */
+
+#define NGX_HTTP_MODELGW_COUNT_MAX    1000000000
+#define NGX_HTTP_MODELGW_COUNT_TAKES                                          \
+    "a number from 1 to " ngx_value(NGX_HTTP_MODELGW_COUNT_MAX)
+#define NGX_HTTP_MODELGW_ID_TAKES     "1 to 64 letters, digits and \"._@:-\""
+#define NGX_HTTP_MODELGW_WORD_TAKES   "one of"
+#define NGX_HTTP_MODELGW_WORDS_TAKES  "with commas between"
+
+/* A number from 1 to NGX_HTTP_MODELGW_COUNT_MAX; the field is ngx_uint_t. */
+ngx_int_t ngx_http_modelgw_option_count(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/* The same; the field is uint32_t, and must be 0 before. */
+ngx_int_t ngx_http_modelgw_option_limit(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/* An id, see conf_id(); the field is ngx_str_t, the text is not copied. */
+ngx_int_t ngx_http_modelgw_option_id(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/* One of the option's words; the field is ngx_uint_t. */
+ngx_int_t ngx_http_modelgw_option_word(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/*
+ * Sets *n to the value of a word: NGX_OK, NGX_DECLINED (unknown).  The list
+ * ends with an empty name.
+ */
+ngx_int_t ngx_http_modelgw_option_word_find(ngx_conf_enum_t *words,
+    ngx_str_t *text, ngx_uint_t *n);
+
+/* Some of them, with commas between: the bits of all in a ngx_uint_t. */
+ngx_int_t ngx_http_modelgw_option_words(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+
+/* group.c */
+
+/* modelgw_group: reads the block. */
 char *ngx_http_modelgw_group(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /*
- * The group of that name, made with "declared" 0 and the place given if this is
- * the first that is heard of it; NULL: no memory.
+ * Returns the group of that name.  If it is new, it is created with the place
+ * and "declared" 0.  NULL: no memory.
  */
 ngx_http_modelgw_group_t *ngx_http_modelgw_group_named(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *name,
     ngx_http_modelgw_place_t *place);
 
-/* What can be checked only when all is read: NGX_OK, NGX_ERROR (logged). */
+/* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_group_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 
-/* The group whose family the id belongs to; NULL: none. */
+/* Returns the group with a family of the id, or NULL. */
 ngx_http_modelgw_group_t *ngx_http_modelgw_group_of_family(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *id);
 
-/* family.c: the family line of a group */
-
-char *ngx_http_modelgw_family(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
-
-/* Whether one of the group's families is a prefix of the id. */
-ngx_uint_t ngx_http_modelgw_family_owns(ngx_http_modelgw_group_t *group,
+/* Whether the id belongs to a family of the group. */
+ngx_uint_t ngx_http_modelgw_group_owns(ngx_http_modelgw_group_t *group,
     ngx_str_t *id);
 
-/* fields.c: the deny_field and allow_field lines of a group */
 
-char *ngx_http_modelgw_fields(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
+/* model.c: the model line of a group, and the search for models */
 
-/* the place of a protocol in an array of two */
-
-#define ngx_http_modelgw_plan(plans, protocol)                                \
-    ((plans)[(protocol) == NGX_MODELGW_MESSAGES])
-
-/* Plans of all scanners, when everything is read; in verdict.c. */
-ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
-    ngx_http_modelgw_main_conf_t *mmcf);
-
-/* Makes group->denied complete, at the end of the block. */
-char *ngx_http_modelgw_fields_done(ngx_conf_t *cf,
-    ngx_http_modelgw_group_t *group);
-
-/* pass_header.c: the headers of clients that pass; a group's pass_header */
-
-/* Before the configuration is read. */
-void ngx_http_modelgw_pass_header_init(void);
-
-/* Whether a header of that name passes to the group's upstream. */
-ngx_uint_t ngx_http_modelgw_pass_header_listed(ngx_http_modelgw_group_t *group,
-    ngx_str_t *name);
-
-char *ngx_http_modelgw_pass_header(ngx_conf_t *cf,
-    ngx_http_modelgw_group_t *group);
-
-/*
- * Whether the name is of the module's or the proxy's own headers, which never
- * pass.
- */
-ngx_uint_t ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
-    ngx_str_t *name);
-
-/*
- * Whether pass_header leaves the header of the group's credential alone:
- * NGX_OK, NGX_ERROR (logged).
- */
-ngx_int_t ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
-    ngx_http_modelgw_group_t *group);
-
-/* group_limits.c: the limits line of a group */
-
-char *ngx_http_modelgw_group_limits(ngx_conf_t *cf,
-    ngx_http_modelgw_group_t *group);
-
-/* credential.c: the credential line of a group */
-
-char *ngx_http_modelgw_credential(ngx_conf_t *cf,
-    ngx_http_modelgw_group_t *group);
-
-/* model.c: the model line of a group, and finding models */
-
+/* Adds the model of the line. */
 char *ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
 
-/* Whether text may be a model id: 1 to 256 of A-Z a-z 0-9 . _ : / @ + - */
+/* Whether text is a valid model id: 1 to 256 of A-Z a-z 0-9 . _ : / @ + - */
 ngx_uint_t ngx_http_modelgw_model_id(ngx_str_t *text);
 
 /*
- * The model of the group with the service id; *upstream_id is what the upstream
- * calls it (in pool for a pattern).
+ * Finds the group's model with the service id, and sets *upstream_id to the
+ * upstream's id of it (for a pattern, allocated from pool).
  *     NGX_OK
  *     NGX_DECLINED  the group has no such model
  *     NGX_ERROR     no memory
@@ -304,70 +383,107 @@ ngx_int_t ngx_http_modelgw_model_find(ngx_pool_t *pool,
     ngx_http_modelgw_group_t *group, ngx_str_t *id,
     ngx_http_modelgw_model_t **model, ngx_str_t *upstream_id);
 
-/* Whether a model of the group that exists may be used with the key. */
+/* Whether the key may use the model, which its group has. */
 ngx_uint_t ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key,
     ngx_str_t *id);
 
-/* option.c: the options of a model line; sets the model's fields from cf */
 
-ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model);
+/* credential.c */
 
-/* keepalive.c: modelgw_keepalive */
+/* The credential line of a group: sets its header and secret. */
+char *ngx_http_modelgw_credential(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
 
-char *ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
 
-/* keys.c: modelgw_keys */
+/* names.c: sets of header names */
 
+/* Makes a set of a static list, which ends with an empty name. */
+void ngx_http_modelgw_names_index(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *list);
+
+/*
+ * Adds a name, which is not copied.
+ *     NGX_OK
+ *     NGX_DECLINED  it is a duplicate
+ */
+ngx_int_t ngx_http_modelgw_names_insert(ngx_http_modelgw_names_t *names,
+    ngx_http_modelgw_name_t *name);
+
+/* Returns the entry that is _same() as the name, or a prefix of it, or NULL. */
+ngx_http_modelgw_name_t *ngx_http_modelgw_names_find(
+    ngx_http_modelgw_names_t *names, ngx_str_t *name);
+
+/*
+ * Whether the names are equal, in any case and with "_" for "-", as CGI and
+ * WSGI see them.
+ */
+ngx_uint_t ngx_http_modelgw_names_same(ngx_str_t *lowcase, ngx_str_t *name);
+
+/* Whether a header can match both a and b. */
+ngx_uint_t ngx_http_modelgw_names_overlap(ngx_http_modelgw_name_t *a,
+    ngx_http_modelgw_name_t *b);
+
+
+/*
+ * pass_header.c: which client headers are passed; the pass_header line of a
+ * group
+ */
+
+/* To be called before the configuration is read. */
+void ngx_http_modelgw_pass_header_init(void);
+
+/* Whether a header of that name is passed to the group's upstream. */
+ngx_uint_t ngx_http_modelgw_pass_header_listed(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name);
+
+/*
+ * Whether the header is set by the module or the proxy, so it is never passed.
+ */
+ngx_uint_t ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
+    ngx_str_t *name);
+
+/* Adds the names of the line. */
+char *ngx_http_modelgw_pass_header(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+/*
+ * Checks that pass_header does not cover the header of the group's credential.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+
+
+/* keys.c */
+
+/* modelgw_keys: reads the block. */
 char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
-/* Reads a limit: NGX_CONF_OK, or what is wrong with it. */
-char *ngx_http_modelgw_keys_limit(ngx_str_t *value, uint32_t *limit);
-
-/* lists.c: the models= lists of keys */
-
-ngx_int_t ngx_http_modelgw_lists_init(ngx_conf_t *cf,
+/* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_keys_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 
-/*
- * The list "a,b" of models of a group, as an array of ngx_str_t; place is that
- * of the key.  NULL: no memory.
- */
-ngx_array_t *ngx_http_modelgw_lists_get(ngx_conf_t *cf,
-    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_group_t *group,
-    ngx_str_t *value, ngx_http_modelgw_place_t *place);
 
-/* What can be checked only when all is read: NGX_OK, NGX_ERROR (logged). */
-ngx_int_t ngx_http_modelgw_lists_check(ngx_conf_t *cf,
-    ngx_http_modelgw_main_conf_t *mmcf);
-
-/* lint.c: what nginx -t refuses or warns of in a gateway location */
+/* lint.c: checks of gateway locations */
 
 /*
- * Checks and adjusts the location that cf->ctx is at; called as it is merged.
- * own tells that "modelgw on" is its own, not inherited.
- *     NGX_CONF_OK, or NGX_CONF_ERROR after a line in the log
+ * Checks and adjusts the location of cf->ctx after it was merged.
+ *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
  */
 char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);
 
 /*
- * Of the configurations of a level, that of an HTTP module that nginx may lack:
- * NULL then.
- */
-void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs,
-    const char *name);
-
-/* The place of that module in the cycle's list; NULL: nginx lacks it. */
-ngx_module_t **ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name);
-
-/* lint_proxy.c */
-
-/*
- * Has the proxy's directives of this cycle checked as they are read.
+ * Checks the proxy's directives of this cycle as they are read.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_lint_proxy(ngx_conf_t *cf);
+
+/*
+ * Returns the configuration of an HTTP module, by its name, from those of a
+ * level, or NULL if nginx has no such module.
+ */
+void *ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs,
+    const char *name);
 
 
 #endif /* _NGX_HTTP_MODELGW_CONF_H_INCLUDED_ */

@@ -1,20 +1,20 @@
 
 /*
- * The credential of a group: a header, and its value from a file.
+ * The credential of a group: a header whose value is read from a file.
  *
  * The secret is in a file of its own so that the configuration can be read,
- * shown and kept under version control.  It is read when the configuration is
- * loaded, by the master, which may read what the workers may not; a rotated
- * secret takes a reload.  A file that others than owner and group may read or
- * write is refused, as ssh does with private keys.
+ * shown and kept under version control.  The master reads it when it loads the
+ * configuration, so workers need no access to the file, and a new secret needs
+ * a reload.  A file that is accessible to users other than its owner and group
+ * is refused, as ssh does with private keys.
  *
- * The value becomes a header line, so it is checked byte by byte here and never
- * again: a line feed in it would add a header of the file's choice.  No message
- * ever quotes it.
+ * The value becomes a header line, so each byte is checked here, and only
+ * here: a line feed in the file would add another header.  The value is never
+ * logged.
  */
 
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 #define NGX_HTTP_MODELGW_SECRET_MAX  4096
@@ -32,7 +32,7 @@ static ngx_int_t ngx_http_modelgw_credential_read(ngx_conf_t *cf,
 static const char *ngx_http_modelgw_credential_fault(ngx_str_t *text);
 
 
-/* headers that frame the request or are the proxy's own */
+/* headers that frame the request or that the proxy sets */
 
 static ngx_str_t  ngx_http_modelgw_credential_reserved[] = {
     ngx_string("connection"),
@@ -192,7 +192,7 @@ ngx_http_modelgw_credential_file(ngx_conf_t *cf,
 }
 
 
-/* Reads a file into text, if it is what a file with a secret should be. */
+/* Reads the file into text after checks of its type, mode and size. */
 
 static ngx_int_t
 ngx_http_modelgw_credential_read(ngx_conf_t *cf, ngx_file_t *file,
@@ -238,7 +238,7 @@ ngx_http_modelgw_credential_read(ngx_conf_t *cf, ngx_file_t *file,
 }
 
 
-/* Trims the text; says what is wrong with it, or returns NULL. */
+/* Trims the text.  Returns what is wrong with it, or NULL. */
 
 static const char *
 ngx_http_modelgw_credential_fault(ngx_str_t *text)

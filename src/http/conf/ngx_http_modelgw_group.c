@@ -3,21 +3,35 @@
  * modelgw_group: a provider group.
  *
  * The block is read as nginx reads "map" or "geo": one handler is called for
- * each line and finds it in a table.  Directives of a context of their own, as
- * "upstream" has them, were rejected: nginx has no free bit for a context.
+ * each line and finds it in a table.  Directives with a context of their own,
+ * as those of "upstream", were rejected: nginx has no free bit for a context.
  *
- * A group is known from the moment it is first named, by its own block or by a
- * key that stands before it, so keys point to groups from the start.  One that
- * is named but never declared is refused when all is read.
+ * A group exists as soon as its name is read, in its own block or in an
+ * earlier key, so keys always point to groups.  A group that is named but not
+ * declared is refused at the end of the http block.
+ *
+ * A family is a prefix of the model ids that belong to the group.  No id may
+ * belong to two groups, whether such a model exists or not: the family decides
+ * how a model is refused that the key cannot use.  A family that is a prefix
+ * of another group's family is refused as well: if the longest prefix won, a
+ * new line in one group would silently take models from another.
+ *
+ * The fields of a body that a group refuses are a default list and those of
+ * deny_field, except those of allow_field.  The default list has what makes an
+ * upstream, or a gateway after this one, run another model, call another
+ * endpoint, or bill another account: such a field would bypass the checks of
+ * "model" and of the key.  Unknown fields pass, so that clients can use new
+ * features.  Fields that only change the price of a call are handled by the
+ * meter.
  */
 
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 typedef struct {
     ngx_str_t     name;
-    ngx_uint_t    min;                       /* words, with the name */
+    ngx_uint_t    min;                       /* words, including the name */
     ngx_uint_t    max;
     char       *(*handler)(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
 } ngx_http_modelgw_group_line_t;
@@ -30,28 +44,90 @@ static char *ngx_http_modelgw_group_line(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_modelgw_group_protocol(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
+static char *ngx_http_modelgw_group_family(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+static ngx_int_t ngx_http_modelgw_group_family_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *family);
+static ngx_str_t *ngx_http_modelgw_group_family_common(
+    ngx_http_modelgw_group_t *group, ngx_str_t *family);
 static char *ngx_http_modelgw_group_owned_by(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 static char *ngx_http_modelgw_group_upstream(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
+static char *ngx_http_modelgw_group_fields(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+static char *ngx_http_modelgw_group_field_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *name);
+static char *ngx_http_modelgw_group_limits(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
 static char *ngx_http_modelgw_group_done(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
+static char *ngx_http_modelgw_group_fields_done(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
+static ngx_uint_t ngx_http_modelgw_group_field_default(ngx_str_t *name);
 static ngx_int_t ngx_http_modelgw_group_check_upstream(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 
 
 static ngx_http_modelgw_group_line_t  ngx_http_modelgw_group_lines[] = {
     { ngx_string("protocol"), 2, 3, ngx_http_modelgw_group_protocol },
-    { ngx_string("family"), 2, 64, ngx_http_modelgw_family },
+    { ngx_string("family"), 2, 64, ngx_http_modelgw_group_family },
     { ngx_string("owned_by"), 2, 2, ngx_http_modelgw_group_owned_by },
     { ngx_string("upstream"), 2, 2, ngx_http_modelgw_group_upstream },
     { ngx_string("credential"), 3, 4, ngx_http_modelgw_credential },
     { ngx_string("model"), 3, 64, ngx_http_modelgw_model },
-    { ngx_string("deny_field"), 2, 64, ngx_http_modelgw_fields },
-    { ngx_string("allow_field"), 2, 64, ngx_http_modelgw_fields },
+    { ngx_string("deny_field"), 2, 64, ngx_http_modelgw_group_fields },
+    { ngx_string("allow_field"), 2, 64, ngx_http_modelgw_group_fields },
     { ngx_string("pass_header"), 2, 64, ngx_http_modelgw_pass_header },
     { ngx_string("limits"), 2, 4, ngx_http_modelgw_group_limits },
     { ngx_null_string, 0, 0, NULL }
+};
+
+
+#define ngx_http_modelgw_group_limit(name)                                    \
+    ngx_http_modelgw_option_limit, offsetof(ngx_http_modelgw_group_t, name),  \
+    NGX_HTTP_MODELGW_COUNT_TAKES, NULL
+
+static ngx_http_modelgw_option_t  ngx_http_modelgw_group_limit_options[] = {
+    { ngx_string("rpm="), ngx_http_modelgw_group_limit(rpm) },
+    { ngx_string("tpm="), ngx_http_modelgw_group_limit(tpm) },
+    { ngx_string("concurrency="), ngx_http_modelgw_group_limit(concurrency) },
+    { ngx_null_string, NULL, 0, NULL, NULL }
+};
+
+
+static ngx_str_t  ngx_http_modelgw_group_denied[] = {
+
+    /* another model */
+    ngx_string("models"),
+    ngx_string("fallbacks"),
+    ngx_string("fallback_models"),
+    ngx_string("context_window_fallbacks"),
+    ngx_string("content_policy_fallbacks"),
+    ngx_string("model_list"),
+    ngx_string("preset"),
+    ngx_string("plugins"),
+
+    /* another endpoint */
+    ngx_string("route"),
+    ngx_string("router"),
+    ngx_string("router_settings_override"),
+    ngx_string("provider"),
+    ngx_string("custom_llm_provider"),
+    ngx_string("api_base"),
+    ngx_string("base_url"),
+    ngx_string("api_type"),
+    ngx_string("api_version"),
+    ngx_string("extra_headers"),
+    ngx_string("extra_body"),
+    ngx_string("extra_query"),
+
+    /* another payer */
+    ngx_string("api_key"),
+    ngx_string("organization"),
+    ngx_string("user_config"),
+
+    ngx_null_string
 };
 
 
@@ -129,7 +205,9 @@ ngx_http_modelgw_group_named(ngx_http_modelgw_main_conf_t *mmcf,
 }
 
 
-/* In the pool of the array: cf->pool may be that of a block of keys. */
+/*
+ * Allocates from the pool of the array: cf->pool may be that of a keys block.
+ */
 
 static ngx_http_modelgw_group_t *
 ngx_http_modelgw_group_add(ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *name,
@@ -263,6 +341,109 @@ ngx_http_modelgw_group_protocol(ngx_conf_t *cf,
 
 
 static char *
+ngx_http_modelgw_group_family(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
+{
+    ngx_str_t   *value, *family;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (!ngx_http_modelgw_model_id(&value[i])) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid family \"%V\" of group \"%V\"",
+                               &value[i], &group->name);
+            return NGX_CONF_ERROR;
+        }
+
+        if (ngx_http_modelgw_group_family_check(cf, group, &value[i])
+            != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        family = ngx_array_push(&group->families);
+        if (family == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *family = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* Compares a new family with those of all groups declared so far. */
+
+static ngx_int_t
+ngx_http_modelgw_group_family_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *family)
+{
+    ngx_str_t                      *other;
+    ngx_uint_t                      i;
+    ngx_http_modelgw_group_t      **groups;
+    ngx_http_modelgw_main_conf_t   *mmcf;
+
+    if (ngx_http_modelgw_conf_listed(&group->families, family)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate family \"%V\" of group \"%V\"",
+                           family, &group->name);
+        return NGX_ERROR;
+    }
+
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+
+    groups = mmcf->groups.elts;
+
+    for (i = 0; i < mmcf->groups.nelts; i++) {
+
+        if (groups[i] == group) {
+            continue;
+        }
+
+        other = ngx_http_modelgw_group_family_common(groups[i], family);
+
+        if (other) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "family \"%V\" of group \"%V\" has two owners: "
+                               "group \"%V\" has \"%V\"", family,
+                               &group->name, &groups[i]->name, other);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* A family of the group that is a prefix of the given one, or vice versa. */
+
+static ngx_str_t *
+ngx_http_modelgw_group_family_common(ngx_http_modelgw_group_t *group,
+    ngx_str_t *family)
+{
+    ngx_str_t   *own;
+    ngx_uint_t   i;
+
+    own = group->families.elts;
+
+    for (i = 0; i < group->families.nelts; i++) {
+
+        if (ngx_memcmp(own[i].data, family->data,
+                       ngx_min(own[i].len, family->len))
+            == 0)
+        {
+            return &own[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static char *
 ngx_http_modelgw_group_owned_by(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group)
 {
@@ -331,7 +512,86 @@ ngx_http_modelgw_group_upstream(ngx_conf_t *cf,
 }
 
 
-/* The end of the block: what was left out, and the lists of fields. */
+static char *
+ngx_http_modelgw_group_fields(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
+{
+    ngx_str_t    *value, *name;
+    ngx_uint_t    i;
+    ngx_array_t  *names;
+
+    value = cf->args->elts;
+
+    names = value[0].data[0] == 'd' ? &group->denied : &group->allowed;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_http_modelgw_group_field_check(cf, group, &value[i])
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        name = ngx_array_push(names);
+        if (name == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *name = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* The fields that every call needs cannot be denied. */
+
+static char *
+ngx_http_modelgw_group_field_check(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_str_t *name)
+{
+    ngx_str_t   *value;
+    const char  *fault;
+
+    value = cf->args->elts;
+
+    fault = !ngx_http_modelgw_conf_word(name, "_-.", 64) ? "is invalid"
+            : (ngx_strcmp(name->data, "model") == 0
+               || ngx_strcmp(name->data, "messages") == 0)
+              ? "is needed by every call"
+            : (value[0].data[0] == 'a'
+               && !ngx_http_modelgw_group_field_default(name))
+              ? "is not denied by default"
+            : NULL;
+
+    if (fault) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "field \"%V\" in \"%V\" of group \"%V\" %s",
+                           name, &value[0], &group->name, fault);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_modelgw_group_limits(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
+{
+    ngx_http_modelgw_options_t  options;
+
+    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
+
+    options.table = ngx_http_modelgw_group_limit_options;
+    options.object = group;
+    options.what = "group";
+    options.name = &group->name;
+
+    return ngx_http_modelgw_option_parse(cf, 1, &options) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/* The end of the block: checks that it is complete. */
 
 static char *
 ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
@@ -356,7 +616,7 @@ ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
 
     for (i = 0; i < group->models.nelts; i++) {
 
-        if (!ngx_http_modelgw_family_owns(group, &model[i].id)) {
+        if (!ngx_http_modelgw_group_owns(group, &model[i].id)) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "model \"%V\" is outside the families of group "
                           "\"%V\" in %s:%ui", &model[i].id, &group->name,
@@ -374,7 +634,50 @@ ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
         group->owned_by = group->name;
     }
 
-    return ngx_http_modelgw_fields_done(cf, group);
+    return ngx_http_modelgw_group_fields_done(cf, group);
+}
+
+
+/* A field in both deny_field and allow_field stays denied. */
+
+static char *
+ngx_http_modelgw_group_fields_done(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group)
+{
+    ngx_str_t  *name, *field;
+
+    for (name = ngx_http_modelgw_group_denied; name->len; name++) {
+
+        if (ngx_http_modelgw_conf_listed(&group->denied, name)
+            || ngx_http_modelgw_conf_listed(&group->allowed, name))
+        {
+            continue;
+        }
+
+        field = ngx_array_push(&group->denied);
+        if (field == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *field = *name;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_group_field_default(ngx_str_t *name)
+{
+    ngx_str_t  *field;
+
+    for (field = ngx_http_modelgw_group_denied; field->len; field++) {
+        if (ngx_strcmp(field->data, name->data) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -405,8 +708,8 @@ ngx_http_modelgw_group_check(ngx_conf_t *cf, ngx_http_modelgw_main_conf_t *mmcf)
 
 
 /*
- * Without a block of that name the proxy module would want a resolver when the
- * first request comes, and one could not tell a typo from a host.
+ * Without an upstream block of that name the proxy module would need a
+ * resolver at run time, and a typo would pass for a host name.
  */
 
 static ngx_int_t
@@ -451,10 +754,31 @@ ngx_http_modelgw_group_of_family(ngx_http_modelgw_main_conf_t *mmcf,
     group = mmcf->groups.elts;
 
     for (i = 0; i < mmcf->groups.nelts; i++) {
-        if (ngx_http_modelgw_family_owns(group[i], id)) {
+        if (ngx_http_modelgw_group_owns(group[i], id)) {
             return group[i];
         }
     }
 
     return NULL;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_group_owns(ngx_http_modelgw_group_t *group, ngx_str_t *id)
+{
+    ngx_str_t   *family;
+    ngx_uint_t   i;
+
+    family = group->families.elts;
+
+    for (i = 0; i < group->families.nelts; i++) {
+
+        if (family[i].len <= id->len
+            && ngx_memcmp(family[i].data, id->data, family[i].len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }

@@ -1,32 +1,46 @@
 
 /*
- * What nginx -t says of a gateway location, and what we set in it ourselves.
+ * The checks of a gateway location by nginx -t, and the settings that the
+ * module forces on it.
  *
- * It runs as our configuration of the location is merged.  nginx merges module
- * by module in the order of its list, and a filter stands behind the handlers
- * (see "config"), so proxy, mirror, auth_request and core are merged by then.
+ * A location is checked when our configuration of it is merged.  nginx merges
+ * modules in the order of its list, and filters come after handlers (see
+ * "config"), so proxy, mirror, auth_request and core are merged by then.
  *
- * Of other modules' configurations, whose structs are private, only the first
- * member is touched: the proxy's is the public ngx_http_upstream_conf_t, the
- * mirror's an array pointer, those of auth_request and addition a string, that
- * of ssi its flag.  It is so in every nginx since these modules exist; tests
- * would tell if it changed.
+ * The structs of other modules' configurations are private, so only the first
+ * member is used: for proxy it is the public ngx_http_upstream_conf_t, for
+ * mirror an array pointer, for auth_request and addition a string, for ssi its
+ * flag.  This is so in every nginx since these modules exist; tests would fail
+ * if it changed.
  *
- * Refused is what leads a call, its body or its answer past our checks, or what
- * would bill a call twice.  Warned of, with the line to add, is what breaks
- * clients.  A location without a content handler is left alone: "modelgw on" of
- * a whole server is inherited by locations with files, too.  So that nothing is
- * lost in "if" and limit_except, which are locations inside, refusals apply to
- * them as well.
+ * A location is refused if a call, its body or its answer would bypass our
+ * checks, or if a call would be billed twice.  Warnings are for settings that
+ * break clients, with the line to add.  A location without a content handler
+ * is not checked: it may inherit "modelgw on" from the server and serve files.
+ * "if" and limit_except blocks are locations of their own, they can be refused
+ * but get no warnings.
+ *
+ * Directives of the proxy module are also checked when they are read: at merge
+ * time the text of "proxy_pass" is in a private member, and the proxy module's
+ * own errors, which do not help here, have been logged already.  So the cycle
+ * gets a copy of the proxy module with our commands, which check the
+ * arguments, call the proxy's own commands and explain their errors.  The list
+ * of modules and the copy belong to the cycle, the proxy module itself is not
+ * changed.
+ *
+ * Rejected: to change the commands of the proxy module itself, as all cycles
+ * share them, and nginx continues with the old cycle if a reload fails; to
+ * have directives of the same name in a module before the proxy, which is not
+ * possible in a static build.
  */
 
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_conf.h"
 
 
-#define NGX_HTTP_MODELGW_LINT_BODY     (32 * 1024 * 1024)
-#define NGX_HTTP_MODELGW_LINT_BUFFER   (1024 * 1024)
-#define NGX_HTTP_MODELGW_LINT_TIMEOUT  (300 * 1000)
+#define NGX_HTTP_MODELGW_LINT_BODY     (32 * 1024 * 1024)  /* bytes */
+#define NGX_HTTP_MODELGW_LINT_BUFFER   (1024 * 1024)       /* bytes */
+#define NGX_HTTP_MODELGW_LINT_TIMEOUT  (300 * 1000)        /* ms */
 
 
 typedef struct {
@@ -34,120 +48,37 @@ typedef struct {
     ngx_http_core_loc_conf_t    *clcf;
     ngx_http_upstream_conf_t    *proxy;      /* NULL: nginx has no proxy */
     ngx_array_t                 *mirror;     /* NULL: none */
-    ngx_str_t                   *auth;       /* NULL: nginx cannot do it */
-    ngx_str_t                   *addition;   /* likewise; added before */
-    ngx_flag_t                  *ssi;        /* likewise */
-    ngx_uint_t                   ssl;        /* some upstream is https */
+    ngx_str_t                   *auth;       /* NULL: no such module */
+    ngx_str_t                   *addition;   /* NULL: no such module */
+    ngx_flag_t                  *ssi;        /* NULL: no such module */
+    ngx_uint_t                   ssl;        /* 1: some upstream is https */
 } ngx_http_modelgw_lint_t;
 
 
-typedef struct {
-    ngx_uint_t                 (*found)(ngx_http_modelgw_lint_t *lint);
-    const char                  *text;
-} ngx_http_modelgw_lint_rule_t;
-
-
-static char *ngx_http_modelgw_lint_refuse(ngx_conf_t *cf,
+static void ngx_http_modelgw_lint_init(ngx_conf_t *cf,
+    ngx_http_modelgw_lint_t *lint);
+static ngx_module_t **ngx_http_modelgw_lint_module(ngx_conf_t *cf,
+    const char *name);
+static void ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint);
+static const char *ngx_http_modelgw_lint_refused(
+    ngx_http_modelgw_lint_t *lint);
+static void ngx_http_modelgw_lint_warn(ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint);
 static void ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint, const char *text);
-static void ngx_http_modelgw_lint_init(ngx_conf_t *cf,
-    ngx_http_modelgw_lint_t *lint);
-static void ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint);
-
-static ngx_uint_t ngx_http_modelgw_lint_static(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_unbuffered(
-    ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_headers(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_body(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_next(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_cache(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_store(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_mirror(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_auth(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_addition(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_ssi(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_in_file(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_post_action(
-    ngx_http_modelgw_lint_t *lint);
-
-static ngx_uint_t ngx_http_modelgw_lint_max_body(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_buffer(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_underscores(
-    ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_timeout(ngx_http_modelgw_lint_t *lint);
-#if (NGX_HTTP_SSL)
-static ngx_uint_t ngx_http_modelgw_lint_sni(ngx_http_modelgw_lint_t *lint);
-static ngx_uint_t ngx_http_modelgw_lint_verify(ngx_http_modelgw_lint_t *lint);
-#endif
-
-
-static ngx_http_modelgw_lint_rule_t  ngx_http_modelgw_lint_refused[] = {
-
-    { ngx_http_modelgw_lint_static,
-      "\"proxy_pass\" must be \"proxy_pass $modelgw_upstream\"" },
-    { ngx_http_modelgw_lint_unbuffered,
-      "\"proxy_request_buffering off\" sends a body before it is checked" },
-    { ngx_http_modelgw_lint_headers,
-      "\"proxy_pass_request_headers off\" would drop what clients need" },
-    { ngx_http_modelgw_lint_body,
-      "\"proxy_pass_request_body off\" would drop the question" },
-    { ngx_http_modelgw_lint_next,
-      "\"proxy_next_upstream non_idempotent\" would bill a call twice" },
-    { ngx_http_modelgw_lint_cache,
-      "\"proxy_cache\" would give one caller's answer to another" },
-    { ngx_http_modelgw_lint_store,
-      "\"proxy_store\" would keep answers in files" },
-    { ngx_http_modelgw_lint_mirror,
-      "\"mirror\" would copy prompts elsewhere" },
-    { ngx_http_modelgw_lint_auth,
-      "\"auth_request\" would run this location's checks in a subrequest" },
-    { ngx_http_modelgw_lint_addition,
-      "\"add_before_body\" would make answers no JSON" },
-    { ngx_http_modelgw_lint_ssi,
-      "\"ssi\" would run what a model writes" },
-    { ngx_http_modelgw_lint_in_file,
-      "\"client_body_in_file_only\" would keep prompts in files" },
-    { ngx_http_modelgw_lint_post_action,
-      "\"post_action\" would run each call again" },
-
-    { NULL, NULL }
-};
-
-
-static ngx_http_modelgw_lint_rule_t  ngx_http_modelgw_lint_warned[] = {
-
-    { ngx_http_modelgw_lint_max_body,
-      "long conversations and images will be refused: add "
-      "\"client_max_body_size 32m;\"" },
-    { ngx_http_modelgw_lint_buffer,
-      "most bodies will go through temporary files: add "
-      "\"client_body_buffer_size 2m;\"" },
-    { ngx_http_modelgw_lint_underscores,
-      "some assistants' headers will be dropped: add "
-      "\"underscores_in_headers on;\"" },
-    { ngx_http_modelgw_lint_timeout,
-      "models that think for long will be cut off: add "
-      "\"proxy_read_timeout 600s;\"" },
-#if (NGX_HTTP_SSL)
-    { ngx_http_modelgw_lint_sni,
-      "the https upstream is not told which host is meant: add "
-      "\"proxy_ssl_server_name on;\"" },
-    { ngx_http_modelgw_lint_verify,
-      "the https upstream's certificate is not checked: add "
-      "\"proxy_ssl_verify on;\" and \"proxy_ssl_trusted_certificate "
-      "/etc/ssl/certs/ca-certificates.crt;\"" },
-#endif
-
-    { NULL, NULL }
-};
+static char *ngx_http_modelgw_lint_set(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static char *ngx_http_modelgw_lint_pass(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static ngx_uint_t ngx_http_modelgw_lint_around(ngx_str_t *url);
+static ngx_uint_t ngx_http_modelgw_lint_word(u_char ch);
 
 
 char *
 ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own)
 {
-    ngx_http_modelgw_lint_t        lint;
-    ngx_http_modelgw_lint_rule_t  *rule;
+    const char               *text;
+    ngx_http_modelgw_lint_t   lint;
 
     ngx_http_modelgw_lint_init(cf, &lint);
 
@@ -159,64 +90,29 @@ ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own)
 
     ngx_http_modelgw_lint_adjust(&lint);
 
-    if (lint.clcf->noname) {
-        return ngx_http_modelgw_lint_refuse(cf, &lint);
-    }
-
-    if (lint.clcf->handler == NULL) {
+    if (lint.clcf->handler == NULL && !lint.clcf->noname) {
 
         if (own && lint.clcf->name.len && lint.clcf->locations == NULL) {
             ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, &lint,
-                                      "calls end here: add \"proxy_pass "
-                                      "$modelgw_upstream;\"");
+                                      "there is no \"proxy_pass\": add "
+                                      "\"proxy_pass $modelgw_upstream;\"");
         }
 
         return NGX_CONF_OK;
     }
 
-    if (ngx_http_modelgw_lint_refuse(cf, &lint) != NGX_CONF_OK) {
+    text = ngx_http_modelgw_lint_refused(&lint);
+
+    if (text) {
+        ngx_http_modelgw_lint_log(NGX_LOG_EMERG, cf, &lint, text);
         return NGX_CONF_ERROR;
     }
 
-    for (rule = ngx_http_modelgw_lint_warned; rule->found; rule++) {
-        if (rule->found(&lint)) {
-            ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, &lint, rule->text);
-        }
+    if (!lint.clcf->noname) {
+        ngx_http_modelgw_lint_warn(cf, &lint);
     }
 
     return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_modelgw_lint_refuse(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
-{
-    ngx_http_modelgw_lint_rule_t  *rule;
-
-    for (rule = ngx_http_modelgw_lint_refused; rule->found; rule++) {
-        if (rule->found(lint)) {
-            ngx_http_modelgw_lint_log(NGX_LOG_EMERG, cf, lint, rule->text);
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* The best we know of the place: nginx keeps no line of a location. */
-
-static void
-ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
-    ngx_http_modelgw_lint_t *lint, const char *text)
-{
-    ngx_http_modelgw_loc_conf_t  *mlcf;
-
-    mlcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_modelgw_module);
-
-    ngx_log_error(level, cf->log, 0,
-                  "gateway location \"%V\": %s; \"modelgw on\" is in %s:%ui",
-                  &lint->clcf->name, text, mlcf->place.file, mlcf->place.line);
 }
 
 
@@ -269,7 +165,7 @@ ngx_http_modelgw_lint_conf(ngx_conf_t *cf, void **confs, const char *name)
 }
 
 
-ngx_module_t **
+static ngx_module_t **
 ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name)
 {
     ngx_module_t  **module;
@@ -288,10 +184,10 @@ ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name)
 
 
 /*
- * An upstream's X-Accel-* must not drive nginx, its errors are ours to rewrite,
- * and its trailers have no place in what we send.  A client that leaves is
- * modelgw_abort's business.  "/v1" is not redirected to "/v1/": to a client it
- * is one more path that does not exist.
+ * X-Accel-* of an upstream must not control nginx, errors of an upstream are
+ * rewritten by us, and its trailers are not passed.  Clients that close their
+ * connections are handled by modelgw_abort.  "/v1" is not redirected to
+ * "/v1/", as to clients it is an unknown path like any other.
  */
 
 static void
@@ -315,148 +211,290 @@ ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint)
 }
 
 
-static ngx_uint_t
-ngx_http_modelgw_lint_static(ngx_http_modelgw_lint_t *lint)
+/* Returns the reason to refuse the location, or NULL. */
+
+static const char *
+ngx_http_modelgw_lint_refused(ngx_http_modelgw_lint_t *lint)
 {
-    return lint->proxy->upstream != NULL;
-}
+    ngx_http_upstream_conf_t  *proxy;
+    ngx_http_core_loc_conf_t  *clcf;
 
+    clcf = lint->clcf;
+    proxy = lint->proxy;
 
-static ngx_uint_t
-ngx_http_modelgw_lint_unbuffered(ngx_http_modelgw_lint_t *lint)
-{
-    return !lint->proxy->request_buffering;
-}
+    if (proxy->upstream) {
+        return "\"proxy_pass\" must be \"proxy_pass $modelgw_upstream\"";
+    }
 
+    if (!proxy->request_buffering) {
+        return "\"proxy_request_buffering off\" sends a body before it is "
+               "checked";
+    }
 
-static ngx_uint_t
-ngx_http_modelgw_lint_headers(ngx_http_modelgw_lint_t *lint)
-{
-    return !lint->proxy->pass_request_headers;
-}
+    if (!proxy->pass_request_headers) {
+        return "\"proxy_pass_request_headers off\" would drop what clients "
+               "need";
+    }
 
+    if (!proxy->pass_request_body) {
+        return "\"proxy_pass_request_body off\" would drop the question";
+    }
 
-static ngx_uint_t
-ngx_http_modelgw_lint_body(ngx_http_modelgw_lint_t *lint)
-{
-    return !lint->proxy->pass_request_body;
-}
+    if (proxy->next_upstream & NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT) {
+        return "\"proxy_next_upstream non_idempotent\" would bill a call "
+               "twice";
+    }
 
-
-static ngx_uint_t
-ngx_http_modelgw_lint_next(ngx_http_modelgw_lint_t *lint)
-{
-    return (lint->proxy->next_upstream & NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT)
-           != 0;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_cache(ngx_http_modelgw_lint_t *lint)
-{
 #if (NGX_HTTP_CACHE)
-    return lint->proxy->cache > 0;
-#else
-    return 0;
+
+    if (proxy->cache > 0) {
+        return "\"proxy_cache\" would give one caller's answer to another";
+    }
+
 #endif
+
+    if (proxy->store > 0) {
+        return "\"proxy_store\" would keep answers in files";
+    }
+
+    if (lint->mirror) {
+        return "\"mirror\" would copy prompts elsewhere";
+    }
+
+    if (lint->auth && lint->auth->len) {
+        return "\"auth_request\" would run this location's checks in a "
+               "subrequest";
+    }
+
+    if (lint->addition && lint->addition->len) {
+        return "\"add_before_body\" would make answers no JSON";
+    }
+
+    if (lint->ssi && *lint->ssi == 1) {
+        return "\"ssi\" would run what a model writes";
+    }
+
+    /* 0: off; the constants are private to the core module */
+
+    if (clcf->client_body_in_file_only) {
+        return "\"client_body_in_file_only\" would keep prompts in files";
+    }
+
+    if (clcf->post_action.len) {
+        return "\"post_action\" would run each call again";
+    }
+
+    return NULL;
 }
 
 
-static ngx_uint_t
-ngx_http_modelgw_lint_store(ngx_http_modelgw_lint_t *lint)
+static void
+ngx_http_modelgw_lint_warn(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
 {
-    return lint->proxy->store > 0;
-}
+    ngx_http_upstream_conf_t  *proxy;
+    ngx_http_core_loc_conf_t  *clcf;
 
+    clcf = lint->clcf;
+    proxy = lint->proxy;
 
-static ngx_uint_t
-ngx_http_modelgw_lint_mirror(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->mirror != NULL;
-}
+    /* 0: no limit */
 
+    if (clcf->client_max_body_size
+        && clcf->client_max_body_size < NGX_HTTP_MODELGW_LINT_BODY)
+    {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "long conversations and images will be "
+                                  "refused: add \"client_max_body_size 32m;\"");
+    }
 
-static ngx_uint_t
-ngx_http_modelgw_lint_auth(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->auth != NULL && lint->auth->len != 0;
-}
+    if (clcf->client_body_buffer_size < NGX_HTTP_MODELGW_LINT_BUFFER) {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "most bodies will go through temporary "
+                                  "files: add \"client_body_buffer_size 2m;\"");
+    }
 
+    if (!lint->cscf->underscores_in_headers) {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "some assistants' headers will be dropped: "
+                                  "add \"underscores_in_headers on;\"");
+    }
 
-static ngx_uint_t
-ngx_http_modelgw_lint_addition(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->addition != NULL && lint->addition->len != 0;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_ssi(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->ssi != NULL && *lint->ssi == 1;
-}
-
-
-/* 0: off; the values have no names outside of the core module's file */
-
-static ngx_uint_t
-ngx_http_modelgw_lint_in_file(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->clcf->client_body_in_file_only != 0;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_post_action(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->clcf->post_action.len != 0;
-}
-
-
-/* 0: no limit */
-
-static ngx_uint_t
-ngx_http_modelgw_lint_max_body(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->clcf->client_max_body_size != 0
-           && lint->clcf->client_max_body_size < NGX_HTTP_MODELGW_LINT_BODY;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_buffer(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->clcf->client_body_buffer_size < NGX_HTTP_MODELGW_LINT_BUFFER;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_underscores(ngx_http_modelgw_lint_t *lint)
-{
-    return !lint->cscf->underscores_in_headers;
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_lint_timeout(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->proxy->read_timeout < NGX_HTTP_MODELGW_LINT_TIMEOUT;
-}
-
+    if (proxy->read_timeout < NGX_HTTP_MODELGW_LINT_TIMEOUT) {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "models that think for long will be cut "
+                                  "off: add \"proxy_read_timeout 600s;\"");
+    }
 
 #if (NGX_HTTP_SSL)
 
-static ngx_uint_t
-ngx_http_modelgw_lint_sni(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->ssl && !lint->proxy->ssl_server_name;
-}
+    if (lint->ssl && !proxy->ssl_server_name) {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "no host name is sent to the https "
+                                  "upstream: add \"proxy_ssl_server_name "
+                                  "on;\"");
+    }
 
-
-static ngx_uint_t
-ngx_http_modelgw_lint_verify(ngx_http_modelgw_lint_t *lint)
-{
-    return lint->ssl && !lint->proxy->ssl_verify;
-}
+    if (lint->ssl && !proxy->ssl_verify) {
+        ngx_http_modelgw_lint_log(NGX_LOG_WARN, cf, lint,
+                                  "the https upstream's certificate is not "
+                                  "checked: add \"proxy_ssl_verify on;\" and "
+                                  "\"proxy_ssl_trusted_certificate "
+                                  "/etc/ssl/certs/ca-certificates.crt;\"");
+    }
 
 #endif
+}
+
+
+/*
+ * nginx keeps no line number of a location, so that of "modelgw on" is logged.
+ */
+
+static void
+ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
+    ngx_http_modelgw_lint_t *lint, const char *text)
+{
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    mlcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_modelgw_module);
+
+    ngx_log_error(level, cf->log, 0,
+                  "gateway location \"%V\": %s; \"modelgw on\" is in %s:%ui",
+                  &lint->clcf->name, text, mlcf->place.file, mlcf->place.line);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_lint_proxy(ngx_conf_t *cf)
+{
+    ngx_uint_t       i, n;
+    ngx_module_t   **module, *copy;
+    ngx_command_t   *own, *cmd;
+
+    module = ngx_http_modelgw_lint_module(cf, "ngx_http_proxy_module");
+    if (module == NULL) {
+        return NGX_OK;
+    }
+
+    own = (*module)->commands;
+
+    for (n = 0; own[n].name.len; n++) { /* void */ }
+
+    copy = ngx_palloc(cf->pool, sizeof(ngx_module_t));
+    if (copy == NULL) {
+        return NGX_ERROR;
+    }
+
+    cmd = ngx_palloc(cf->pool, (n + 1) * sizeof(ngx_command_t));
+    if (cmd == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(cmd, own, (n + 1) * sizeof(ngx_command_t));
+
+    for (i = 0; i < n; i++) {
+        cmd[i].set = (ngx_strcmp(cmd[i].name.data, "proxy_pass") == 0)
+                     ? ngx_http_modelgw_lint_pass : ngx_http_modelgw_lint_set;
+        cmd[i].post = &own[i];
+    }
+
+    *copy = **module;
+    copy->commands = cmd;
+
+    *module = copy;
+
+    return NGX_OK;
+}
+
+
+/* The usual reason for a duplicate is that proxy.conf has the directive. */
+
+static char *
+ngx_http_modelgw_lint_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char           *rv;
+    ngx_command_t  *own;
+
+    own = cmd->post;
+
+    rv = own->set(cf, own, conf);
+
+    if (rv == NGX_CONF_OK || rv == NGX_CONF_ERROR
+        || ngx_strcmp(rv, "is duplicate") != 0)
+    {
+        return rv;
+    }
+
+    return "is duplicate: if the server has it from modelgw/proxy.conf, set "
+           "your own in the location";
+}
+
+
+static char *
+ngx_http_modelgw_lint_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t      *value;
+    ngx_command_t  *own;
+
+    own = cmd->post;
+    value = cf->args->elts;
+
+    if (ngx_http_modelgw_lint_around(&value[1])) {
+        return "must be \"proxy_pass $modelgw_upstream\" with nothing before "
+               "or after the variable: it has the scheme, the upstream and "
+               "the path";
+    }
+
+    return own->set(cf, own, conf);
+}
+
+
+/* Whether the text contains the variable and anything else. */
+
+static ngx_uint_t
+ngx_http_modelgw_lint_around(ngx_str_t *url)
+{
+    size_t   brace;
+    u_char  *p, *end;
+
+    static const char  name[] = "modelgw_upstream";
+
+    end = url->data;
+
+    for ( ;; ) {
+        p = ngx_strcasestrn(end, (char *) name, sizeof(name) - 2);
+
+        if (p == NULL) {
+            return 0;
+        }
+
+        end = p + sizeof(name) - 1;
+
+        brace = (p > url->data && p[-1] == '{' && *end == '}');
+
+        p -= brace;
+
+        if (p == url->data || p[-1] != '$') {
+            continue;
+        }
+
+        /* $modelgw_upstream_model is another variable */
+
+        if (!brace && ngx_http_modelgw_lint_word(*end)) {
+            continue;
+        }
+
+        return p - 1 != url->data || end + brace != url->data + url->len;
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_lint_word(u_char ch)
+{
+    u_char  lc;
+
+    lc = (u_char) (ch | 0x20);
+
+    return ch == '_' || (ch >= '0' && ch <= '9') || (lc >= 'a' && lc <= 'z');
+}

@@ -1,39 +1,168 @@
 
 /*
- * The model line of a group, and which model an id means.
+ * The model line of a group, and the search for the model of an id.
  *
- * A line names one model, or, beginning with "~", a pattern for many: the ids
- * that it matches can be called, but are not listed.  Listed models go first,
- * then patterns in the order of the file.  What a pattern makes of the client's
- * text is checked against the same characters as what an operator writes, so
- * nothing else can come into an upstream body.
+ * A line names one model or, if it begins with "~", is a pattern for many: the
+ * ids that it matches can be used, but are not listed.  Listed models are
+ * tried first, then patterns in the order of the file.  The result of a
+ * pattern is checked for the same characters as an id in the configuration, so
+ * nothing else can get into an upstream body.
  *
- * Listed models are compared one by one: a group has dozens, and the length
- * differs for most.
+ * Listed models are compared one by one: a group has dozens of them, and most
+ * differ in length.
+ *
+ * Capabilities are used by the translation of chat requests.  What a vendor's
+ * model can do is configured here, and nowhere in code.
  */
 
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 static ngx_int_t ngx_http_modelgw_model_init(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model);
-static ngx_http_modelgw_model_t *ngx_http_modelgw_model_listed(
-    ngx_http_modelgw_group_t *group, ngx_str_t *id);
 #if (NGX_PCRE)
 static ngx_int_t ngx_http_modelgw_model_compile(ngx_conf_t *cf,
     ngx_http_modelgw_model_t *model);
+#endif
+static ngx_int_t ngx_http_modelgw_model_prices(ngx_conf_t *cf,
+    ngx_http_modelgw_model_t *model, uint32_t given);
+static ngx_int_t ngx_http_modelgw_model_free(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_model_price(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_http_modelgw_model_t *ngx_http_modelgw_model_listed(
+    ngx_http_modelgw_group_t *group, ngx_str_t *id);
+#if (NGX_PCRE)
 static ngx_int_t ngx_http_modelgw_model_expand(ngx_pool_t *pool,
     ngx_str_t *template, ngx_str_t *id, int *captures, ngx_str_t *text);
 #endif
 
 
+static ngx_conf_enum_t  ngx_http_modelgw_switch[] = {
+    { ngx_string("off"), 0 },
+    { ngx_string("on"), 1 },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_sampling[] = {
+    { ngx_string("both"), NGX_MODELGW_SAMPLING_BOTH },
+    { ngx_string("one_of"), NGX_MODELGW_SAMPLING_ONE_OF },
+    { ngx_string("none"), NGX_MODELGW_SAMPLING_NONE },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_thinking[] = {
+    { ngx_string("none"), NGX_MODELGW_THINKING_NONE },
+    { ngx_string("budget"), NGX_MODELGW_THINKING_BUDGET },
+    { ngx_string("adaptive"), NGX_MODELGW_THINKING_ADAPTIVE },
+    { ngx_string("adaptive_only"), NGX_MODELGW_THINKING_ADAPTIVE_ONLY },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_effort[] = {
+    { ngx_string("minimal"), NGX_MODELGW_EFFORT_MINIMAL },
+    { ngx_string("low"), NGX_MODELGW_EFFORT_LOW },
+    { ngx_string("medium"), NGX_MODELGW_EFFORT_MEDIUM },
+    { ngx_string("high"), NGX_MODELGW_EFFORT_HIGH },
+    { ngx_string("xhigh"), NGX_MODELGW_EFFORT_XHIGH },
+    { ngx_string("max"), NGX_MODELGW_EFFORT_MAX },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_structured[] = {
+    { ngx_string("none"), 0 },
+    { ngx_string("native"), 1 },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_extras[] = {
+    { ngx_string("refused"), 0 },
+    { ngx_string("included"), 1 },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
+    { ngx_string("off"), NGX_MODELGW_REASONING_OFF },
+    { ngx_string("content"), NGX_MODELGW_REASONING_CONTENT },
+    { ngx_string("full"), NGX_MODELGW_REASONING_FULL },
+    { ngx_null_string, 0 }
+};
+
+
+/* bits of "given", by places in the table */
+
+#define NGX_HTTP_MODELGW_GIVEN_INPUT           0x0001
+#define NGX_HTTP_MODELGW_GIVEN_OUTPUT          0x0002
+#define NGX_HTTP_MODELGW_GIVEN_CACHE_READ      0x0004
+#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE     0x0008
+#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H  0x0010
+#define NGX_HTTP_MODELGW_GIVEN_PRICES          0x001f
+#define NGX_HTTP_MODELGW_GIVEN_FREE            0x0020
+
+#define ngx_http_modelgw_price(name)                                          \
+    ngx_http_modelgw_model_price,                                             \
+    offsetof(ngx_http_modelgw_model_t, price.name),                           \
+    "euro per million tokens, such as 0.25, less than 1000000 and with 6 "    \
+    "decimals at most", NULL
+
+#define ngx_http_modelgw_count(name)                                          \
+    ngx_http_modelgw_option_count,                                            \
+    offsetof(ngx_http_modelgw_model_t, name),                                 \
+    NGX_HTTP_MODELGW_COUNT_TAKES, NULL
+
+#define ngx_http_modelgw_word(name, words)                                    \
+    ngx_http_modelgw_option_word,                                             \
+    offsetof(ngx_http_modelgw_model_t, name),                                 \
+    NGX_HTTP_MODELGW_WORD_TAKES, words
+
+static ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[] = {
+
+    { ngx_string("input="), ngx_http_modelgw_price(input) },
+    { ngx_string("output="), ngx_http_modelgw_price(output) },
+    { ngx_string("cache_read="), ngx_http_modelgw_price(cache_read) },
+    { ngx_string("cache_write="), ngx_http_modelgw_price(cache_write) },
+    { ngx_string("cache_write_1h="), ngx_http_modelgw_price(cache_write_1h) },
+    { ngx_string("free"), ngx_http_modelgw_model_free, 0, NULL, NULL },
+    { ngx_string("extras="),
+      ngx_http_modelgw_word(extras, ngx_http_modelgw_extras) },
+    { ngx_string("context="), ngx_http_modelgw_count(context) },
+    { ngx_string("max_output="), ngx_http_modelgw_count(max_output) },
+    { ngx_string("default_max_tokens="),
+      ngx_http_modelgw_count(caps.default_max_tokens) },
+    { ngx_string("sampling="),
+      ngx_http_modelgw_word(caps.sampling, ngx_http_modelgw_sampling) },
+    { ngx_string("thinking="),
+      ngx_http_modelgw_word(caps.thinking, ngx_http_modelgw_thinking) },
+    { ngx_string("effort="), ngx_http_modelgw_option_words,
+      offsetof(ngx_http_modelgw_model_t, caps.effort),
+      NGX_HTTP_MODELGW_WORDS_TAKES, ngx_http_modelgw_effort },
+    { ngx_string("structured="),
+      ngx_http_modelgw_word(caps.structured, ngx_http_modelgw_structured) },
+    { ngx_string("strict="),
+      ngx_http_modelgw_word(caps.strict, ngx_http_modelgw_switch) },
+    { ngx_string("prefill="),
+      ngx_http_modelgw_word(caps.prefill, ngx_http_modelgw_switch) },
+    { ngx_string("forced_tool_choice="),
+      ngx_http_modelgw_word(caps.forced_tool_choice, ngx_http_modelgw_switch) },
+    { ngx_string("reasoning_output="),
+      ngx_http_modelgw_word(caps.reasoning_output,
+                            ngx_http_modelgw_reasoning) },
+    { ngx_string("usage_input_includes_cache="),
+      ngx_http_modelgw_word(caps.usage_input_includes_cache,
+                            ngx_http_modelgw_switch) },
+
+    { ngx_null_string, NULL, 0, NULL, NULL }
+};
+
+
 char *
 ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
 {
-    ngx_str_t                 *value;
-    ngx_array_t               *models;
-    ngx_http_modelgw_model_t  *model;
+    ngx_str_t                   *value;
+    ngx_array_t                 *models;
+    ngx_http_modelgw_model_t    *model;
+    ngx_http_modelgw_options_t   options;
 
     value = cf->args->elts;
 
@@ -58,8 +187,19 @@ ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     model->id = value[1];
     model->upstream_id = value[2];
 
-    if (ngx_http_modelgw_model_init(cf, group, model) != NGX_OK
-        || ngx_http_modelgw_option_parse(cf, model) != NGX_OK)
+    if (ngx_http_modelgw_model_init(cf, group, model) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
+
+    options.table = ngx_http_modelgw_model_options;
+    options.object = model;
+    options.what = "model";
+    options.name = &model->id;
+
+    if (ngx_http_modelgw_option_parse(cf, 3, &options) != NGX_OK
+        || ngx_http_modelgw_model_prices(cf, model, options.given) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -72,12 +212,15 @@ static ngx_int_t
 ngx_http_modelgw_model_init(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
     ngx_http_modelgw_model_t *model)
 {
-    ngx_str_t  *wrong;
+    ngx_str_t  *invalid;
 
     model->place.file = cf->conf_file->file.name.data;
     model->place.line = cf->conf_file->line;
 
-    /* defaults that are not 0: those of translate.md, 1.4 */
+    /*
+     * defaults that are not 0, see the options of "model" in
+     * docs/directives.md
+     */
 
     model->caps.thinking = NGX_MODELGW_THINKING_BUDGET;
     model->caps.structured = 1;
@@ -98,108 +241,23 @@ ngx_http_modelgw_model_init(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
 #endif
     }
 
-    wrong = !ngx_http_modelgw_model_id(&model->id) ? &model->id
-            : !ngx_http_modelgw_model_id(&model->upstream_id)
-              ? &model->upstream_id
-            : NULL;
+    invalid = NULL;
 
-    if (wrong) {
+    if (!ngx_http_modelgw_model_id(&model->id)) {
+        invalid = &model->id;
+
+    } else if (!ngx_http_modelgw_model_id(&model->upstream_id)) {
+        invalid = &model->upstream_id;
+    }
+
+    if (invalid) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid model id \"%V\" in group \"%V\"",
-                           wrong, &group->name);
+                           invalid, &group->name);
         return NGX_ERROR;
     }
 
     return NGX_OK;
-}
-
-
-ngx_uint_t
-ngx_http_modelgw_model_id(ngx_str_t *text)
-{
-    return ngx_http_modelgw_conf_word(text, "._:/@+-", 256);
-}
-
-
-ngx_int_t
-ngx_http_modelgw_model_find(ngx_pool_t *pool, ngx_http_modelgw_group_t *group,
-    ngx_str_t *id, ngx_http_modelgw_model_t **model, ngx_str_t *upstream_id)
-{
-#if (NGX_PCRE)
-    int                        captures[3 * 10];
-    ngx_int_t                  rc;
-    ngx_uint_t                 i;
-    ngx_http_modelgw_model_t  *pattern;
-#endif
-
-    *model = ngx_http_modelgw_model_listed(group, id);
-
-    if (*model) {
-        *upstream_id = (*model)->upstream_id;
-        return NGX_OK;
-    }
-
-#if (NGX_PCRE)
-
-    if (group->patterns.nelts == 0
-        || !ngx_http_modelgw_model_id(id)
-        || !ngx_http_modelgw_family_owns(group, id))
-    {
-        return NGX_DECLINED;
-    }
-
-    pattern = group->patterns.elts;
-
-    for (i = 0; i < group->patterns.nelts; i++) {
-
-        /* -1: no such group, or it took no part in the match */
-
-        ngx_memset(captures, 0xff, sizeof(captures));
-
-        if (ngx_regex_exec(pattern[i].regex, id, captures, 3 * 10) < 0) {
-            continue;
-        }
-
-        rc = ngx_http_modelgw_model_expand(pool, &pattern[i].upstream_id, id,
-                                           captures, upstream_id);
-        if (rc != NGX_DECLINED) {
-            *model = &pattern[i];
-            return rc;
-        }
-    }
-
-#endif
-
-    return NGX_DECLINED;
-}
-
-
-static ngx_http_modelgw_model_t *
-ngx_http_modelgw_model_listed(ngx_http_modelgw_group_t *group, ngx_str_t *id)
-{
-    ngx_uint_t                 i;
-    ngx_http_modelgw_model_t  *model;
-
-    model = group->models.elts;
-
-    for (i = 0; i < group->models.nelts; i++) {
-
-        if (model[i].id.len == id->len
-            && ngx_memcmp(model[i].id.data, id->data, id->len) == 0)
-        {
-            return &model[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-ngx_uint_t
-ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key, ngx_str_t *id)
-{
-    return key->models == NULL
-           || ngx_http_modelgw_conf_listed(key->models, id);
 }
 
 
@@ -256,11 +314,164 @@ ngx_http_modelgw_model_compile(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
     return NGX_OK;
 }
 
+#endif
+
 
 /*
- * The upstream id that a template makes of a matched id.
- *     NGX_OK, NGX_ERROR
- *     NGX_DECLINED  it would be no valid id
+ * A price that is not given must not become 0: input and output are required
+ * together, cached tokens default to the price of input, and the longer cache
+ * to that of the shorter.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model,
+    uint32_t given)
+{
+    uint32_t              both;
+    ngx_modelgw_price_t  *price;
+
+    model->free = (given & NGX_HTTP_MODELGW_GIVEN_FREE) ? 1 : 0;
+
+    if ((given & NGX_HTTP_MODELGW_GIVEN_PRICES) == 0) {
+        return NGX_OK;
+    }
+
+    if (model->free) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "model \"%V\" has both \"free\" and a price",
+                           &model->id);
+        return NGX_ERROR;
+    }
+
+    both = NGX_HTTP_MODELGW_GIVEN_INPUT|NGX_HTTP_MODELGW_GIVEN_OUTPUT;
+
+    if ((given & both) != both) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "model \"%V\" has a price but no \"%s\"", &model->id,
+                           (given & NGX_HTTP_MODELGW_GIVEN_INPUT) ? "output="
+                                                                  : "input=");
+        return NGX_ERROR;
+    }
+
+    price = &model->price;
+
+    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_READ)) {
+        price->cache_read = price->input;
+    }
+
+    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE)) {
+        price->cache_write = price->input;
+    }
+
+    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H)) {
+        price->cache_write_1h = price->cache_write;
+    }
+
+    model->priced = 1;
+
+    return NGX_OK;
+}
+
+
+/* A bit field, which is set from "given" with the prices. */
+
+static ngx_int_t
+ngx_http_modelgw_model_free(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_model_price(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    return ngx_modelgw_price_parse(value, field);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_model_find(ngx_pool_t *pool, ngx_http_modelgw_group_t *group,
+    ngx_str_t *id, ngx_http_modelgw_model_t **model, ngx_str_t *upstream_id)
+{
+#if (NGX_PCRE)
+    int                        captures[3 * 10];
+    ngx_int_t                  rc;
+    ngx_uint_t                 i;
+    ngx_http_modelgw_model_t  *pattern;
+#endif
+
+    *model = ngx_http_modelgw_model_listed(group, id);
+
+    if (*model) {
+        *upstream_id = (*model)->upstream_id;
+        return NGX_OK;
+    }
+
+#if (NGX_PCRE)
+
+    if (group->patterns.nelts == 0
+        || !ngx_http_modelgw_model_id(id)
+        || !ngx_http_modelgw_group_owns(group, id))
+    {
+        return NGX_DECLINED;
+    }
+
+    pattern = group->patterns.elts;
+
+    for (i = 0; i < group->patterns.nelts; i++) {
+
+        /* -1: there is no such capture, or it did not take part in the match */
+
+        ngx_memset(captures, 0xff, sizeof(captures));
+
+        if (ngx_regex_exec(pattern[i].regex, id, captures, 3 * 10) < 0) {
+            continue;
+        }
+
+        rc = ngx_http_modelgw_model_expand(pool, &pattern[i].upstream_id, id,
+                                           captures, upstream_id);
+        if (rc != NGX_DECLINED) {
+            *model = &pattern[i];
+            return rc;
+        }
+    }
+
+#endif
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_http_modelgw_model_t *
+ngx_http_modelgw_model_listed(ngx_http_modelgw_group_t *group, ngx_str_t *id)
+{
+    ngx_uint_t                 i;
+    ngx_http_modelgw_model_t  *model;
+
+    model = group->models.elts;
+
+    for (i = 0; i < group->models.nelts; i++) {
+
+        if (model[i].id.len == id->len
+            && ngx_memcmp(model[i].id.data, id->data, id->len) == 0)
+        {
+            return &model[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+#if (NGX_PCRE)
+
+/*
+ * Expands the captures in a template of an upstream id.
+ *     NGX_OK
+ *     NGX_DECLINED  the result is not a valid id
+ *     NGX_ERROR     no memory
  */
 
 static ngx_int_t
@@ -301,3 +512,18 @@ ngx_http_modelgw_model_expand(ngx_pool_t *pool, ngx_str_t *template,
 }
 
 #endif
+
+
+ngx_uint_t
+ngx_http_modelgw_model_id(ngx_str_t *text)
+{
+    return ngx_http_modelgw_conf_word(text, "._:/@+-", 256);
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key, ngx_str_t *id)
+{
+    return key->models == NULL
+           || ngx_http_modelgw_conf_listed(key->models, id);
+}

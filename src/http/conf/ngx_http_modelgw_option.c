@@ -1,231 +1,93 @@
 
 /*
- * The options of a model line: prices, sizes, capabilities.
+ * Options of a line: words "NAME=VALUE" or "NAME", in any order.
  *
- * They are a table.  A chain of "else if", as nginx has it for "server" in an
- * "upstream", was rejected: there are twenty, and most are of four kinds.  An
- * option that is not known is refused, so that a typo cannot make a price or a
- * capability the default.
- *
- * The capabilities are stored for the translation of chat (translate.md, 1.4).
- * What a vendor's model can do is told here and nowhere in code.
+ * The options of a line are a table.  A chain of "else if", as nginx has for
+ * "server" in "upstream", was rejected: a model has twenty options of a few
+ * kinds.  An option that is unknown, duplicate or has an invalid value is
+ * refused: after a typo, a price or a limit must not keep its default.
  */
 
 
-#include "ngx_http_modelgw.h"
-
-
-#define NGX_HTTP_MODELGW_OPTION_MAX  1000000000
-
-
-typedef struct ngx_http_modelgw_option_s  ngx_http_modelgw_option_t;
-
-/* Sets the field from the value: NGX_OK, NGX_DECLINED. */
-typedef ngx_int_t (*ngx_http_modelgw_option_pt)(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-
-struct ngx_http_modelgw_option_s {
-    ngx_str_t                    name;       /* with "=", if it has a value */
-    ngx_http_modelgw_option_pt   set;
-    size_t                       offset;     /* of the field in the model */
-    ngx_conf_enum_t             *words;
-};
+#include "ngx_http_modelgw_conf.h"
 
 
 static ngx_http_modelgw_option_t *ngx_http_modelgw_option_find(
-    ngx_str_t *text);
-static void ngx_http_modelgw_option_invalid(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model, ngx_str_t *text,
-    ngx_http_modelgw_option_t *option);
-static ngx_int_t ngx_http_modelgw_option_prices(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model, uint32_t given);
-static ngx_int_t ngx_http_modelgw_option_flag(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-static ngx_int_t ngx_http_modelgw_option_price(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-static ngx_int_t ngx_http_modelgw_option_count(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-static ngx_int_t ngx_http_modelgw_option_word(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-static ngx_int_t ngx_http_modelgw_option_set(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field);
-
-
-static ngx_conf_enum_t  ngx_http_modelgw_switch[] = {
-    { ngx_string("off"), 0 },
-    { ngx_string("on"), 1 },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_sampling[] = {
-    { ngx_string("both"), NGX_MODELGW_SAMPLING_BOTH },
-    { ngx_string("one_of"), NGX_MODELGW_SAMPLING_ONE_OF },
-    { ngx_string("none"), NGX_MODELGW_SAMPLING_NONE },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_thinking[] = {
-    { ngx_string("none"), NGX_MODELGW_THINKING_NONE },
-    { ngx_string("budget"), NGX_MODELGW_THINKING_BUDGET },
-    { ngx_string("adaptive"), NGX_MODELGW_THINKING_ADAPTIVE },
-    { ngx_string("adaptive_only"), NGX_MODELGW_THINKING_ADAPTIVE_ONLY },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_effort[] = {
-    { ngx_string("minimal"), NGX_MODELGW_EFFORT_MINIMAL },
-    { ngx_string("low"), NGX_MODELGW_EFFORT_LOW },
-    { ngx_string("medium"), NGX_MODELGW_EFFORT_MEDIUM },
-    { ngx_string("high"), NGX_MODELGW_EFFORT_HIGH },
-    { ngx_string("xhigh"), NGX_MODELGW_EFFORT_XHIGH },
-    { ngx_string("max"), NGX_MODELGW_EFFORT_MAX },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_structured[] = {
-    { ngx_string("none"), 0 },
-    { ngx_string("native"), 1 },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_extras[] = {
-    { ngx_string("refused"), 0 },
-    { ngx_string("included"), 1 },
-    { ngx_null_string, 0 }
-};
-
-static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
-    { ngx_string("off"), NGX_MODELGW_REASONING_OFF },
-    { ngx_string("content"), NGX_MODELGW_REASONING_CONTENT },
-    { ngx_string("full"), NGX_MODELGW_REASONING_FULL },
-    { ngx_null_string, 0 }
-};
-
-
-/* an option's place in the table is its bit in "given" */
-
-#define NGX_HTTP_MODELGW_GIVEN_INPUT           0x0001
-#define NGX_HTTP_MODELGW_GIVEN_OUTPUT          0x0002
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_READ      0x0004
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE     0x0008
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H  0x0010
-#define NGX_HTTP_MODELGW_GIVEN_PRICES          0x001f
-#define NGX_HTTP_MODELGW_GIVEN_FREE            0x0020
-
-#define ngx_http_modelgw_field(name)                                          \
-    offsetof(ngx_http_modelgw_model_t, name)
-
-static ngx_http_modelgw_option_t  ngx_http_modelgw_options[] = {
-
-    { ngx_string("input="), ngx_http_modelgw_option_price,
-      ngx_http_modelgw_field(price.input), NULL },
-    { ngx_string("output="), ngx_http_modelgw_option_price,
-      ngx_http_modelgw_field(price.output), NULL },
-    { ngx_string("cache_read="), ngx_http_modelgw_option_price,
-      ngx_http_modelgw_field(price.cache_read), NULL },
-    { ngx_string("cache_write="), ngx_http_modelgw_option_price,
-      ngx_http_modelgw_field(price.cache_write), NULL },
-    { ngx_string("cache_write_1h="), ngx_http_modelgw_option_price,
-      ngx_http_modelgw_field(price.cache_write_1h), NULL },
-    { ngx_string("free"), ngx_http_modelgw_option_flag, 0, NULL },
-
-    { ngx_string("extras="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(extras), ngx_http_modelgw_extras },
-
-    { ngx_string("context="), ngx_http_modelgw_option_count,
-      ngx_http_modelgw_field(context), NULL },
-    { ngx_string("max_output="), ngx_http_modelgw_option_count,
-      ngx_http_modelgw_field(max_output), NULL },
-    { ngx_string("default_max_tokens="), ngx_http_modelgw_option_count,
-      ngx_http_modelgw_field(caps.default_max_tokens), NULL },
-
-    { ngx_string("sampling="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.sampling), ngx_http_modelgw_sampling },
-    { ngx_string("thinking="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.thinking), ngx_http_modelgw_thinking },
-    { ngx_string("effort="), ngx_http_modelgw_option_set,
-      ngx_http_modelgw_field(caps.effort), ngx_http_modelgw_effort },
-    { ngx_string("structured="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.structured), ngx_http_modelgw_structured },
-    { ngx_string("strict="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.strict), ngx_http_modelgw_switch },
-    { ngx_string("prefill="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.prefill), ngx_http_modelgw_switch },
-    { ngx_string("forced_tool_choice="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.forced_tool_choice),
-      ngx_http_modelgw_switch },
-    { ngx_string("reasoning_output="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.reasoning_output),
-      ngx_http_modelgw_reasoning },
-    { ngx_string("usage_input_includes_cache="), ngx_http_modelgw_option_word,
-      ngx_http_modelgw_field(caps.usage_input_includes_cache),
-      ngx_http_modelgw_switch },
-
-    { ngx_null_string, NULL, 0, NULL }
-};
+    ngx_http_modelgw_option_t *option, ngx_str_t *word, ngx_str_t *value);
+static void ngx_http_modelgw_option_unknown(ngx_conf_t *cf, ngx_uint_t i,
+    ngx_http_modelgw_options_t *o);
+static void ngx_http_modelgw_option_invalid(ngx_conf_t *cf, ngx_str_t *word,
+    ngx_http_modelgw_options_t *o, ngx_http_modelgw_option_t *option);
 
 
 ngx_int_t
-ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
+ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_modelgw_options_t *o)
 {
-    uint32_t                    bit, given;
-    ngx_str_t                  *value, text;
+    uint32_t                    bit;
+    ngx_int_t                   rc;
+    ngx_str_t                  *word, value;
     ngx_uint_t                  i;
     ngx_http_modelgw_option_t  *option;
 
-    given = 0;
-    value = cf->args->elts;
+    word = cf->args->elts;
 
-    for (i = 3; i < cf->args->nelts; i++) {
+    for (i = first; i < cf->args->nelts; i++) {
 
-        option = ngx_http_modelgw_option_find(&value[i]);
+        option = ngx_http_modelgw_option_find(o->table, &word[i], &value);
 
         if (option == NULL) {
+            ngx_http_modelgw_option_unknown(cf, i, o);
+            return NGX_ERROR;
+        }
+
+        bit = 1 << (option - o->table);
+
+        rc = (o->given & bit) ? NGX_BUSY
+             : option->set(option, &value,
+                           (u_char *) o->object + option->offset);
+
+        if (rc == NGX_BUSY) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "unknown option \"%V\" of model \"%V\"",
-                               &value[i], &model->id);
+                               "duplicate option \"%V\" of %s \"%V\"",
+                               &word[i], o->what, o->name);
             return NGX_ERROR;
         }
 
-        bit = 1 << (option - ngx_http_modelgw_options);
-
-        text.data = value[i].data + option->name.len;
-        text.len = value[i].len - option->name.len;
-
-        if (given & bit) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "duplicate option \"%V\" of model \"%V\"",
-                               &value[i], &model->id);
+        if (rc != NGX_OK) {
+            ngx_http_modelgw_option_invalid(cf, &word[i], o, option);
             return NGX_ERROR;
         }
 
-        if (option->set(&text, option, (u_char *) model + option->offset)
-            != NGX_OK)
-        {
-            ngx_http_modelgw_option_invalid(cf, model, &value[i], option);
-            return NGX_ERROR;
-        }
-
-        given |= bit;
+        o->given |= bit;
     }
 
-    return ngx_http_modelgw_option_prices(cf, model, given);
+    return NGX_OK;
 }
 
 
-static ngx_http_modelgw_option_t *
-ngx_http_modelgw_option_find(ngx_str_t *text)
-{
-    ngx_str_t                  *name;
-    ngx_http_modelgw_option_t  *option;
+/* Returns the option that the word sets, and its value; NULL: unknown. */
 
-    for (option = ngx_http_modelgw_options; option->name.len; option++) {
+static ngx_http_modelgw_option_t *
+ngx_http_modelgw_option_find(ngx_http_modelgw_option_t *option,
+    ngx_str_t *word, ngx_str_t *value)
+{
+    ngx_str_t  *name;
+
+    for ( /* void */ ; option->name.len; option++) {
 
         name = &option->name;
 
-        if (ngx_strncmp(name->data, text->data, name->len) == 0
-            && (name->data[name->len - 1] == '=' || text->len == name->len))
+        if (word->len < name->len
+            || ngx_memcmp(word->data, name->data, name->len) != 0)
         {
+            continue;
+        }
+
+        value->data = word->data + name->len;
+        value->len = word->len - name->len;
+
+        if (value->len == 0 || name->data[name->len - 1] == '=') {
             return option;
         }
     }
@@ -234,126 +96,79 @@ ngx_http_modelgw_option_find(ngx_str_t *text)
 }
 
 
+/* If a ";" is missing, the line continues with the words of the next. */
+
 static void
-ngx_http_modelgw_option_invalid(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model, ngx_str_t *text,
-    ngx_http_modelgw_option_t *option)
+ngx_http_modelgw_option_unknown(ngx_conf_t *cf, ngx_uint_t i,
+    ngx_http_modelgw_options_t *o)
+{
+    u_char                     *p, *last, known[512];
+    ngx_str_t                  *word;
+    ngx_http_modelgw_option_t  *option;
+
+    word = cf->args->elts;
+    word += i;
+
+    if (o->after && i + 1 < cf->args->nelts
+        && ngx_strncmp(word[1].data, o->after, ngx_strlen(o->after)) == 0)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "unknown option \"%V\" of %s \"%V\": a \";\" is "
+                           "missing before it", word, o->what, o->name);
+        return;
+    }
+
+    p = known;
+    last = known + sizeof(known);
+
+    for (option = o->table; option->name.len; option++) {
+        p = ngx_slprintf(p, last, " %V", &option->name);
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "unknown option \"%V\" of %s \"%V\", it takes:%*s",
+                       word, o->what, o->name, (size_t) (p - known), known);
+}
+
+
+static void
+ngx_http_modelgw_option_invalid(ngx_conf_t *cf, ngx_str_t *word,
+    ngx_http_modelgw_options_t *o, ngx_http_modelgw_option_t *option)
 {
     u_char           *p, *last, valid[256];
     const char       *before;
-    ngx_conf_enum_t  *word;
+    ngx_conf_enum_t  *w;
 
     p = valid;
     last = valid + sizeof(valid);
 
-    if (option->set == ngx_http_modelgw_option_price) {
-        p = ngx_slprintf(p, last, "euro per million tokens, such as 0.25, "
-                         "less than 1000000 and with 6 decimals at most");
+    p = ngx_slprintf(p, last, "%s", option->takes);
 
-    } else if (option->set == ngx_http_modelgw_option_count) {
-        p = ngx_slprintf(p, last, "a number from 1 to %d",
-                         NGX_HTTP_MODELGW_OPTION_MAX);
+    if (option->words) {
+        before = ": ";
 
-    } else {
-        before = (option->set == ngx_http_modelgw_option_set)
-                 ? "with commas between: " : "one of: ";
-
-        for (word = option->words; word->name.len; word++) {
-            p = ngx_slprintf(p, last, "%s%V", before, &word->name);
+        for (w = option->words; w->name.len; w++) {
+            p = ngx_slprintf(p, last, "%s%V", before, &w->name);
             before = " ";
         }
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid option \"%V\" of model \"%V\", it takes %*s",
-                       text, &model->id, (size_t) (p - valid), valid);
+                       "invalid option \"%V\" of %s \"%V\", it takes %*s",
+                       word, o->what, o->name, (size_t) (p - valid), valid);
 }
 
 
-/*
- * A price that was left out must not become 0: input and output come together,
- * cached tokens cost what input costs, and a longer cache what the shorter one
- * costs.
- */
-
-static ngx_int_t
-ngx_http_modelgw_option_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model,
-    uint32_t given)
-{
-    uint32_t              both;
-    ngx_modelgw_price_t  *price;
-
-    model->free = (given & NGX_HTTP_MODELGW_GIVEN_FREE) ? 1 : 0;
-
-    if ((given & NGX_HTTP_MODELGW_GIVEN_PRICES) == 0) {
-        return NGX_OK;
-    }
-
-    if (model->free) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "model \"%V\" has both \"free\" and a price",
-                           &model->id);
-        return NGX_ERROR;
-    }
-
-    both = NGX_HTTP_MODELGW_GIVEN_INPUT|NGX_HTTP_MODELGW_GIVEN_OUTPUT;
-
-    if ((given & both) != both) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "model \"%V\" has a price but no \"%s\"", &model->id,
-                           (given & NGX_HTTP_MODELGW_GIVEN_INPUT) ? "output="
-                                                                  : "input=");
-        return NGX_ERROR;
-    }
-
-    price = &model->price;
-
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_READ)) {
-        price->cache_read = price->input;
-    }
-
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE)) {
-        price->cache_write = price->input;
-    }
-
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H)) {
-        price->cache_write_1h = price->cache_write;
-    }
-
-    model->priced = 1;
-
-    return NGX_OK;
-}
-
-
-/* "free" is a bit field, set from "given" when all options are known */
-
-static ngx_int_t
-ngx_http_modelgw_option_flag(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field)
-{
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_option_price(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field)
-{
-    return ngx_modelgw_price_parse(value, field);
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_option_count(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field)
+ngx_int_t
+ngx_http_modelgw_option_count(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
     ngx_int_t    n;
     ngx_uint_t  *count = field;
 
     n = ngx_atoi(value->data, value->len);
 
-    if (n <= 0 || n > NGX_HTTP_MODELGW_OPTION_MAX) {
+    if (n <= 0 || n > NGX_HTTP_MODELGW_COUNT_MAX) {
         return NGX_DECLINED;
     }
 
@@ -363,19 +178,61 @@ ngx_http_modelgw_option_count(ngx_str_t *value,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_option_word(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field)
+ngx_int_t
+ngx_http_modelgw_option_limit(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
-    ngx_uint_t       *n = field;
-    ngx_conf_enum_t  *word;
+    uint32_t    *limit = field;
+    ngx_uint_t   n;
 
-    for (word = option->words; word->name.len; word++) {
+    if (*limit) {
+        return NGX_BUSY;
+    }
 
-        if (word->name.len == value->len
-            && ngx_memcmp(word->name.data, value->data, value->len) == 0)
+    if (ngx_http_modelgw_option_count(option, value, &n) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    *limit = (uint32_t) n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_option_id(ngx_http_modelgw_option_t *option, ngx_str_t *value,
+    void *field)
+{
+    ngx_str_t *id = field;
+
+    if (!ngx_http_modelgw_conf_id(value)) {
+        return NGX_DECLINED;
+    }
+
+    *id = *value;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_option_word(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    return ngx_http_modelgw_option_word_find(option->words, value, field);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_option_word_find(ngx_conf_enum_t *words, ngx_str_t *text,
+    ngx_uint_t *n)
+{
+    for ( /* void */ ; words->name.len; words++) {
+
+        if (words->name.len == text->len
+            && ngx_memcmp(words->name.data, text->data, text->len) == 0)
         {
-            *n = word->value;
+            *n = words->value;
             return NGX_OK;
         }
     }
@@ -384,11 +241,9 @@ ngx_http_modelgw_option_word(ngx_str_t *value,
 }
 
 
-/* words with commas between them: their bits together */
-
-static ngx_int_t
-ngx_http_modelgw_option_set(ngx_str_t *value,
-    ngx_http_modelgw_option_t *option, void *field)
+ngx_int_t
+ngx_http_modelgw_option_words(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
 {
     u_char      *p, *last;
     ngx_str_t    word;
@@ -406,7 +261,9 @@ ngx_http_modelgw_option_set(ngx_str_t *value,
 
         word.len = p - word.data;
 
-        if (ngx_http_modelgw_option_word(&word, option, &bit) != NGX_OK) {
+        if (ngx_http_modelgw_option_word_find(option->words, &word, &bit)
+            != NGX_OK)
+        {
             return NGX_DECLINED;
         }
 

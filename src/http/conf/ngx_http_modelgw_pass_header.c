@@ -1,16 +1,16 @@
 
 /*
- * Which headers of clients pass to an upstream: those that are listed here, and
+ * The client headers that are passed to upstreams: those listed here, and
  * those that the group adds with pass_header.
  *
- * A list of what does not pass was rejected, as there is always a header that
- * it lacks.  All clients of a group share one account of the vendor's, so with
- * such a header a client could choose who pays (OpenAI-Organization), or be
- * answered with what another one has asked (Idempotency-Key).
+ * A list of headers to drop was rejected, as it would never be complete.  All
+ * clients of a group share one account with the vendor, so by such a header a
+ * client could choose who pays (OpenAI-Organization), or get the answer to
+ * another client's request (Idempotency-Key).
  */
 
 
-#include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 static ngx_http_modelgw_name_t *ngx_http_modelgw_pass_header_find(
@@ -27,7 +27,7 @@ static ngx_str_t *ngx_http_modelgw_pass_header_covers(
     ngx_http_modelgw_name_t *name);
 
 
-/* names, and the beginnings of those that clients have families of */
+/* names, and prefixes of families of names */
 
 static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_list[] = {
 
@@ -37,7 +37,7 @@ static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_list[] = {
     { ngx_string("openai-beta"), 0, NULL },
     { ngx_string("anthropic-"), 1, NULL },
 
-    /* the vendors' SDKs: language, version, time-out, number of the attempt */
+    /* SDKs of vendors: language, version, timeout, retry count */
     { ngx_string("x-stainless-"), 1, NULL },
 
     /* coding assistants: program, session, conversation */
@@ -51,7 +51,7 @@ static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_list[] = {
     { ngx_string("x-claude-"), 1, NULL },
     { ngx_string("x-codex-"), 1, NULL },
 
-    /* tracing: W3C Trace Context, and the client's own id of the call */
+    /* tracing: W3C Trace Context, request id of the client */
     { ngx_string("traceparent"), 0, NULL },
     { ngx_string("tracestate"), 0, NULL },
     { ngx_string("x-client-request-id"), 0, NULL },
@@ -63,8 +63,8 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_names;
 
 
 /*
- * What a name that a prefix lists must not speak of: who pays, and credentials.
- * The name has such a word if it begins with one at any of its bytes.
+ * Words for who pays and for credentials: a name that only a prefix lists is
+ * not passed if such a word begins at any of its bytes.
  */
 
 static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_barred_list[] = {
@@ -90,10 +90,10 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_barred_names;
 
 
 /*
- * The module's own headers and the proxy's, that pass_header cannot name: an
- * upstream that gets two of a name may take either.  Hop by hop: RFC 9110,
- * 7.6.1.  Ranges and conditions are for documents: nginx would apply them to
- * the answer.
+ * Headers that pass_header cannot name, as the module or the proxy sets them:
+ * of two headers of one name an upstream may take either.  Hop-by-hop headers:
+ * RFC 9110, 7.6.1.  Ranges and conditions are for documents: nginx would apply
+ * them to the answer.
  */
 
 static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_own_list[] = {
@@ -132,7 +132,7 @@ static ngx_http_modelgw_name_t  ngx_http_modelgw_pass_header_own_list[] = {
     { ngx_string("if-modified-since"), 0, NULL },
     { ngx_string("if-unmodified-since"), 0, NULL },
 
-    /* RFC 8470: how the client's own connection began */
+    /* RFC 8470, about the connection of the client */
     { ngx_string("early-data"), 0, NULL },
 
     { ngx_null_string, 0, NULL }
@@ -144,12 +144,12 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_pass_header_own_names;
 void
 ngx_http_modelgw_pass_header_init(void)
 {
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_names,
-                                   ngx_http_modelgw_pass_header_list);
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_barred_names,
-                                   ngx_http_modelgw_pass_header_barred_list);
-    ngx_http_modelgw_headers_index(&ngx_http_modelgw_pass_header_own_names,
-                                   ngx_http_modelgw_pass_header_own_list);
+    ngx_http_modelgw_names_index(&ngx_http_modelgw_pass_header_names,
+                                 ngx_http_modelgw_pass_header_list);
+    ngx_http_modelgw_names_index(&ngx_http_modelgw_pass_header_barred_names,
+                                 ngx_http_modelgw_pass_header_barred_list);
+    ngx_http_modelgw_names_index(&ngx_http_modelgw_pass_header_own_names,
+                                 ngx_http_modelgw_pass_header_own_list);
 }
 
 
@@ -167,16 +167,17 @@ ngx_uint_t
 ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
     ngx_str_t *name)
 {
-    return ngx_http_modelgw_headers_listed(
+    return ngx_http_modelgw_names_find(
                                &ngx_http_modelgw_pass_header_own_names, name)
-           || ngx_http_modelgw_headers_same(&group->header_lowcase, name);
+           || ngx_http_modelgw_names_same(&group->header_lowcase, name);
 }
 
 
 /*
- * A name that is listed itself passes whatever it says, one that begins as a
- * prefix does not if it has a barred word.  A "-" is the first byte of a word
- * only, so no word begins before the last "-" of a prefix and ends after it.
+ * A name that is listed itself is always passed, one that only a prefix lists
+ * is not if it has a barred word.  A "-" can only be the first byte of a
+ * barred word, so no word begins before the last "-" of the prefix and ends
+ * after it.
  */
 
 static ngx_http_modelgw_name_t *
@@ -186,7 +187,7 @@ ngx_http_modelgw_pass_header_find(ngx_http_modelgw_names_t *names,
     size_t                    n;
     ngx_http_modelgw_name_t  *found;
 
-    found = ngx_http_modelgw_headers_listed(names, name);
+    found = ngx_http_modelgw_names_find(names, name);
 
     if (found == NULL || !found->prefix) {
         return found;
@@ -202,7 +203,7 @@ ngx_http_modelgw_pass_header_find(ngx_http_modelgw_names_t *names,
 }
 
 
-/* Whether the name has a barred word that begins at this byte, or later. */
+/* Whether a barred word begins at the given byte of the name or after it. */
 
 static ngx_uint_t
 ngx_http_modelgw_pass_header_barred(ngx_str_t *name, size_t from)
@@ -214,7 +215,7 @@ ngx_http_modelgw_pass_header_barred(ngx_str_t *name, size_t from)
         rest.data = name->data + from;
         rest.len = name->len - from;
 
-        if (ngx_http_modelgw_headers_listed(
+        if (ngx_http_modelgw_names_find(
                             &ngx_http_modelgw_pass_header_barred_names, &rest))
         {
             return 1;
@@ -325,12 +326,15 @@ ngx_http_modelgw_pass_header_insert(ngx_http_modelgw_group_t *group,
                "without \"*\"";
     }
 
-    return (ngx_http_modelgw_headers_insert(&group->pass, name) == NGX_OK)
+    return (ngx_http_modelgw_names_insert(&group->pass, name) == NGX_OK)
            ? NULL : "is duplicate";
 }
 
 
-/* One of our own headers that the name, or the prefix, is or covers. */
+/*
+ * The header that pass_header cannot name, but which the name or prefix
+ * covers.
+ */
 
 static ngx_str_t *
 ngx_http_modelgw_pass_header_covers(ngx_http_modelgw_name_t *name)
@@ -340,7 +344,7 @@ ngx_http_modelgw_pass_header_covers(ngx_http_modelgw_name_t *name)
     own = ngx_http_modelgw_pass_header_own_list;
 
     for ( /* void */ ; own->name.len; own++) {
-        if (ngx_http_modelgw_headers_overlap(own, name)) {
+        if (ngx_http_modelgw_names_overlap(own, name)) {
             return &own->name;
         }
     }
@@ -349,7 +353,7 @@ ngx_http_modelgw_pass_header_covers(ngx_http_modelgw_name_t *name)
 }
 
 
-/* Called after either line, as a group has them in any order. */
+/* Called after each of the two lines, as their order is free. */
 
 ngx_int_t
 ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
@@ -357,8 +361,8 @@ ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
 {
     ngx_http_modelgw_name_t  *name;
 
-    name = ngx_http_modelgw_headers_listed(&group->pass,
-                                           &group->header_lowcase);
+    name = ngx_http_modelgw_names_find(&group->pass,
+                                       &group->header_lowcase);
     if (name == NULL) {
         return NGX_OK;
     }

@@ -1,28 +1,33 @@
 
 /*
- * A worker's part in the ledger: it joins, looks every half second whether a
- * worker has died with calls in flight, or the writer hangs, and settles its
- * own calls when it is stopped in the midst of them.
+ * The ledger in a worker: it joins, checks every half second for workers that
+ * died with calls in flight and for a writer that hangs, and settles its own
+ * calls when it is stopped.
  *
- * When nginx is stopped, a worker that leaves looks once more for the dead, and
- * waits until all that was settled so far is written.  A worker that is killed
- * after the others have left, or before the master could replace it, leaves its
- * calls to the master.
+ * A worker that exits checks for dead workers once more, and waits until all
+ * calls settled so far are written.  Calls of a worker that is killed after
+ * the others have left, or before the master replaced it, are settled by the
+ * master.
  */
 
 
-#include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_ledger.h"
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_http_modelgw_writer.h"
+#include "ngx_http_modelgw_zone.h"
 
 
-#define NGX_HTTP_MODELGW_SWEEP  500      /* milliseconds */
+#define NGX_HTTP_MODELGW_SWEEP  500      /* ms */
 
-/* a worker that is terminated is killed by its master after 1.5 seconds */
+/* a worker that does not terminate is killed by its master after 1.5 seconds */
 
-#define NGX_HTTP_MODELGW_QUIT   5000     /* milliseconds */
-#define NGX_HTTP_MODELGW_TERM   1000     /* milliseconds */
-#define NGX_HTTP_MODELGW_LAST   2000     /* milliseconds, for the master */
+#define NGX_HTTP_MODELGW_QUIT   5000     /* ms */
+#define NGX_HTTP_MODELGW_TERM   1000     /* ms */
+#define NGX_HTTP_MODELGW_LAST   2000     /* ms, for the master */
 
 
 static ngx_int_t ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
@@ -30,7 +35,8 @@ static ngx_int_t ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
 static void ngx_http_modelgw_process_timer(ngx_event_t *ev);
 static void ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
     uint32_t self, ngx_log_t *log);
-static void ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf);
+static void ngx_http_modelgw_process_stalled(
+    ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_msec_t timeout, ngx_log_t *log);
 static void ngx_http_modelgw_process_log(ngx_http_modelgw_shared_t *shared,
@@ -40,8 +46,8 @@ static uint64_t ngx_http_modelgw_process_time(void);
 
 static ngx_event_t       ngx_http_modelgw_sweep_event;
 static ngx_connection_t  ngx_http_modelgw_sweep_connection;
-static uint64_t          ngx_http_modelgw_process_start;  /* milliseconds of the
-                                                            ledger's clock */
+static uint64_t          ngx_http_modelgw_process_start;  /* ms, by the ledger's
+                                                            clock */
 
 
 static struct {
@@ -52,12 +58,12 @@ static struct {
     [NGX_HTTP_MODELGW_LINE_FAILED] = {
         NGX_LOG_ALERT, NGX_HTTP_MODELGW_CANNOT },
 
-    [NGX_HTTP_MODELGW_LINE_WELL] = {
+    [NGX_HTTP_MODELGW_LINE_RESTORED] = {
         NGX_LOG_NOTICE, "the ledger is written again" },
 
     [NGX_HTTP_MODELGW_LINE_SAVED] = {
-        NGX_LOG_ERR, "a file of the ledger was lost while it was open, what "
-                     "it had is in the ledger now: " }
+        NGX_LOG_ERR, "a file of the ledger was lost while it was open, its "
+                     "content is in the ledger now: " }
 };
 
 
@@ -93,7 +99,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
-    /* debug messages of timers want a connection */
+    /* debug messages of timers use a connection */
 
     ngx_http_modelgw_sweep_connection.fd = (ngx_socket_t) -1;
 
@@ -112,8 +118,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
 
 /*
  *     NGX_OK
- *     NGX_DECLINED  there are too many workers, some of which may be about to
- *                   end
+ *     NGX_DECLINED  there are too many workers; some may be exiting
  *     NGX_ERROR     (logged)
  */
 
@@ -127,7 +132,7 @@ ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
     }
 
     if (ngx_modelgw_ledger_credit(mmcf->ledger)
-        && ngx_http_modelgw_writer_start(cycle, mmcf) != NGX_OK)
+        && ngx_http_modelgw_writer_start(cycle, mmcf, NULL) != NGX_OK)
     {
         ngx_modelgw_ledger_leave(mmcf->ledger, mmcf->worker);
         mmcf->worker = NGX_MODELGW_LEDGER_NONE;
@@ -140,8 +145,8 @@ ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
 
 
 /*
- * In the cycle that is in force: one process that is master and worker may have
- * got another since the timer was made.
+ * Uses the current cycle: in single process mode it may have changed since the
+ * timer was added.
  */
 
 static void
@@ -158,7 +163,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
 
     ngx_http_modelgw_process_sweep(mmcf, mmcf->worker, ngx_cycle->log);
 
-    /* swept up first: those who died took places, too */
+    /* after the sweep, which frees the places of dead workers */
 
     if (mmcf->worker == NGX_MODELGW_LEDGER_NONE && !ngx_exiting) {
 
@@ -177,7 +182,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
     }
 
     ngx_http_modelgw_process_log(mmcf->shared, ngx_cycle->log);
-    ngx_http_modelgw_process_hung(mmcf);
+    ngx_http_modelgw_process_stalled(mmcf);
 
     ev->log = ngx_cycle->log;
 
@@ -209,28 +214,28 @@ ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
 
 
 /*
- * One of the workers says it, once.  Of a flush that is older than we are we
- * cannot tell whether its writer is alive: that is up to workers that were.
+ * One worker logs it, once.  A flush that began before this process did is
+ * ignored: it cannot be known whether its writer is alive.
  */
 
 static void
-ngx_http_modelgw_process_hung(ngx_http_modelgw_main_conf_t *mmcf)
+ngx_http_modelgw_process_stalled(ngx_http_modelgw_main_conf_t *mmcf)
 {
-    uint64_t  hung;
+    uint64_t  stalled;
 
-    hung = ngx_modelgw_ledger_hung(mmcf->ledger);
+    stalled = ngx_modelgw_ledger_stalled(mmcf->ledger);
 
-    if (hung > ngx_modelgw_ledger_clock() - ngx_http_modelgw_process_start) {
+    if (stalled > ngx_modelgw_ledger_clock() - ngx_http_modelgw_process_start) {
         return;
     }
 
-    if (hung && ngx_atomic_cmp_set(&mmcf->shared->hung, 0, 1)) {
+    if (stalled && ngx_atomic_cmp_set(&mmcf->shared->stalled, 0, 1)) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                       "writing the ledger hangs for %uL ms, calls are refused "
-                      "until it ends: is the disk well?", hung);
+                      "until it ends: check the disk", stalled);
     }
 
-    if (hung == 0 && ngx_atomic_cmp_set(&mmcf->shared->hung, 1, 0)) {
+    if (stalled == 0 && ngx_atomic_cmp_set(&mmcf->shared->stalled, 1, 0)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "writing the ledger does not hang any more");
     }
@@ -244,8 +249,6 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
     int64_t                        charged;
     ngx_uint_t                     n;
     ngx_http_modelgw_main_conf_t  *mmcf;
-
-    ngx_http_modelgw_unlisted_log(cycle->log);
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
@@ -278,7 +281,7 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
     }
 
     ngx_http_modelgw_process_write(mmcf, ngx_terminate ? NGX_HTTP_MODELGW_TERM
-                                                      : NGX_HTTP_MODELGW_QUIT,
+                                                       : NGX_HTTP_MODELGW_QUIT,
                                    cycle->log);
 
     ngx_modelgw_ledger_leave(mmcf->ledger, mmcf->worker);
@@ -287,20 +290,22 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
 
 
 /*
- * All workers have ended.  A thread writes for the master as for a worker, and
- * as the workers' user: what a worker could have put in the place of a file is
- * not to be opened as root.
+ * All workers have exited.  The master writes by a thread as workers do, but
+ * as the workers' user, see user.c.
  */
 
 void
 ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle)
 {
-    ngx_http_modelgw_user_t        user;
     ngx_http_modelgw_main_conf_t  *mmcf;
+
+    /* the thread may use it after this function has returned */
+
+    static ngx_http_modelgw_user_t  user;
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
-    /* one process that is master and worker has done so as a worker */
+    /* in single process mode process_exit() did this */
 
     if (mmcf == NULL || mmcf->ledger == NULL
         || ngx_process != NGX_PROCESS_MASTER
@@ -318,16 +323,12 @@ ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle)
         return;
     }
 
-    if (ngx_http_modelgw_user_become(&user, cycle, cycle->log) != NGX_OK) {
-        return;
-    }
-
-    if (ngx_http_modelgw_writer_start(cycle, mmcf) == NGX_OK) {
+    if (ngx_http_modelgw_user_find(&user, cycle, cycle->log) == NGX_OK
+        && ngx_http_modelgw_writer_start(cycle, mmcf, &user) == NGX_OK)
+    {
         ngx_http_modelgw_process_write(mmcf, NGX_HTTP_MODELGW_LAST,
                                        cycle->log);
     }
-
-    (void) ngx_http_modelgw_user_return(&user, cycle->log);
 }
 
 
@@ -335,7 +336,7 @@ static void
 ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_msec_t timeout, ngx_log_t *log)
 {
-    if (ngx_http_modelgw_writer_stop(mmcf, timeout) != NGX_OK) {
+    if (ngx_http_modelgw_writer_stop(timeout, log) != NGX_OK) {
         ngx_log_error(NGX_LOG_ERR, log, 0,
                       "the ledger could not be written before this %s ended: "
                       "if no other process writes its calls, those that have "
@@ -349,11 +350,11 @@ ngx_http_modelgw_process_write(ngx_http_modelgw_main_conf_t *mmcf,
 
 
 /*
- * A writer has no log of its own: nginx's may be a connection to a syslog
- * server, and that is the event loop's.  What is said by one that was killed is
- * logged by another worker.
+ * A writer does not log itself: the log may be a connection to a syslog
+ * server, which belongs to the event loop.  Lines of a writer that was killed
+ * are logged by another worker.
  *
- * A line is copied first: as soon as it is ours its place may be used again.
+ * A line is copied before it is taken: after that its place may be reused.
  */
 
 static void
@@ -365,7 +366,7 @@ ngx_http_modelgw_process_log(ngx_http_modelgw_shared_t *shared, ngx_log_t *log)
     for ( ;; ) {
         n = shared->logged;
 
-        if (n == shared->said) {
+        if (n == shared->reported) {
             return;
         }
 
@@ -394,63 +395,22 @@ ngx_http_modelgw_process_time(void)
 }
 
 
-ngx_int_t
-ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user, ngx_cycle_t *cycle,
-    ngx_log_t *log)
+ngx_err_t
+ngx_http_modelgw_process_thread(pthread_t *thread, void *(*handler)(void *data),
+    void *data)
 {
-    ngx_core_conf_t  *ccf;
+    ngx_err_t  err;
+    sigset_t   all, before;
 
-    user->name = NULL;
+    sigfillset(&all);
 
-    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+    err = pthread_sigmask(SIG_SETMASK, &all, &before);
 
-    if (geteuid() != 0
-        || ccf->user == (ngx_uid_t) NGX_CONF_UNSET_UINT
-        || ccf->user == 0)
-    {
-        return NGX_OK;
+    if (err == 0) {
+        err = pthread_create(thread, NULL, handler, data);
+
+        (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
 
-    user->gid = getegid();
-    user->n = getgroups(NGX_HTTP_MODELGW_GROUPS, user->groups);
-
-    if (user->n != -1) {
-        user->name = ccf->username;
-    }
-
-    if (user->name == NULL
-        || initgroups(ccf->username, ccf->group) == -1
-        || setegid(ccf->group) == -1
-        || seteuid(ccf->user) == -1)
-    {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                      "\"modelgw_ledger\": acting as the user %s failed",
-                      ccf->username);
-
-        (void) ngx_http_modelgw_user_return(user, log);
-
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_modelgw_user_return(ngx_http_modelgw_user_t *user, ngx_log_t *log)
-{
-    if (user->name == NULL) {
-        return NGX_OK;
-    }
-
-    if (seteuid(0) == -1
-        || setegid(user->gid) == -1
-        || setgroups(user->n, user->groups) == -1)
-    {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                      "\"modelgw_ledger\": acting as root again failed");
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
+    return err;
 }

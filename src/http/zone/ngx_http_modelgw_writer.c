@@ -2,53 +2,156 @@
 /*
  * The thread that writes the store.
  *
- * Every worker has one, and one of them is the writer: the others wait at a
- * robust mutex for it to end, however it ends.  It is a thread because a disk
- * that is slow, or hangs, must not hold up the event loop; the two have nothing
- * in common but shared memory and the words in ngx_http_modelgw_writer_t.
+ * Each worker has one, and one of them is the writer: the others wait on a
+ * robust mutex until it exits or dies.  It is a thread because a slow or
+ * hanging disk must not block the event loop.  The thread and the worker share
+ * nothing but shared memory and ngx_http_modelgw_writer_t.
  *
- * What cannot be written stays where it is, in shared memory, and no call is
- * admitted until all is well again.  After a failure the store is opened anew
- * and the batch is written again from memory: what an fsync() that failed has
- * left of it in the page cache is not believed.  A disk that neither works nor
- * fails is seen by the workers: a flush begins and ends in shared memory.
+ * Records that cannot be written stay in shared memory, and no call is
+ * admitted until writing works again.  After a failure the store is reopened
+ * and the batch is written again from memory: the page cache is not trusted
+ * after a failed fsync().  A disk that hangs is noticed by the workers, as the
+ * begin and end of a flush are in shared memory.
+ *
+ * A batch is a transaction of the store.  Calls that are DONE are counted
+ * before the accounts, so that the batch includes the accounts of these calls.
+ * New accounts are written first, and alone as long as they fill a batch.
+ *
+ * Short calls need no hold in the store: holds are stored only of calls that
+ * had been sent at the previous flush and are still open.  So a flush may
+ * check holds without writing a row: the transaction begins with the first
+ * row.
+ *
+ * Only the writer frees the slot of a call that was sent, so records that are
+ * being stored do not change, except that a call may end.
+ *
+ * writer_* is the thread and its state, batch_* the content of one flush.
  */
 
 
-#include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_ledger.h"
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_writer.h"
+#include "ngx_http_modelgw_zone.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 
 
-#define NGX_HTTP_MODELGW_WRITER_IDLE   1000        /* milliseconds */
-#define NGX_HTTP_MODELGW_WRITER_STEP   10          /* milliseconds */
-#define NGX_HTTP_MODELGW_WRITER_RETRY  100         /* milliseconds */
-#define NGX_HTTP_MODELGW_WRITER_MAX    1000        /* milliseconds */
+#define NGX_HTTP_MODELGW_WRITER_IDLE     1000   /* ms */
+#define NGX_HTTP_MODELGW_WRITER_STEP     10     /* ms */
+#define NGX_HTTP_MODELGW_WRITER_RETRY    100    /* ms */
+#define NGX_HTTP_MODELGW_WRITER_MAX      1000   /* ms between retries */
 
-#define NGX_HTTP_MODELGW_WRITER_PATIENCE  1500     /* milliseconds, fewer than
-                                                      after what it hangs */
+#define NGX_HTTP_MODELGW_WRITER_GRACE    1500   /* ms, less than the time after
+                                                   which a flush hangs */
 
-#define NGX_HTTP_MODELGW_ROLL_UP       3600        /* seconds */
-#define NGX_HTTP_MODELGW_ROLL_UP_STEP  1000        /* calls */
+#define NGX_HTTP_MODELGW_ROLL_UP         3600   /* seconds */
+#define NGX_HTTP_MODELGW_ROLL_UP_STEP    1000   /* calls */
+
+#define NGX_HTTP_MODELGW_BATCH_CHECK     500    /* ms */
+#define NGX_HTTP_MODELGW_BATCH_ACCOUNTS  10000  /* at most */
+#define NGX_HTTP_MODELGW_BATCH_CALLS     1000   /* at most */
+
+
+/* values of "state" */
+
+#define NGX_HTTP_MODELGW_WRITER_NONE     0      /* there is no thread */
+#define NGX_HTTP_MODELGW_WRITER_WAITS    1      /* another one is the writer */
+#define NGX_HTTP_MODELGW_WRITER_WRITES   2
+#define NGX_HTTP_MODELGW_WRITER_ENDED    3
+
+
+/* values of "stop" */
+
+#define NGX_HTTP_MODELGW_WRITER_STOP     1      /* when all is written */
+#define NGX_HTTP_MODELGW_WRITER_GONE     2      /* at once */
+
+
+typedef struct {
+    ngx_modelgw_ledger_t       *ledger;
+    ngx_http_modelgw_shared_t  *shared;
+    char                       *path;        /* of the store */
+    ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
+    uint64_t                    done;        /* calls, in total, that must be
+                                                durable before STOP ends it */
+    ngx_atomic_t                stop;        /* set by the worker; 0: go on */
+    ngx_atomic_t                state;       /* set by the thread */
+    ngx_err_t                   err;         /* the user's identity could not
+                                                be taken, if ENDED; 0: it was */
+    pthread_t                   thread;
+
+    /* used by the thread only */
+
+    ngx_modelgw_store_t        *store;       /* NULL: not open */
+    ngx_uint_t                  lost;        /* 1: its files were moved or
+                                                removed; it stays open */
+    uint64_t                    next_check;  /* ms, of its files */
+    ngx_modelgw_store_error_t   error;       /* of the failed batch */
+    ngx_uint_t                  due;         /* holds at the previous flush */
+    ngx_msec_t                  retry;       /* retry delay, ms; 0 if the store
+                                                is healthy */
+    time_t                      roll_up;     /* time of the next one */
+} ngx_http_modelgw_writer_t;
+
+
+typedef struct {
+    ngx_uint_t             done;
+    ngx_uint_t             held;
+    ngx_uint_t             due;              /* holds for the next batch */
+    ngx_uint_t             begun;            /* 1: the transaction has begun */
+    uint32_t               first;            /* new account */
+    uint32_t               last;             /* new account, exclusive */
+    ngx_uint_t             n;                /* number of top-ups */
+    ngx_modelgw_topup_t   *topups[NGX_MODELGW_LEDGER_TOPUPS];
+    ngx_modelgw_topup_e    results[NGX_MODELGW_LEDGER_TOPUPS];
+} ngx_http_modelgw_batch_t;
 
 
 static ngx_int_t ngx_http_modelgw_writer_pin(void);
 static void *ngx_http_modelgw_writer_thread(void *data);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
     uint64_t now);
-static ngx_int_t ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
-static ngx_int_t ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w,
     uint64_t start);
 static void ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w,
     ngx_msec_t time);
+static void ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_line_e what);
 static uint64_t ngx_http_modelgw_writer_clock(void);
+static ngx_int_t ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w,
+    uint64_t now);
+static ngx_int_t ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w,
+    uint64_t now);
+static ngx_int_t ngx_http_modelgw_batch_save(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w);
+static void ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_begin(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_topups(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static void ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
+static ngx_uint_t ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w);
 
 
 static ngx_http_modelgw_writer_t  ngx_http_modelgw_writer;
@@ -56,11 +159,10 @@ static ngx_http_modelgw_writer_t  ngx_http_modelgw_writer;
 
 ngx_int_t
 ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
-    ngx_http_modelgw_main_conf_t *mmcf)
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_user_t *user)
 {
     size_t                      len;
     ngx_err_t                   err;
-    sigset_t                    all, before;
     ngx_http_modelgw_writer_t  *w;
 
     w = &ngx_http_modelgw_writer;
@@ -71,7 +173,7 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
         return NGX_ERROR;
     }
 
-    /* a process that is master and worker in one outlives its cycles */
+    /* in single process mode the thread outlives the cycle, and its path */
 
     len = mmcf->ledger_path.len + 1;
 
@@ -84,21 +186,11 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
 
     w->ledger = mmcf->ledger;
     w->shared = mmcf->shared;
+    w->user = user;
     w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
 
-    /* signals are for the worker's own thread */
-
-    sigfillset(&all);
-
-    err = pthread_sigmask(SIG_SETMASK, &all, &before);
-
-    if (err == 0) {
-        err = pthread_create(&w->thread, NULL, ngx_http_modelgw_writer_thread,
-                             w);
-
-        (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
-
+    err = ngx_http_modelgw_process_thread(&w->thread,
+                                          ngx_http_modelgw_writer_thread, w);
     if (err) {
         w->state = NGX_HTTP_MODELGW_WRITER_NONE;
         ngx_free(w->path);
@@ -113,8 +205,8 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
 
 
 /*
- * A worker that exits destroys its cycle, and with that unloads the module,
- * under the feet of a thread that still waits to become the writer.
+ * A worker that exits destroys its cycle, which would unload the module while
+ * a thread may still wait to become the writer.
  */
 
 static ngx_int_t
@@ -128,7 +220,7 @@ ngx_http_modelgw_writer_pin(void)
         return NGX_ERROR;
     }
 
-    /* linked into nginx itself it stays */
+    /* a static module cannot be unloaded */
 
     if (module.dli_fbase == nginx.dli_fbase
         || dlopen(module.dli_fname, RTLD_NOW|RTLD_NOLOAD|RTLD_NODELETE))
@@ -141,11 +233,11 @@ ngx_http_modelgw_writer_pin(void)
 
 
 ngx_int_t
-ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_msec_t timeout)
+ngx_http_modelgw_writer_stop(ngx_msec_t timeout, ngx_log_t *log)
 {
     uint64_t                    end;
     ngx_int_t                   rc;
+    ngx_atomic_uint_t           state;
     ngx_http_modelgw_writer_t  *w;
 
     w = &ngx_http_modelgw_writer;
@@ -164,10 +256,16 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
     end = ngx_http_modelgw_writer_clock() + timeout;
 
     for ( ;; ) {
+        state = w->state;
+
+        ngx_memory_barrier();
+
         rc = ngx_modelgw_ledger_durable(w->ledger, w->done) ? NGX_OK
                                                             : NGX_DECLINED;
 
-        if (rc == NGX_OK && w->state != NGX_HTTP_MODELGW_WRITER_WRITES) {
+        if (state == NGX_HTTP_MODELGW_WRITER_ENDED
+            || (rc == NGX_OK && state != NGX_HTTP_MODELGW_WRITER_WRITES))
+        {
             break;
         }
 
@@ -175,18 +273,25 @@ ngx_http_modelgw_writer_stop(ngx_http_modelgw_main_conf_t *mmcf,
             break;
         }
 
-        ngx_msleep(1);      /* on a busy machine it is longer */
+        ngx_msleep(1);
     }
 
     /*
-     * one that still waits, or hangs in the disk, ends with the process; the
-     * worker leaves now, so it is not to write any more
+     * a thread that still waits, or hangs in disk I/O, ends with the process;
+     * it must not write any more, as the worker leaves the ledger now
      */
 
     w->stop = NGX_HTTP_MODELGW_WRITER_GONE;
 
     if (w->state == NGX_HTTP_MODELGW_WRITER_ENDED) {
         (void) pthread_join(w->thread, NULL);
+
+        if (w->err) {
+            ngx_log_error(NGX_LOG_EMERG, log, w->err,
+                          "\"modelgw_ledger\": acting as the user %s failed",
+                          w->user->name);
+        }
+
         ngx_free(w->path);
         w->state = NGX_HTTP_MODELGW_WRITER_NONE;
     }
@@ -202,20 +307,29 @@ ngx_http_modelgw_writer_thread(void *data)
 
     uint64_t  start;
 
+    w->err = w->user ? ngx_http_modelgw_user_become(w->user) : 0;
+
+    if (w->err) {
+        ngx_memory_barrier();
+
+        w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
+        return NULL;
+    }
+
     /*
-     * killed while a disk hung, the one before us could not say "failed"; if
-     * no worker saw it hang, there was just nobody to write since it died
+     * a writer that was killed while the disk hung could not report a failure;
+     * if no worker saw it hang, the flush is merely old, since its writer died
      */
 
-    if (ngx_modelgw_ledger_elect(w->ledger) && w->shared->hung) {
-        w->shared->doubt = 1;
+    if (ngx_modelgw_ledger_elect(w->ledger) && w->shared->stalled) {
+        w->shared->unsynced = 1;
     }
 
     w->state = NGX_HTTP_MODELGW_WRITER_WRITES;
 
-    if (w->shared->patience == 0) {
-        w->shared->patience = ngx_http_modelgw_writer_clock()
-                              + NGX_HTTP_MODELGW_WRITER_PATIENCE;
+    if (w->shared->grace_until == 0) {
+        w->shared->grace_until = ngx_http_modelgw_writer_clock()
+                                 + NGX_HTTP_MODELGW_WRITER_GRACE;
     }
 
     while (w->stop == 0
@@ -232,9 +346,11 @@ ngx_http_modelgw_writer_thread(void *data)
 
     if (w->store) {
 
-        /* beside a reader, closing it does not move what the WAL has */
+        /*
+         * if there is a reader, closing the store does not checkpoint the WAL
+         */
 
-        if (ngx_modelgw_store_beside(w->store) != NGX_OK) {
+        if (ngx_modelgw_store_check_wal(w->store) != NGX_OK) {
             (void) ngx_modelgw_store_checkpoint(w->store);
         }
 
@@ -269,7 +385,7 @@ ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w, uint64_t now)
 }
 
 
-/* NGX_AGAIN: it is tried again in a moment, and not over before */
+/* NGX_AGAIN: the flush goes on with another try */
 
 static ngx_int_t
 ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
@@ -278,10 +394,10 @@ ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
         return ngx_http_modelgw_writer_failed(w);
     }
 
-    w->shared->patience = 0;
+    w->shared->grace_until = 0;
 
     if (ngx_modelgw_ledger_failed(w->ledger)) {
-        return ngx_http_modelgw_writer_well(w);
+        return ngx_http_modelgw_writer_restored(w);
     }
 
     w->retry = 0;
@@ -290,7 +406,85 @@ ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
 }
 
 
-/* A step of it between two flushes, so that calls do not wait for it. */
+/*
+ * When a writer is killed, the kernel releases the mutex first, and the locks
+ * of files a moment later: so a new writer waits for locks until its first
+ * flush has worked.  If it is killed, too, the next writer has only the rest
+ * of that time, as the lock may be of another program.
+ *
+ * If the ledger was removed or moved, the file stays open, and its content is
+ * not lost while the writer lives.  Then nothing becomes unsynced, as the WAL
+ * is moved to the ledger before the next commit.  Nor does it if the ledger
+ * cannot be opened or is locked, as nothing was committed.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
+{
+    if (w->store && !w->lost
+        && ngx_modelgw_store_check_wal(w->store) == NGX_OK)
+    {
+        if (!w->error.locked) {
+            w->shared->unsynced = 1;
+        }
+
+        ngx_modelgw_store_close(w->store);
+        w->store = NULL;
+    }
+
+    if (w->error.locked
+        && ngx_http_modelgw_writer_clock() < w->shared->grace_until)
+    {
+        w->retry = NGX_HTTP_MODELGW_WRITER_STEP;
+        return NGX_AGAIN;
+    }
+
+    ngx_http_modelgw_batch_failed(w);
+
+    w->retry = ngx_min(w->retry * 2 + NGX_HTTP_MODELGW_WRITER_RETRY,
+                       NGX_HTTP_MODELGW_WRITER_MAX);
+
+    if (ngx_modelgw_ledger_failed(w->ledger)) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_ledger_set_writable(w->ledger, 0);
+
+    ngx_http_modelgw_writer_report(w, NGX_HTTP_MODELGW_LINE_FAILED);
+
+    return NGX_ERROR;
+}
+
+
+/*
+ * A flush has worked, but it may have had nothing to write, and the file
+ * system may be almost full.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w)
+{
+    if (ngx_modelgw_store_space(w->store) != NGX_OK) {
+        w->retry = NGX_HTTP_MODELGW_WRITER_MAX;
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_probe(w->store) != NGX_OK) {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return ngx_http_modelgw_writer_failed(w);
+    }
+
+    w->retry = 0;
+
+    ngx_modelgw_ledger_set_writable(w->ledger, 1);
+
+    ngx_http_modelgw_writer_report(w, NGX_HTTP_MODELGW_LINE_RESTORED);
+
+    return NGX_OK;
+}
+
+
+/* One step between two flushes, so that calls do not wait for a roll-up. */
 
 static ngx_int_t
 ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
@@ -321,113 +515,8 @@ ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
 
 
 /*
- * Of a writer that was killed the kernel gives up the mutex first, the locks of
- * its files a moment later: a new writer is patient with locks until its first
- * flush has worked.  Should it be killed, too, the next one has what is left of
- * that time: the lock may be that of a stranger.
- *
- * A file that was removed or moved stays open: what is in it is not lost as
- * long as we live.  Nothing new is in doubt then: what is in a WAL is moved to
- * the ledger before it goes on.  Nor is it if the ledger could not be opened or
- * is locked: nothing was committed.
- */
-
-static ngx_int_t
-ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
-{
-    if (w->store && !w->lost
-        && ngx_modelgw_store_beside(w->store) == NGX_OK)
-    {
-        if (!w->error.locked) {
-            w->shared->doubt = 1;
-        }
-
-        ngx_modelgw_store_close(w->store);
-        w->store = NULL;
-    }
-
-    if (w->error.locked
-        && ngx_http_modelgw_writer_clock() < w->shared->patience)
-    {
-        w->retry = NGX_HTTP_MODELGW_WRITER_STEP;
-        return NGX_AGAIN;
-    }
-
-    ngx_http_modelgw_batch_failed(w);
-
-    w->retry = ngx_min(w->retry * 2 + NGX_HTTP_MODELGW_WRITER_RETRY,
-                       NGX_HTTP_MODELGW_WRITER_MAX);
-
-    if (ngx_modelgw_ledger_failed(w->ledger)) {
-        return NGX_ERROR;
-    }
-
-    ngx_modelgw_ledger_set_writable(w->ledger, 0);
-
-    ngx_http_modelgw_writer_say(w, NGX_HTTP_MODELGW_LINE_FAILED);
-
-    return NGX_ERROR;
-}
-
-
-/*
- * A flush has worked; but it may have had nothing to write, and a file system
- * that is as good as full is not well.
- */
-
-static ngx_int_t
-ngx_http_modelgw_writer_well(ngx_http_modelgw_writer_t *w)
-{
-    if (ngx_modelgw_store_space(w->store) != NGX_OK) {
-        w->retry = NGX_HTTP_MODELGW_WRITER_MAX;
-        return NGX_ERROR;
-    }
-
-    if (ngx_modelgw_store_probe(w->store) != NGX_OK) {
-        ngx_modelgw_store_error(w->store, &w->error);
-        return ngx_http_modelgw_writer_failed(w);
-    }
-
-    w->retry = 0;
-
-    ngx_modelgw_ledger_set_writable(w->ledger, 1);
-
-    ngx_http_modelgw_writer_say(w, NGX_HTTP_MODELGW_LINE_WELL);
-
-    return NGX_OK;
-}
-
-
-/* What the workers have not logged meanwhile, for seconds, is not said. */
-
-void
-ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
-    ngx_http_modelgw_line_e what)
-{
-    ngx_http_modelgw_line_t    *line;
-    ngx_http_modelgw_shared_t  *shared;
-
-    shared = w->shared;
-
-    if (shared->said - shared->logged == NGX_HTTP_MODELGW_LINES) {
-        return;
-    }
-
-    line = &shared->lines[shared->said % NGX_HTTP_MODELGW_LINES];
-
-    line->what = what;
-    line->len = (what == NGX_HTTP_MODELGW_LINE_WELL) ? 0 : w->error.len;
-    ngx_memcpy(line->text, w->error.data, line->len);
-
-    ngx_memory_barrier();
-
-    shared->said++;
-}
-
-
-/*
- * Until there is something to write and the flush interval, counted from the
- * start of the flush before, is over.
+ * Waits until there is something to write, and the flush interval since the
+ * start of the previous flush is over.
  */
 
 static void
@@ -462,22 +551,53 @@ ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w, uint64_t start)
 }
 
 
-/* Until it is to stop, or the time is over. */
+/* Sleeps for that many ms, or until the thread is to stop. */
 
 static void
 ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w, ngx_msec_t time)
 {
-    ngx_msec_t  step;
+    uint64_t  now, end;
 
-    while (time && w->stop == 0) {
-        step = ngx_min(time, NGX_HTTP_MODELGW_WRITER_STEP);
-        ngx_msleep(step);
-        time -= step;
+    now = ngx_http_modelgw_writer_clock();
+    end = now + time;
+
+    while (now < end && w->stop == 0) {
+        ngx_msleep(ngx_min(end - now, NGX_HTTP_MODELGW_WRITER_STEP));
+        now = ngx_http_modelgw_writer_clock();
     }
 }
 
 
-/* Milliseconds; the ledger's own clock has steps of several. */
+/*
+ * Lines are dropped if workers have not logged the previous ones for seconds.
+ */
+
+static void
+ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_line_e what)
+{
+    ngx_http_modelgw_line_t    *line;
+    ngx_http_modelgw_shared_t  *shared;
+
+    shared = w->shared;
+
+    if (shared->reported - shared->logged == NGX_HTTP_MODELGW_LINES) {
+        return;
+    }
+
+    line = &shared->lines[shared->reported % NGX_HTTP_MODELGW_LINES];
+
+    line->what = what;
+    line->len = (what == NGX_HTTP_MODELGW_LINE_RESTORED) ? 0 : w->error.len;
+    ngx_memcpy(line->text, w->error.data, line->len);
+
+    ngx_memory_barrier();
+
+    shared->reported++;
+}
+
+
+/* Returns ms; the clock of the ledger is coarser. */
 
 static uint64_t
 ngx_http_modelgw_writer_clock(void)
@@ -487,4 +607,377 @@ ngx_http_modelgw_writer_clock(void)
     (void) clock_gettime(CLOCK_MONOTONIC, &ts);
 
     return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
+{
+    ngx_http_modelgw_batch_t  b;
+
+    if (ngx_http_modelgw_batch_store(w, now) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_modelgw_batch_fill(w, &b);
+
+    if (ngx_http_modelgw_batch_write(w, &b) != NGX_OK) {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
+    if (b.begun && ngx_modelgw_store_check_wal(w->store) != NGX_OK) {
+        w->next_check = 0;
+
+        if (ngx_http_modelgw_batch_store(w, now) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_http_modelgw_batch_durable(w, &b);
+
+    return NGX_OK;
+}
+
+
+/* Opens the store, or checks that its files are in place. */
+
+static ngx_int_t
+ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w, uint64_t now)
+{
+    if (w->store == NULL) {
+        return ngx_http_modelgw_batch_open(w);
+    }
+
+    if (now < w->next_check && !w->lost) {
+        return NGX_OK;
+    }
+
+    w->lost = (ngx_modelgw_store_known(w->store, &w->shared->file) != NGX_OK);
+
+    if (w->lost) {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
+    w->next_check = now + NGX_HTTP_MODELGW_BATCH_CHECK;
+
+    return (ngx_modelgw_store_check_wal(w->store) == NGX_OK)
+           ? NGX_OK : ngx_http_modelgw_batch_save(w);
+}
+
+
+/*
+ * A file beside the ledger was removed or replaced, so committed records would
+ * be lost with this process.  They are moved to the ledger from the file that
+ * is open, and new files are created.  If a reader prevents that, it is
+ * retried, and nothing counts as durable until then.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_batch_save(ngx_http_modelgw_writer_t *w)
+{
+    ngx_modelgw_store_error(w->store, &w->error);
+
+    w->lost = 1;
+
+    if (ngx_modelgw_store_checkpoint(w->store) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_modelgw_writer_report(w, NGX_HTTP_MODELGW_LINE_SAVED);
+
+    ngx_modelgw_store_close(w->store);
+
+    return ngx_http_modelgw_batch_open(w);
+}
+
+
+/*
+ * Records that this or an earlier writer could not make durable may be in the
+ * WAL, in the memory of the kernel.  A batch that is written again would find
+ * them there, and its commit would write nothing.  So after a failure the WAL
+ * is moved to the ledger first; if a writer was just killed, an fsync() is
+ * enough.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w)
+{
+    w->lost = 0;
+
+    w->store = ngx_modelgw_store_open_known(w->path, &w->shared->file,
+                                            &w->error);
+
+    if (w->store == NULL) {
+        return NGX_ERROR;
+    }
+
+    if ((w->shared->unsynced
+         && ngx_modelgw_store_checkpoint(w->store) != NGX_OK)
+        || ngx_modelgw_store_probe(w->store) != NGX_OK)
+    {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
+    w->shared->unsynced = 0;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t            i, held;
+    ngx_modelgw_topup_t  *topup;
+
+    held = ngx_modelgw_ledger_held_count(w->ledger);
+
+    b->done = ngx_min(ngx_modelgw_ledger_done_count(w->ledger),
+                      NGX_HTTP_MODELGW_BATCH_CALLS);
+    b->held = ngx_min(w->due, NGX_HTTP_MODELGW_BATCH_CALLS);
+    b->due = held - b->held;
+    b->begun = 0;
+    b->n = 0;
+
+    b->first = ngx_modelgw_ledger_stored(w->ledger);
+    b->last = ngx_modelgw_ledger_accounts(w->ledger);
+
+    if (b->last - b->first > NGX_HTTP_MODELGW_BATCH_ACCOUNTS) {
+        b->last = b->first + NGX_HTTP_MODELGW_BATCH_ACCOUNTS;
+        b->done = 0;
+        b->held = 0;
+        b->due = w->due;
+        return;
+    }
+
+    i = 0;
+
+    for ( ;; ) {
+        topup = ngx_modelgw_ledger_topup_asked(w->ledger, &i);
+        if (topup == NULL) {
+            return;
+        }
+
+        if (topup->account < b->last) {
+            b->topups[b->n++] = topup;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t  i;
+
+    if (ngx_http_modelgw_batch_accounts(w, b) != NGX_OK
+        || ngx_http_modelgw_batch_topups(w, b) != NGX_OK
+        || ngx_http_modelgw_batch_holds(w, b) != NGX_OK
+        || ngx_http_modelgw_batch_calls(w, b) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (!b->begun) {
+        return NGX_OK;
+    }
+
+    for (i = 0; i < b->n; i++) {
+        ngx_modelgw_ledger_topup_tried(b->topups[i]);
+    }
+
+    return ngx_modelgw_store_commit(w->store);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_begin(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    if (b->begun) {
+        return NGX_OK;
+    }
+
+    b->begun = 1;
+
+    return ngx_modelgw_store_begin(w->store);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    uint32_t                       i;
+    ngx_modelgw_ledger_account_t  *a;
+
+    for (i = b->first; i < b->last; i++) {
+        a = ngx_modelgw_ledger_account_at(w->ledger, i);
+
+        if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
+            || ngx_modelgw_store_account(w->store, a) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_topups(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t                     i;
+    ngx_modelgw_topup_t           *topup;
+    ngx_modelgw_ledger_account_t  *a;
+
+    for (i = 0; i < b->n; i++) {
+        topup = b->topups[i];
+        a = ngx_modelgw_ledger_account_at(w->ledger, topup->account);
+
+        if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
+            || ngx_modelgw_store_topup(w->store, topup, &a->name,
+                                       &b->results[i])
+               != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    uint64_t                       id;
+    ngx_uint_t                     i;
+    ngx_modelgw_call_t            *call;
+    ngx_modelgw_ledger_account_t  *a;
+
+    for (i = 0; i < b->held; i++) {
+        call = ngx_modelgw_ledger_held(w->ledger, i, &id);
+
+        if (id == 0) {
+            continue;
+        }
+
+        a = ngx_modelgw_ledger_account_at(w->ledger, call->account);
+
+        if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
+            || ngx_modelgw_store_hold(w->store, call, &a->name) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t                     i;
+    ngx_modelgw_call_t            *call;
+    ngx_modelgw_ledger_account_t  *a;
+
+    for (i = 0; i < b->done; i++) {
+        call = ngx_modelgw_ledger_done(w->ledger, i);
+
+        if (call == NULL || call->account == NGX_MODELGW_LEDGER_NONE) {
+            continue;
+        }
+
+        a = ngx_modelgw_ledger_account_at(w->ledger, call->account);
+
+        if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
+            || ngx_modelgw_store_call(w->store, call, &a->name) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t  i;
+
+    if (b->last != b->first) {
+        ngx_modelgw_ledger_set_stored(w->ledger, b->last);
+    }
+
+    for (i = 0; i < b->n; i++) {
+        ngx_modelgw_ledger_topup_answer(w->ledger, b->topups[i],
+                                        b->results[i]);
+    }
+
+    /*
+     * in this order: a call that gets a freed slot must find a place in the
+     * ring
+     */
+
+    if (b->held) {
+        ngx_modelgw_ledger_noted(w->ledger, b->held);
+    }
+
+    if (b->done) {
+        ngx_modelgw_ledger_written(w->ledger, b->done);
+    }
+
+    w->due = b->due;
+}
+
+
+/*
+ * A commit that failed may be on the disk: its top-ups are written again, and
+ * are not answered until then.
+ */
+
+static void
+ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w)
+{
+    ngx_uint_t            i;
+    ngx_modelgw_topup_t  *topup;
+
+    i = 0;
+
+    for ( ;; ) {
+        topup = ngx_modelgw_ledger_topup_asked(w->ledger, &i);
+        if (topup == NULL) {
+            return;
+        }
+
+        if (topup->tried) {
+            continue;
+        }
+
+        ngx_modelgw_ledger_topup_answer(w->ledger, topup,
+                                        NGX_MODELGW_TOPUP_FAILED);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w)
+{
+    return ngx_modelgw_ledger_done_count(w->ledger)
+           >= NGX_HTTP_MODELGW_BATCH_CALLS
+           || ngx_modelgw_ledger_stored(w->ledger)
+              < ngx_modelgw_ledger_accounts(w->ledger);
 }

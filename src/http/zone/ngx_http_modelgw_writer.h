@@ -1,6 +1,7 @@
 
 /*
- * The writer's thread and its batches, between the files writer*.c.
+ * What the files of the zone share: loading the store, the thread that writes
+ * it, and the user as which both work.
  */
 
 
@@ -12,69 +13,93 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
 #include "ngx_http_modelgw_zone.h"
 
-
-#define NGX_HTTP_MODELGW_BATCH_ACCOUNTS  10000  /* at most */
-#define NGX_HTTP_MODELGW_BATCH_CALLS     1000
-
-#define NGX_HTTP_MODELGW_WRITER_NONE    0    /* there is no thread */
-#define NGX_HTTP_MODELGW_WRITER_WAITS   1    /* another one is the writer */
-#define NGX_HTTP_MODELGW_WRITER_WRITES  2
-#define NGX_HTTP_MODELGW_WRITER_ENDED   3
-
-#define NGX_HTTP_MODELGW_WRITER_STOP    1    /* when all is written */
-#define NGX_HTTP_MODELGW_WRITER_GONE    2    /* at once */
+#include <pthread.h>
 
 
-typedef struct {
-    ngx_modelgw_ledger_t       *ledger;
-    ngx_http_modelgw_shared_t  *shared;
-    char                       *path;        /* of the store, a copy */
-    uint64_t                    done;        /* calls to be durable before the
-                                                thread stops */
-    ngx_atomic_t                stop;        /* set by the worker; 0: no */
-    ngx_atomic_t                state;       /* set by the thread */
-    pthread_t                   thread;
-
-    /* the thread's own */
-
-    ngx_modelgw_store_t        *store;       /* NULL: not open */
-    ngx_uint_t                  lost;        /* its path leads elsewhere, or
-                                                to no WAL: it stays open */
-    uint64_t                    look;        /* when that is next looked at */
-    ngx_modelgw_store_error_t   error;       /* of the batch that failed */
-    ngx_uint_t                  due;         /* holds that were there at the
-                                                flush before */
-    ngx_msec_t                  retry;       /* milliseconds; 0: all is well */
-    time_t                      roll_up;     /* when it is next due */
-} ngx_http_modelgw_writer_t;
+typedef struct ngx_http_modelgw_user_s  ngx_http_modelgw_user_t;
 
 
-/* writer.c */
-
-/* For the thread: what of it, with the text of w->error. */
-void ngx_http_modelgw_writer_say(ngx_http_modelgw_writer_t *w,
-    ngx_http_modelgw_line_e what);
+#define NGX_HTTP_MODELGW_CANNOT                                               \
+    "the ledger cannot be written, calls are refused until it can: "
 
 
-/* writer_batch.c */
+/* zone.c */
+
+/* The id of the first call; last is the highest id in the store. */
+uint64_t ngx_http_modelgw_zone_first_id(uint64_t last);
+
+
+/* zone_store.c: loads the store into shared memory when nginx starts */
 
 /*
- * Writes what there is, as much of it as fits one batch, and tells the ledger
- * when it is durable.  now: milliseconds.
- *     NGX_OK
- *     NGX_ERROR  nothing was written, w->error says why; all of it stays to be
- *                written
+ * Locks the ledger for this nginx, creates it in the memory, of size bytes,
+ * and loads it from the store.  Under "nginx -t" it touches no file.
+ *     NGX_OK, NGX_ERROR (logged)
  */
-ngx_int_t ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now);
+ngx_int_t ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log, u_char *memory, size_t size);
 
-/* Top-ups that are asked for are answered FAILED, save what may be durable. */
-void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
+/*
+ * Duplicates the descriptors of the ledger's lock and file for a new cycle:
+ * each cycle has its own, which are closed with its pool.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_zone_relock(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_main_conf_t *old);
 
-/* Whether there is enough for a batch that is full. */
-ngx_uint_t ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w);
+
+/* writer.c: the thread that writes the store */
+
+/*
+ * Starts the thread of this process, which becomes the writer when there is no
+ * other.  It works as the user, which must be in static memory, unless that is
+ * NULL.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_user_t *user);
+
+/*
+ * Waits until all calls that are DONE by now are durable, written by this
+ * thread or another, for at most timeout ms, then stops the thread.  If that
+ * had no right to work as its user, logs this, and does not wait.
+ *     NGX_OK
+ *     NGX_DECLINED  some are not durable
+ */
+ngx_int_t ngx_http_modelgw_writer_stop(ngx_msec_t timeout, ngx_log_t *log);
+
+
+/* user.c: the workers' user */
+
+#define NGX_HTTP_MODELGW_GROUPS  1024
+
+struct ngx_http_modelgw_user_s {
+    char                      *name;     /* NULL: no change of identity */
+    uid_t                      uid;
+    gid_t                      gid;
+    int                        n;
+    gid_t                      groups[NGX_HTTP_MODELGW_GROUPS];
+};
+
+/* Finds the user to work on the ledger as: NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_user_find(ngx_http_modelgw_user_t *user,
+    ngx_cycle_t *cycle, ngx_log_t *log);
+
+/* Gives the calling thread the identity of the user for good: 0 or errno. */
+ngx_err_t ngx_http_modelgw_user_become(ngx_http_modelgw_user_t *user);
+
+typedef ngx_int_t (*ngx_http_modelgw_user_pt)(void *data);
+
+/*
+ * Calls the handler as the user, in a thread if the identity changes, and
+ * waits for it.
+ *     the handler's return code
+ *     NGX_ERROR  the handler was not called (logged)
+ */
+ngx_int_t ngx_http_modelgw_user_run(ngx_http_modelgw_user_t *user,
+    ngx_http_modelgw_user_pt handler, void *data, ngx_log_t *log);
 
 
 #endif /* _NGX_HTTP_MODELGW_WRITER_H_INCLUDED_ */

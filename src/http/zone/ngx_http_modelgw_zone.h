@@ -1,6 +1,7 @@
 
 /*
- * The zone, between the files zone*.c and the writer.
+ * The zone: shared memory of limits and credit, the writer of the store, and
+ * the processes that use them.
  */
 
 
@@ -12,17 +13,22 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_http_modelgw_ledger.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_store.h"
+
+#include "ngx_http_modelgw_conf.h"
+
+#include <pthread.h>
 
 
-#define NGX_HTTP_MODELGW_LINES  8    /* of the log, at a time */
+#define NGX_HTTP_MODELGW_LINES  8    /* log lines kept at a time */
 
 
-/* what a writer has to say, with the text of an error */
+/* the events that a writer reports, with the text of an error */
 
 typedef enum {
     NGX_HTTP_MODELGW_LINE_FAILED = 0,
-    NGX_HTTP_MODELGW_LINE_WELL,          /* without a text */
+    NGX_HTTP_MODELGW_LINE_RESTORED,      /* without a text */
     NGX_HTTP_MODELGW_LINE_SAVED
 } ngx_http_modelgw_line_e;
 
@@ -35,71 +41,91 @@ typedef struct {
 
 
 /*
- * The first page of the zone: settings of the configuration that is in force,
- * for the writer, which may be of an older one; and what outlives a writer.
+ * The first page of the zone: settings of the current configuration, for a
+ * writer that may have started with an older one, and what must survive a
+ * writer.
  */
 
 struct ngx_http_modelgw_shared_s {
-    ngx_atomic_t               flush;    /* milliseconds */
-    ngx_atomic_t               keep;     /* seconds */
+    ngx_atomic_t               flush;        /* ms */
+    ngx_atomic_t               keep;         /* seconds */
 
-    ngx_atomic_t               doubt;    /* of a writer: what the WAL has may
-                                            be in memory only */
-    ngx_atomic_t               hung;     /* a worker has said so in its log */
-    ngx_atomic_t               patience; /* of a writer: until then a lock of
-                                            the file does not stop calls; 0:
-                                            it does; milliseconds */
+    /* of the writer */
 
-    /* a ring: the writer says, any worker logs */
+    ngx_atomic_t               unsynced;     /* 1: the WAL may be in memory
+                                                only */
+    ngx_atomic_t               grace_until;  /* ms; until then a locked file
+                                                does not stop calls; 0: it
+                                                does */
 
-    ngx_atomic_t               said;     /* how many, ever */
-    ngx_atomic_t               logged;
+    ngx_atomic_t               stalled;      /* 1: a worker has logged it */
+
+    /* a ring of lines, reported by the writer, logged by any worker */
+
+    ngx_atomic_t               reported;     /* lines reported so far */
+    ngx_atomic_t               logged;       /* lines logged so far */
     ngx_http_modelgw_line_t    lines[NGX_HTTP_MODELGW_LINES];
 
-    ngx_modelgw_store_file_t   file;     /* that the memory belongs to */
+    ngx_modelgw_store_file_t   file;         /* the memory is loaded from it */
 };
 
 
-/* zone.c: the init of ngx_shm_zone_t */
+/*
+ * zone.c: the shared memory, with the keys and accounts of the configuration.
+ *
+ * mmcf->ledger is set when the zone is created; it is NULL only if there are
+ * no keys.  key->slot and key->account_index are set when the configuration
+ * takes effect.
+ */
 
-ngx_int_t ngx_http_modelgw_zone_init(ngx_shm_zone_t *zone, void *data);
+/* modelgw_zone SIZE */
+char *ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
-/* The zone of the cycle that is in force; NULL: it has none. */
-ngx_shm_zone_t *ngx_http_modelgw_zone_known(void);
+/* modelgw_ledger PATH [flush=TIME] [keep=TIME] */
+char *ngx_http_modelgw_set_ledger(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
-/* The id of the first call, if "last" is the highest of the store. */
-uint64_t ngx_http_modelgw_zone_first_id(uint64_t last);
+/* modelgw_founding_credit AMOUNT */
+char *ngx_http_modelgw_set_founding(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /*
- * As a configuration comes by a reload: whether the accounts that the ledger
- * does not have yet find room in it.  The ledger keeps all that it ever had, so
- * what is in force decides, not the configuration.
+ * At the end of the http block: checks the prices of all models and the size
+ * of the zone, and adds the zone to the cycle.
  *     NGX_OK, NGX_ERROR (logged)
  */
-ngx_int_t ngx_http_modelgw_zone_check_more(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_log_t *log);
-
-/* Whether the key has limits, its own or its group's. */
-ngx_uint_t ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key);
-
-
-/* zone_store.c: from the store to shared memory, as nginx starts */
+ngx_int_t ngx_http_modelgw_zone_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
- * Locks the ledger for this nginx, makes it in the memory given and fills it
- * from the store; under "nginx -t" nothing on disk is touched.
- *     NGX_OK, NGX_ERROR (logged)
+ * The module's init_module, when the configuration takes effect: keys and
+ * accounts get their places, new accounts their founding credit.  Always
+ * NGX_OK: if there is no place for some keys, this is logged, and their calls
+ * are refused (503).
  */
-ngx_int_t ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_log_t *log, u_char *memory, size_t size);
+ngx_int_t ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle);
+
 
 /*
- * The lock is kept as long as a cycle has it, or a worker of one, and so is the
- * file: each cycle has descriptors of its own, which are closed with its pool.
- *     NGX_OK, NGX_ERROR (logged)
+ * process.c: a worker joins the ledger, settles calls of workers that died,
+ * and leaves; the master is last
  */
-ngx_int_t ngx_http_modelgw_zone_relock(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_http_modelgw_main_conf_t *old);
+
+/* Always NGX_OK: a worker that cannot join (logged) refuses calls (503). */
+ngx_int_t ngx_http_modelgw_process_init(ngx_cycle_t *cycle);
+
+/* Waits for the writer for 5 s at most; 1 s if nginx is stopped fast. */
+void ngx_http_modelgw_process_exit(ngx_cycle_t *cycle);
+
+/* The same, 2 s at most. */
+void ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle);
+
+/*
+ * Starts a thread with all signals blocked, as they are for the event loop's
+ * thread.  0 or errno
+ */
+ngx_err_t ngx_http_modelgw_process_thread(pthread_t *thread,
+    void *(*handler)(void *data), void *data);
 
 
 #endif /* _NGX_HTTP_MODELGW_ZONE_H_INCLUDED_ */

@@ -1,32 +1,38 @@
 
 /*
- * From the store to shared memory, as nginx starts.
+ * Loads the store into shared memory when nginx starts.
  *
- * The workers write the store, so whatever is made here is made as their user:
- * the master, if it is root, acts as that user meanwhile.  So files have the
- * owner that they need, and what the workers may not do fails now.
+ * The workers write the store, so this is done as their user (see user.c):
+ * files get the owner that they need, and missing permissions are an error
+ * now.
  *
- * One nginx at a time has the ledger: flock() on a file beside it, which lasts
- * as long as any process has the descriptor.  Workers inherit it, so those that
- * have lost their master keep a second nginx off; the image that a binary
- * upgrade starts does not inherit it, and is kept off too.
+ * A ledger is used by one nginx at a time: flock() on a file beside it lasts
+ * as long as any process has the descriptor.  Workers inherit it, so workers
+ * whose master died keep a second nginx off.  The new binary of an upgrade
+ * does not inherit it, and is kept off, too.
  *
- * A descriptor of the ledger itself is kept likewise: writers come and go, and
- * know the file by its inode, which must not be given to another meanwhile.  It
- * is an O_PATH one, which has nothing to do with POSIX locks: to close one that
- * is open to read or write would take SQLite's off the file.
+ * A descriptor of the ledger itself is kept as well: writers come and go and
+ * recognise the file by its inode, which must not be reused.  It is an O_PATH
+ * descriptor, as closing one that is open for reading or writing would release
+ * the POSIX locks of SQLite.
  */
 
 
-#include "ngx_http_modelgw.h"
-#include "ngx_http_modelgw_ledger.h"
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_store.h"
+#include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
 #include <sys/file.h>
 
 
-#define NGX_HTTP_MODELGW_LOCK_TRIES  30  /* a tenth of a second apart: a master
-                                            that ends may write for 2 seconds */
+#define NGX_HTTP_MODELGW_LOCK_TRIES  30  /* 100 ms apart: an exiting master may
+                                            write for 2 seconds */
 
 
 typedef struct {
@@ -39,7 +45,7 @@ typedef struct {
 } ngx_http_modelgw_load_t;
 
 
-static ngx_int_t ngx_http_modelgw_load_as_user(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_load_as_user(void *data);
 static ngx_int_t ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load);
 static ngx_int_t ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
@@ -62,7 +68,6 @@ ngx_int_t
 ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log,
     u_char *memory, size_t size)
 {
-    ngx_int_t                rc;
     ngx_http_modelgw_load_t  load;
 
     ngx_memzero(&load, sizeof(ngx_http_modelgw_load_t));
@@ -72,23 +77,20 @@ ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log,
     load.memory = memory;
     load.size = size;
 
-    if (ngx_http_modelgw_user_become(&load.user, mmcf->cycle, log) != NGX_OK) {
+    if (ngx_http_modelgw_user_find(&load.user, mmcf->cycle, log) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_load_as_user(&load);
-
-    if (ngx_http_modelgw_user_return(&load.user, log) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return rc;
+    return ngx_http_modelgw_user_run(&load.user, ngx_http_modelgw_load_as_user,
+                                     &load, log);
 }
 
 
 static ngx_int_t
-ngx_http_modelgw_load_as_user(ngx_http_modelgw_load_t *load)
+ngx_http_modelgw_load_as_user(void *data)
 {
+    ngx_http_modelgw_load_t *load = data;
+
     const char                    *path;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
@@ -191,7 +193,7 @@ ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
 }
 
 
-/* the store has the file open: it is the one that the path led to, or none */
+/* the store has opened the file: the path must still lead to it */
 
 static ngx_int_t
 ngx_http_modelgw_load_pin(ngx_http_modelgw_load_t *load)
@@ -283,9 +285,9 @@ ngx_http_modelgw_load_account(void *data, ngx_str_t *name, int64_t balance,
 
 
 /*
- * A ledger that can be read and not be written does not keep nginx from
- * starting, but no call is admitted before a writer has found it well.  Locks
- * may be those of processes that were just killed: the writer waits for them.
+ * If the ledger can be read but not written, nginx starts, but no call is
+ * admitted until a writer has written it.  A lock may be of a process that was
+ * just killed: the writer waits for it.
  */
 
 static void
@@ -307,7 +309,7 @@ ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
     }
 
     if (probed) {
-        load->mmcf->shared->doubt = 1;
+        load->mmcf->shared->unsynced = 1;
     }
 
     ngx_modelgw_ledger_set_writable(load->mmcf->ledger, 0);
@@ -321,11 +323,15 @@ ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
 static ngx_int_t
 ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load)
 {
+    ngx_uint_t  denied;
+
+    denied = (load->error.denied && load->user.name);
+
     ngx_log_error(NGX_LOG_EMERG, load->log, 0,
                   "\"modelgw_ledger\": %*s%s%s",
                   load->error.len, load->error.data,
-                  load->user.name ? ", as the user " : "",
-                  load->user.name ? load->user.name : "");
+                  denied ? ", as the user " : "",
+                  denied ? load->user.name : "");
 
     return NGX_ERROR;
 }

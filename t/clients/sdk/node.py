@@ -1,0 +1,46 @@
+"""Programs that node runs with packages from npm: sdk/package.json names them,
+sdk/play.mjs is what the programs have in common."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from gateway import ROOT
+
+BUILD = os.environ.get("MODELGW_BUILD", os.path.join(ROOT, "build"))
+NPM = os.path.join(os.environ.get("MODELGW_NPM", os.path.join(BUILD, "npm")),
+                   "node_modules")
+NODE = os.path.join(NPM, "node/bin/node")
+
+needed = pytest.mark.skipif(not os.path.exists(NODE),
+                            reason="NOTICE: no npm packages in " + NPM)
+
+
+def play(program, home, **at):
+    """What came of each scene; the program is told at."""
+    # no proxy, no key and no address of somebody else's
+    out = subprocess.run(
+        [NODE, os.path.join(ROOT, "t/clients/sdk", program),
+         json.dumps(dict(at, npm=NPM))],
+        env={"PATH": os.environ["PATH"], "HOME": home},
+        capture_output=True, text=True, timeout=240)
+    assert out.returncode == 0, out.stderr[-4000:]
+    return json.loads(out.stdout)
+
+
+class Results:
+
+    def __init__(self, results):
+        self.results = results
+
+    def ok(self, name):
+        r = self.results[name]
+        assert "ok" in r, r
+        return r["ok"]
+
+    def error(self, name):
+        r = self.results[name]
+        assert "error" in r, r
+        return r["error"]

@@ -1,0 +1,306 @@
+"""The demo of "make run": every line that it prints for pasting does what its
+heading says, after Ctrl-C nothing is left, a taken port is a clear refusal."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from gateway import ROOT
+from upstream import Refused
+
+RUN = os.path.join(ROOT, "demo/run.sh")
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("MODELGW_MODULE") == "",
+    reason="the demo loads the module, here it is linked in")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def start(directory, **env):
+    """A demo that runs.  Its port was free a moment ago: somebody else's test
+    may have it now, and then it is told so."""
+    for n in range(5):
+        d = Demo(directory, free_port(), **env)
+        wait_for(d.ready, "no demo")
+        if not re.search("is taken|Address already in use", d.text()):
+            break
+    assert d.process.poll() is None, d.text()
+    return d
+
+
+def heed_hangups():
+    """A shell cannot trap what its parent ignores, as nohup does."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+class Demo:
+    def __init__(self, directory, port, **env):
+        self.directory, self.port = directory, port
+        self.out = open(directory / "out", "w+")
+        self.process = subprocess.Popen(
+            [RUN], stdout=self.out, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=heed_hangups,
+            env=dict(os.environ, MODELGW_PORT=str(port),
+                     MODELGW_RUN=str(directory / "run"), **env))
+
+    def text(self):
+        with open(self.directory / "out") as f:
+            return f.read()
+
+    def ready(self):
+        return "Ctrl-C stops everything." in self.text() \
+            or self.process.poll() is not None
+
+    def calls(self):
+        """(heading, command) pairs, as printed."""
+
+        return re.findall(r"^# (.*)\n((?:curl|head) .*)$", self.text(), re.M)
+
+    def group(self):
+        """The processes of the demo that are left."""
+
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as f:
+                    fields = f.read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid and fields[0] != "Z":
+                found.append(int(pid))
+        return found
+
+    def stop(self, signum=signal.SIGINT):
+        if self.group():
+            os.killpg(self.process.pid, signum)
+        self.process.wait(60)
+        wait_for(lambda: not self.group(), "processes are left")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    d = start(tmp_path_factory.mktemp("demo"))
+    try:
+        yield d
+    finally:
+        d.stop()
+        d.out.close()
+
+
+def test_every_line_does_what_it_says(demo):
+    seen = set()
+    calls = demo.calls()
+    assert len(calls) >= 20
+
+    for heading, command in calls:
+        r = subprocess.run(["bash", "-c", command], capture_output=True,
+                           text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert r.returncode == 0, (heading, command, r.stderr)
+        body, status = r.stdout.rstrip().rsplit("\n", 1)
+        error = re.match(r"(\d+) ([A-Z_]+)", heading)
+        seen.add(error.group(2) if error else heading)
+
+        if error:
+            assert status == error.group(1), (heading, r.stdout)
+            assert f'"code":"{error.group(2)}"' in body, (heading, r.stdout)
+            continue
+
+        assert status == "200", (heading, r.stdout)
+
+        # answers name the models as the gateway does, never as the upstream
+        assert "2026-01-01" not in body
+
+        if heading.startswith("chat, translated"):
+            assert "family_a-large" in body and "the local " in body
+            assert "chat.completion" in body and "prompt_tokens" in body
+        elif heading.startswith("chat"):
+            assert "family_b-chat" in body and "the local " in body
+        if heading.startswith("messages"):
+            assert "family_a-large" in body and "the local " in body
+        if heading.startswith("chat") and heading.endswith("streamed"):
+            assert body.rstrip().endswith("data: [DONE]")
+        if heading.startswith("messages, streamed"):
+            assert "event: message_stop" in body
+
+    assert {"API_KEY_REQUIRED", "INVALID_API_KEY", "INVALID_JSON",
+            "MISSING_FIELD", "INVALID_MODEL", "PROVIDER_MISMATCH",
+            "UNSUPPORTED_FIELD", "chat, translated and streamed",
+            "NOT_FOUND", "METHOD_NOT_ALLOWED", "REQUEST_TOO_LARGE",
+            "RATE_LIMITED", "CONTEXT_LENGTH_EXCEEDED", "UPSTREAM_ERROR",
+            "UPSTREAM_OVERLOADED"} <= seen
+
+
+# The samples of the documents: "$ ", a command, and what it printed.  "…"
+# matches anything, and so do keys and times.
+
+DOCUMENTS = ["README.md", "docs/api.md", "docs/translation.md", "docs/keys.md",
+             "docs/operating.md", "docs/credit.md"]
+ANYTHING = re.compile(r"sk-eu-[0-9a-f]{48}|\d{4}-\d\d-\d\dT[\d:.]{12}Z|…")
+
+
+def samples(text):
+    """(command, output) of each, as they are written."""
+    found, more = [], False
+    for line in re.findall(r"^(?:    (.*)|(\S.*))?$", text, re.M):
+        code, other = line
+        if other:
+            found.append(None)
+        elif code.startswith("$ "):
+            found.append([code[2:], []])
+        elif more:
+            found[-1][0] += "\n" + code
+        elif found and found[-1]:
+            found[-1][1].append(code)
+        more = bool(found and found[-1]) and code.endswith("\\")
+    return [(command, "\n".join(out).strip()) for command, out in
+            filter(None, found)]
+
+
+def test_samples_of_the_documents(tmp_path):
+    """In this order, on a demo of its own: balances are what they say."""
+    d = start(tmp_path)
+    run = tmp_path / "run"
+    keys = run / "conf/modelgw/keys.conf"
+    try:
+        env = dict(os.environ, **dict(
+            re.findall(r"(KEY_[AB])=(sk-eu-\w+)", d.text())))
+        count = 0
+        for name in DOCUMENTS:
+            with open(os.path.join(ROOT, name)) as f:
+                text = f.read()
+            for written, expected in samples(text):
+                command = written.replace(":8080/", ":%d/" % d.port)
+                command = re.sub("^modelgwctl", "%s/conf/modelgwctl --socket "
+                                 "%s/admin.sock" % (ROOT, run), command)
+                command = command.replace("/var/lib/modelgw", str(run))
+                if "key new" in command:
+                    command += " --keys %s" % keys
+                if command.startswith("sqlite3") \
+                   and not shutil.which("sqlite3"):
+                    continue
+                r = subprocess.run(["bash", "-c", command], env=env, text=True,
+                                   stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, timeout=60)
+                assert r.returncode == 0, (name, written, r.stdout)
+                out = r.stdout.replace("\r", "").replace(
+                    str(keys), "/etc/nginx/modelgw/keys.conf").strip()
+                pattern = ".*".join(map(re.escape, ANYTHING.split(expected)))
+                assert not expected or re.fullmatch(pattern, out, re.S), \
+                    "%s: %s\n%s" % (name, written, out)
+                count += 1
+        assert count >= 12
+    finally:
+        d.stop()
+
+
+def test_secrets_are_private_and_not_in_the_log(demo):
+    conf = demo.directory / "run/conf/modelgw"
+    secrets = [(conf / f"{g}.secret").read_text().strip() for g in "ab"]
+
+    for name in "a.secret", "b.secret", "keys.conf":
+        assert (conf / name).stat().st_mode & 0o077 == 0
+
+    keys = re.findall(r"KEY_.=(sk-eu-\w+)", demo.text())
+    assert len(keys) == 2
+
+    for name in "access.log", "error.log":
+        text = (demo.directory / "run/logs" / name).read_text()
+        assert not [s for s in secrets + keys if s in text]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM,
+                                    signal.SIGHUP])
+def test_stops_cleanly(tmp_path, signum):
+    d = start(tmp_path)
+    assert len(d.group()) >= 4              # shell, stub, master, a worker
+    d.stop(signum)
+
+    with socket.socket() as s:
+        assert s.connect_ex(("127.0.0.1", d.port)) != 0
+    assert not list((tmp_path / "run/conf/modelgw").glob("*.secret"))
+
+
+@pytest.mark.parametrize("name", ["conf/nginx.conf", "README.md"])
+def test_error_compat_is_at_hand(name):
+    """As a comment with its reason, in the gateway location, in both complete
+    configurations."""
+    with open(os.path.join(ROOT, name)) as f:
+        (location,) = re.findall(r"^ +location /v1/ {\n(.*?)^ +}$", f.read(),
+                                 re.M | re.S)
+    assert re.search(r"^ +modelgw +on;$", location, re.M)
+    assert re.search(r"^ +# modelgw_error_compat +on;", location, re.M)
+    assert "some clients show no reason of a flat error" in location
+
+
+def test_port_is_taken(tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        d = Demo(tmp_path, port)
+        assert d.process.wait(60) == 1
+
+    assert f"port {port} is taken" in d.text()
+    assert "MODELGW_PORT" in d.text()
+
+
+@pytest.mark.parametrize("env,says", [
+    ({"MODELGW_A_HOST": "a.example"}, "MODELGW_A_SECRET is not"),
+    ({"MODELGW_B_SECRET": "s"}, "MODELGW_B_HOST is not"),
+    ({"MODELGW_A_HOST": "a b;", "MODELGW_A_SECRET": "s"}, "not a host"),
+    ({"MODELGW_A_HOST": "localhost", "MODELGW_A_SECRET": "s",
+      "MODELGW_A_MODEL": "x;y"}, "not a model id"),
+])
+def test_what_the_environment_lacks(tmp_path, env, says):
+    d = Demo(tmp_path, free_port(), **env)
+    assert d.process.wait(60) == 1
+    assert says in d.text()
+    wait_for(lambda: not d.group(), "processes are left")
+
+
+def test_real_hosts_are_asked_over_verified_tls(tmp_path):
+    """localhost stands for both vendors; nobody listens there, which is all
+    that is needed to see where and how the gateway goes."""
+
+    refused = Refused()
+    port = refused.port
+    d = start(tmp_path, MODELGW_A_HOST=f"localhost:{port}",
+              MODELGW_A_SECRET="real-a", MODELGW_A_MODEL="real-model",
+              MODELGW_B_HOST=f"localhost:{port}", MODELGW_B_SECRET="real-b")
+    try:
+        conf = (tmp_path / "run/conf/nginx.conf").read_text()
+        assert conf.count("upstream    https://localhost;") == 2
+        assert conf.count("upstream localhost {") == 1
+        assert "model family_a-large  real-model " in conf
+        assert "errors of the upstream" not in d.text()
+        assert (tmp_path / "run/conf/modelgw/a.secret").read_text().strip() \
+            == "real-a"
+
+        heading, command = [c for c in d.calls() if c[0] == "messages"][0]
+        r = subprocess.run(["bash", "-c", command], capture_output=True,
+                           text=True, timeout=60)
+        assert '"code":"UPSTREAM_UNAVAILABLE"' in r.stdout
+        log = (tmp_path / "run/logs/error.log").read_text()
+        assert f':{port}/v1/messages", host' in log and "https://" in log
+    finally:
+        d.stop()
+        refused.stop()

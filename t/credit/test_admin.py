@@ -1,0 +1,1091 @@
+"""modelgw_admin: accounts, top-ups, calls, usage and keys over HTTP."""
+
+import concurrent.futures
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+import client
+import gateway as lib
+from client import assert_flat, assert_ids
+from config_check import Config
+from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
+                     group_a, group_b)
+from upstream import both, raw
+
+LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
+
+# a ledger wants to know how much a model may answer
+
+GROUPS = (group_a(models=MODELS_A.replace("max_output=64000", "")
+                  .replace(";", " max_output=4000;"))
+          + group_b(models=MODELS_B.replace(";", " max_output=4000;")))
+
+WITH_LEDGER = {"http": LEDGER, "groups": GROUPS}
+
+ADMIN = """
+        location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }
+"""
+
+
+class Admin:
+    """Requests to the admin interface of a gateway, below a path."""
+
+    def __init__(self, gw, base="/admin"):
+        self.gw = gw
+        self.base = base
+
+    def get(self, path, **kw):
+        return self.gw.get(self.base + path, **kw)
+
+    def ok(self, path, **kw):
+        r = self.get(path, **kw)
+        assert r.status == 200 and r.complete, r
+        assert r.get("content-type") == "application/json"
+        assert r.get("cache-control") == "no-store"
+        assert_ids(r)
+        return r.json()
+
+    def topup(self, account, id, amount, **kw):
+        return self.post(account, {"id": id, "amount": amount}, **kw)
+
+    def post(self, account, body, headers=(), **kw):
+        return self.gw.post("%s/accounts/%s/topups" % (self.base, account),
+                            body, headers=headers, **kw)
+
+    def account(self, id):
+        return {a["id"]: a for a in self.ok("/accounts")["accounts"]}[id]
+
+    def balance(self, id):
+        return self.account(id)["balance"]
+
+
+@pytest.fixture(scope="module")
+def module_admin(module_gateway):
+    return Admin(module_gateway(**WITH_LEDGER, locations=ADMIN,
+                                keys=KEYS))
+
+
+KEYS = [Key("erin@x.test", "b",
+            "account=pool:1 rpm=60 tpm=1000 concurrency=2 expires=2035-02-28"),
+        Key("frank", "a", "models=fam-a-small,fam-a-mini account=pool:1")]
+
+
+@pytest.fixture
+def admin(module_admin, upstreams):
+    for u in upstreams:
+        u.reset()
+    yield module_admin
+    assert module_admin.gw.process.poll() is None, "nginx has died"
+
+
+def refused(r, status, code, *words):
+    error = assert_flat(r, status, code)
+    for word in words:
+        assert word in r.json()["message"], r
+    return error
+
+
+# accounts
+
+
+def test_accounts(admin, http):
+    accounts = admin.ok("/accounts", version=http)["accounts"]
+    assert sorted(a["id"] for a in accounts) \
+        == ["alice", "bob-1", "carol", "dave-1", "pool:1"]
+    for a in accounts:
+        assert sorted(a) == ["available", "balance", "held", "id"]
+    assert admin.account("dave-1") == {"id": "dave-1", "balance": "5.00",
+                                       "held": "0.00", "available": "5.00"}
+
+
+def test_account(admin):
+    end = time.monotonic() + client.LIMIT
+    while not admin.ok("/accounts/dave-1")["topups"]:
+        assert time.monotonic() < end, "the founding credit is not written"
+        time.sleep(0.02)
+    a = admin.ok("/accounts/dave-1")
+    (topup,) = a.pop("topups")
+    assert a == {"id": "dave-1", "balance": "5.00", "held": "0.00",
+                 "available": "5.00"}
+    assert topup["id"] == "founding:dave-1" and topup["amount"] == "5.00"
+    assert set(topup) == {"id", "time", "amount"}
+
+
+def test_account_with_an_escaped_id(admin):
+    assert admin.ok("/accounts/pool%3A1")["id"] == "pool:1"
+    assert admin.ok("/accounts/pool:1")["id"] == "pool:1"
+
+
+@pytest.mark.parametrize("id", ["nobody", "alice/", "ali%20ce",
+                                "a" * 65, "%22", "alice%01", "%2e%2e%2fx",
+                                "ALICE", "alice/topups/x"])
+def test_no_such_account(admin, id):
+    refused(admin.get("/accounts/" + id), 404, "NOT_FOUND")
+    if "/" not in id and "%2f" not in id:
+        refused(admin.topup(id, "x", "1.00"), 404, "NOT_FOUND",
+                "No such account")
+
+
+def test_held_while_a_call_runs(admin):
+    gw = admin.gw
+    go = threading.Event()
+    gw.b.script(raw(go, both))
+    before = admin.account("bob-1")
+    assert before["held"] == "0.00"
+    with gw.connect() as c:
+        c.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                  chat(max_tokens=1000))
+        gw.b.wait()
+        during = admin.account("bob-1")
+        go.set()
+        assert c.response().status == 200
+    assert during["balance"] == before["balance"]
+    assert nano(during["held"]) > 0
+    assert nano(during["available"]) \
+        == nano(during["balance"]) - nano(during["held"])
+    after = admin.account("bob-1")
+    assert after["held"] == "0.00" and after["available"] == after["balance"]
+    assert nano(after["balance"]) < nano(before["balance"])
+
+
+# top-ups
+
+
+def test_topup(admin, http):
+    id = "invoice-17-" + http
+    before = admin.balance("carol")
+    r = admin.topup("carol", id, "10.00", version=http)
+    assert r.status == 201 and r.complete, r
+    assert_ids(r)
+    after = admin.balance("carol")
+    assert nano(after) == nano(before) + nano("10")
+    assert r.json() == {"id": id, "account": "carol", "amount": "10.00",
+                        "balance": after, "new": True}
+
+    # durable: another process sees it at once
+    rows = store(admin.gw, "SELECT count(*) FROM topups WHERE id = ?", id)
+    assert rows == [(1,)]
+
+    r = admin.topup("carol", id, "10", version=http)
+    assert r.status == 200, r
+    assert r.json() == {"id": id, "account": "carol", "amount": "10.00",
+                        "balance": after, "new": False}
+    assert admin.balance("carol") == after
+
+    newest = admin.ok("/accounts/carol")["topups"][0]
+    assert newest["id"] == id and newest["amount"] == "10.00"
+    admin.gw.wait_log(r'\[notice\].* top-up "%s": 10.00 euro for account '
+                      '"carol"' % id)
+
+
+def nano(text):
+    whole, _, part = text.partition(".")
+    n = abs(int(whole)) * 10 ** 9 + int(part.ljust(9, "0"))
+    return -n if text.startswith("-") else n
+
+
+def store(gw, query, *args):
+    db = sqlite3.connect("file:%s?mode=ro" % gw.path("ledger.db"), uri=True)
+    try:
+        return db.execute(query, args).fetchall()
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("account, amount", [("carol", "10.01"),
+                                             ("carol", "9.999999999"),
+                                             ("alice", "10.00")])
+def test_topup_conflict(admin, account, amount):
+    assert admin.topup("carol", "conflict-1", "10.00").status in (200, 201)
+    before = admin.balance("carol"), admin.balance("alice")
+    r = admin.topup(account, "conflict-1", amount)
+    refused(r, 409, "TOPUP_CONFLICT", "conflict-1")
+    assert (admin.balance("carol"), admin.balance("alice")) == before
+
+
+@pytest.mark.parametrize("amount", [
+    "0", "0.00", "0.000000000", "-1", "-0.01", "+1", "1e3", "", " 1", "1 ",
+    "1.", ".5", "1,00", "1.0000000001", "1000000000", "9999999999999999999",
+    "999999999.000000001", "999999999.999999999", "0x10", "NaN", "Infinity", "1.0.0", "١", "1\u0000", "1" * 300,
+    1, 10.5, -1, True, None, [], {}, ["1"], {"euro": "1"}])
+def test_bad_amount(admin, amount):
+    before = admin.balance("alice")
+    r = admin.topup("alice", "bad-amount", amount)
+    refused(r, 400, "INVALID_FIELD", "amount")
+    assert admin.balance("alice") == before
+
+
+def test_balance_that_would_overflow(gateway):
+    """A balance is nano-euro in an int64; what does not fit is told, and what
+    was made is known still."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
+    for i in range(9):
+        assert g.topup("alice", "big-%d" % i, "999999999").status == 201
+    for _ in range(2):
+        refused(g.topup("alice", "big-9", "999999999"), 400, "INVALID_FIELD",
+                "amount", "balance")
+    assert g.balance("alice") == "8999999996.00"
+    assert g.topup("alice", "big-8", "999999999").status == 200
+    assert g.topup("alice", "big-9", "223372040.854775807").status == 201
+    assert g.balance("alice") == "9223372036.854775807"
+    refused(g.topup("alice", "x", "0.000000001"), 400, "INVALID_FIELD",
+            "balance")
+    assert g.topup("carol", "x", "1.00").status == 201
+
+
+@pytest.mark.parametrize("amount, shown", [
+    ("0.000000001", "0.000000001"), ("1", "1.00"), ("007.5", "7.50"),
+    ("1.100000000", "1.10")])
+def test_good_amount(admin, amount, shown):
+    r = admin.topup("alice", "good-" + shown, amount)
+    assert r.status == 201 and r.json()["amount"] == shown, r
+
+
+@pytest.mark.parametrize("id", [
+    "", " ", "a b", "a/b", "ä", "a" * 65, "founding:alice", "founding:", "a\n",
+    "a\u0000", "\ud800", "'; DROP TABLE topups; --", 1, None, [], {}, True])
+def test_bad_id(admin, id):
+    refused(admin.topup("alice", id, "1.00"), 400, "INVALID_FIELD", "id")
+
+
+@pytest.mark.parametrize("id", ["a" * 64, "A.b_c@d:e-f", "founding", "0"])
+def test_good_id(admin, id):
+    assert admin.topup("alice", id, "1.00").status == 201
+    assert admin.topup("alice", id, "1.00").status == 200
+
+
+@pytest.mark.parametrize("body, code, words", [
+    ("", "INVALID_JSON", "empty"),
+    ("{", "INVALID_JSON", "byte 1"),
+    ("[]", "INVALID_JSON", "object"),
+    ('"x"', "INVALID_JSON", "object"),
+    ("id=x&amount=1", "INVALID_JSON", "object"),
+    ('{"id":"x","amount":"1.00"} {}', "INVALID_JSON", "nothing after"),
+    ('{"id":"x","amount":"1.00",}', "INVALID_JSON", "key"),
+    (b'{"id":"x\xff","amount":"1.00"}', "INVALID_JSON", "UTF-8"),
+    ("{}", "MISSING_FIELD", '"id"'),
+    ('{"id":"x"}', "MISSING_FIELD", '"amount"'),
+    ('{"amount":"1.00"}', "MISSING_FIELD", '"id"'),
+    ('{"id":"x","amount":"1.00","amount":"1.00"}', "INVALID_FIELD", "twice"),
+    ('{"id":"x","amount":"1.00","amoun\\u0074":"2"}', "INVALID_FIELD", "twice"),
+    ('{"id":"x","amount":"1.00","Amount":"2.00"}', "INVALID_FIELD", "Amount"),
+    ('{"id":"x","amount":"1.00","note":"y"}', "INVALID_FIELD", '"note"'),
+    ('{"id":"x","amount":"1.00","":1}', "INVALID_FIELD", '""'),
+    ('{"id":"x","amount":"1.00","n":{"id":"y"}}', "INVALID_FIELD", '"n"'),
+    ('{"i\\u0064":"x","amount":"1.00"}', "INVALID_FIELD", "Unknown field"),
+    ('{"n":[{"a":"b"}],"id":"x","amount":"1.00"}', "INVALID_FIELD", '"n"'),
+])
+def test_bad_body(admin, body, code, words):
+    before = admin.balance("alice")
+    refused(admin.post("alice", body), 400, code, words)
+    assert admin.balance("alice") == before
+
+
+def test_odd_but_good_body(admin):
+    r = admin.post("alice", '\n{ "amount" : "\\u0031.00",'
+                            '"id":"odd:\\u0031" }\r\n')
+    assert r.status == 201 and r.json()["id"] == "odd:1", r
+    assert r.json()["amount"] == "1.00"
+
+
+def test_body_in_pieces(admin, http):
+    body = json.dumps({"id": "pieces-" + http, "amount": "1.00"})
+    if http == "h2":
+        assert admin.post("alice", body, version="h2").status == 201
+        return
+    r = client.h1(admin.gw.port, "POST", "/admin/accounts/alice/topups", [],
+                  body, chunked=3)
+    assert r.status == 201, r
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_body_too_large(admin, chunked):
+    body = json.dumps({"id": "large", "amount": "1.00"}) + " " * 4096
+    r = client.h1(admin.gw.port, "POST", "/admin/accounts/alice/topups", [],
+                  body, chunked=chunked)
+    refused(r, 413, "REQUEST_TOO_LARGE")
+    rows = store(admin.gw, "SELECT count(*) FROM topups WHERE id = 'large'")
+    assert rows == [(0,)]
+
+
+def test_body_of_4096_bytes(admin):
+    body = json.dumps({"id": "full", "amount": "1.00"}).ljust(4096)
+    assert admin.post("alice", body).status == 201
+
+
+@pytest.mark.parametrize("header", [("Origin", "https://evil.test"),
+                                    ("Sec-Fetch-Site", "cross-site")])
+def test_browsers_cannot_topup(admin, header):
+    r = admin.topup("alice", "browser", "1.00", headers=[header])
+    refused(r, 403, "FORBIDDEN")
+
+
+def test_100_at_once_are_one(admin):
+    """The same id, in parallel, is one credit."""
+    before = nano(admin.balance("alice"))
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(
+            lambda i: admin.topup("alice", "replay", "3.00"), range(100)))
+    new = [r for r in answers if r.status == 201]
+    known = [r for r in answers if r.status == 200]
+    assert len(new) == 1, [r.status for r in answers]
+    assert len(known) + len(new) + sum(r.status == 503 for r in answers) \
+        == 100
+    assert nano(admin.balance("alice")) == before + nano("3")
+
+
+def test_ledger_that_cannot_be_written(gateway):
+    """The answer says that nobody knows, and the same id settles it."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
+    g.gw.expect("the ledger cannot be written")
+    db = sqlite3.connect(g.gw.path("ledger.db"), isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        r = g.topup("alice", "x", "1.00", timeout=60)
+        refused(r, 503, "SERVICE_UNAVAILABLE", "repeat it with the same id")
+        assert r.get("retry-after")
+        assert g.balance("alice") == "5.00"
+    finally:
+        db.execute("ROLLBACK")
+        db.close()
+    end = time.monotonic() + client.LIMIT
+    while g.topup("alice", "x", "1.00").status not in (200, 201):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert g.balance("alice") == "6.00"
+
+
+def test_client_that_leaves(admin):
+    """What it asked for may be made; nobody is worse off."""
+    for i in range(30):
+        c = admin.gw.connect()
+        c.request("POST", "/admin/accounts/alice/topups", [],
+                  {"id": "leaves-%d" % i, "amount": "0.01"})
+        c.reset()
+    r = admin.topup("alice", "leaves-after", "0.01")
+    assert r.status == 201, r
+    n = store(admin.gw, "SELECT count(*) FROM topups WHERE id LIKE 'leaves-%'")
+    assert 1 <= n[0][0] <= 31
+
+
+def test_pipelined(admin):
+    """One connection, three requests at once, three answers in order."""
+    with admin.gw.connect() as c:
+        c.send(client.build("POST", "/admin/accounts/alice/topups", [],
+                            {"id": "pipe", "amount": "1.00"})
+               + client.build("GET", "/admin/keys")
+               + client.build("POST", "/admin/accounts/alice/topups", [],
+                              {"id": "pipe", "amount": "1.00"}))
+        answers = [c.response() for _ in range(3)]
+    assert [r.status for r in answers] == [201, 200, 200], answers
+    assert answers[2].json()["new"] is False
+
+
+# calls and usage
+
+
+@pytest.fixture(scope="module")
+def called(module_gateway):
+    """Two calls of bob's, one of alice's, in the store of another."""
+    gw = module_gateway(**WITH_LEDGER, locations=ADMIN)
+    admin = Admin(gw)
+    assert gw.chat().status == 200
+    assert gw.chat({"model": "fam-b-two", "max_tokens": 5, "messages": [
+        {"role": "user", "content": "Hi"}]}).status == 200
+    assert gw.messages().status == 200
+    end = time.monotonic() + client.LIMIT
+    while len(admin.ok("/calls")["calls"]) < 3:
+        assert time.monotonic() < end, "the calls are not written"
+        time.sleep(0.02)
+    return admin
+
+
+def test_calls(called):
+    calls = called.ok("/calls")["calls"]
+    assert len(calls) == 3
+    assert [c["model"] for c in calls] \
+        == ["fam-a-large", "fam-b-two", "fam-b-one"]
+    for c in calls:
+        assert c["outcome"] == "reported" and c["end"] == "complete"
+        assert c["status"] == 200 and nano(c["cost"]) > 0
+    charged = sum(nano(c["cost"]) for c in calls if c["account"] == "bob-1")
+    assert nano(called.balance("bob-1")) == nano("5") - charged
+
+
+@pytest.mark.parametrize("query, n", [
+    ("account=bob-1", 2), ("key=alice-1", 1), ("model=fam-b-two", 1),
+    ("account=alice", 1), ("account=nobody", 0), ("key=bob-1&model=fam-a-large",
+                                                  0),
+    ("limit=1", 1), ("limit=10000", 3), ("from=2020-01-01", 3),
+    ("to=2020-01-01", 0), ("to=9999-12-31", 3), ("", 3), ("&", 3),
+    ("from=2020-01-01T00:00:00Z&to=9999-12-31T23:59:60.999999%2B00:00", 3),
+    ("from=2020-01-01T00:00:00+02:00", 3), ("account=bob%2D1", 2)])
+def test_filters(called, query, n):
+    assert len(called.ok("/calls?" + query)["calls"]) == n
+
+
+def test_more(called):
+    """An answer that was cut says so, one that was not does not."""
+    for path, n in (("/calls?", 3), ("/usage?by=model&", 3),
+                    ("/usage?by=account&", 2), ("/calls?key=alice-1&", 1)):
+        for limit in range(1, n + 2):
+            answer = called.ok(path + "limit=%d" % limit)
+            (rows,) = [v for v in answer.values() if isinstance(v, list)]
+            assert len(rows) == min(limit, n)
+            assert answer.get("more") == (True if limit < n else None)
+            assert len(answer) == (2 if limit < n else 1)
+
+
+def test_times(called):
+    """Each way to write an instant is the same instant; from is included, to
+    is not.  It is when a call ended that counts: then it was charged."""
+    ends = dict(store(called.gw, "SELECT id, ended FROM calls"))
+    last = max(ends.values())
+    day = time.strftime("%Y-%m-%d", time.gmtime(last // 1000))
+    clock = time.strftime("%H:%M:%S", time.gmtime(last // 1000)) \
+        + ".%03d" % (last % 1000)
+
+    def ids(query):
+        return {c["id"] for c in called.ok("/calls?" + query)["calls"]}
+
+    times = ["%sT%sZ", "%st%sz", "%s%%20%s%%2B00:00", "%sT%s-00:00"]
+    times = [text % (day, clock) for text in times]
+    h, rest = int(clock[:2]), clock[2:]
+    if 2 <= h <= 21:
+        times += ["%sT%02d%s+01:00" % (day, h + 1, rest),
+                  "%sT%02d%s-02:00" % (day, h - 2, rest)]
+    for text in times:
+        assert ids("from=" + text) == {i for i in ends if ends[i] >= last}
+        assert ids("to=" + text) == {i for i in ends if ends[i] < last}
+
+
+@pytest.mark.parametrize("query, word", [
+    ("limit=0", "limit"), ("limit=10001", "limit"), ("limit=-1", "limit"),
+    ("limit=x", "limit"), ("limit=", "limit"), ("limit", "limit"),
+    ("limit=1&limit=1", "twice"), ("limits=1", "limits"), ("by=day", "by"),
+    ("Account=x", "Account"), ("account=", "account"), ("account=a%20b",
+                                                        "account"),
+    ("account=%27", "account"), ("key=" + "a" * 65, "key"),
+    ("model=%00", "model"), ("model=a%22", "model"), ("=", '""'),
+    ("from=2027-02-29", "from"), ("from=2027-13-01", "from"),
+    ("from=yesterday", "from"), ("from=", "from"), ("from=2027-1-1", "from"),
+    ("from=2027-01-01T", "from"), ("from=2027-01-01T00:00:00", "from"),
+    ("from=2027-01-01T24:00:00Z", "from"), ("from=2027-01-01T00:60:00Z",
+                                            "from"),
+    ("from=2027-01-01T00:00:00.Z", "from"), ("from=2027-01-01T00:00Z", "from"),
+    ("from=2027-01-01T00:00:00Zx", "from"), ("from=2027-01-01x", "from"),
+    ("from=2027-01-01T00:00:00%2B0100", "from"),
+    ("from=2027-01-01T00:00:00+24:00", "from"),
+    ("from=1969-12-31", "from"), ("from=1970-01-01T00:00:00%2B01:00", "from"),
+    ("from=1700000000", "from"), ("to=x", "to"),
+    ("from=2027-01-02&to=2027-01-01", "before"),
+    ("from=2027-01-01&to=2027-01-01", "before"),
+    ("x" * 2000, "x" * 64)])
+def test_bad_filters(admin, query, word):
+    refused(admin.get("/calls?" + query), 400, "INVALID_FIELD", word)
+
+
+@pytest.mark.parametrize("path", ["/accounts", "/keys", "/accounts/alice"])
+def test_no_parameters(admin, path):
+    refused(admin.get(path + "?limit=1"), 400, "INVALID_FIELD", "limit")
+    assert admin.ok(path + "?")
+
+
+@pytest.mark.parametrize("by, names", [
+    ("key", {"alice-1", "bob-1"}), ("account", {"alice", "bob-1"}),
+    ("model", {"fam-a-large", "fam-b-one", "fam-b-two"})])
+def test_usage(called, by, names):
+    rows = called.ok("/usage?by=" + by)["usage"]
+    assert {row[by] for row in rows} == names
+    assert sum(row["calls"] for row in rows) == 3
+    assert sum(nano(row["cost"]) for row in rows) \
+        == sum(nano(c["cost"]) for c in called.ok("/calls")["calls"])
+
+
+def test_usage_by_day(called):
+    by_day = called.ok("/usage?by=day")["usage"]
+    assert called.ok("/usage")["usage"] == by_day
+    assert sum(row["calls"] for row in by_day) == 3
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert by_day[0]["day"] <= today
+    only = called.ok("/usage?by=day&account=bob-1&model=fam-b-one")["usage"]
+    assert [row["calls"] for row in only] == [1]
+
+
+@pytest.mark.parametrize("by", ["", "hour", "Day", "day,key"])
+def test_usage_by_what(admin, by):
+    refused(admin.get("/usage?by=" + by), 400, "INVALID_FIELD", "by")
+
+
+# keys
+
+
+def test_keys(admin, http):
+    keys = {k["id"]: k for k in admin.ok("/keys", version=http)["keys"]}
+    assert keys["alice-1"] == {
+        "id": "alice-1", "group": "a", "account": "alice", "models": None,
+        "rpm": None, "tpm": None, "concurrency": None, "expires": None}
+    assert keys["erin@x.test"] == {
+        "id": "erin@x.test", "group": "b", "account": "pool:1", "models": None,
+        "rpm": 60, "tpm": 1000, "concurrency": 2, "expires": "2035-02-28"}
+    assert keys["frank"]["models"] == ["fam-a-small", "fam-a-mini"]
+    assert keys["dave-1"]["expires"] == "2020-01-01"
+    assert len(keys) == 6
+
+
+def test_no_secrets(admin):
+    for path in ("/keys", "/accounts", "/accounts/alice", "/calls", "/usage"):
+        text = admin.get(path).body.decode()
+        for secret in admin.gw.secrets():
+            assert secret not in text
+
+
+# requests
+
+
+@pytest.mark.parametrize("path, allow", [
+    ("/accounts", "GET, HEAD"), ("/accounts/alice", "GET, HEAD"),
+    ("/accounts/alice/topups", "POST"), ("/calls", "GET, HEAD"),
+    ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD")])
+def test_methods(admin, path, allow):
+    for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        if method in allow:
+            continue
+        r = admin.gw.request(method, "/admin" + path, body=b"{}")
+        refused(r, 405, "METHOD_NOT_ALLOWED", allow)
+        assert r.get("allow") == allow
+
+
+@pytest.mark.parametrize("path", ["/accounts", "/accounts/alice", "/keys",
+                                  "/calls", "/usage"])
+def test_head(admin, path):
+    with admin.gw.connect() as c:
+        c.request("HEAD", "/admin" + path)
+        r = c.response(method="HEAD")
+        assert r.status == 200
+        assert int(r.get("content-length")) == len(admin.get(path).body)
+        c.request("GET", "/admin" + path)
+        assert c.response().status == 200
+
+
+@pytest.mark.parametrize("path", ["", "/", "/x", "/accounts/", "/account",
+                                  "/keys/", "/keys/alice-1", "/calls/1",
+                                  "//topups", "/Accounts"])
+def test_not_found(admin, path):
+    refused(admin.get(path or "/"), 404, "NOT_FOUND")
+
+
+def test_keepalive(admin):
+    with admin.gw.connect() as c:
+        for path, status in (("/accounts", 200), ("/x", 404), ("/keys", 200),
+                             ("/calls?x=1", 400), ("/accounts/alice", 200)):
+            c.request("GET", "/admin" + path)
+            assert c.response().status == status
+
+
+def test_reading_clients_leave(admin):
+    """Jobs whose client has gone end, and free their place."""
+    for i in range(40):
+        c = admin.gw.connect()
+        c.request("GET", "/admin/calls?limit=10000")
+        c.reset()
+    end = time.monotonic() + client.LIMIT
+    while admin.get("/calls").status != 200:
+        assert time.monotonic() < end, "all places are taken"
+        time.sleep(0.02)
+
+
+def test_long_questions(gateway):
+    """Four at a time are answered.  Those that nobody waits for any more end
+    at once, and nginx stops without them; a top-up waits for none."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN, workers=1))
+    g.gw.stop()
+    fill(g.gw, 150000)
+    g.gw.start()
+
+    before = g.gw.cpu()
+    assert g.get("/usage?by=key").status == 200
+    alone = g.gw.cpu() - before
+
+    def ask(n):
+        """n questions that are being answered, as soon as they can be.  There
+        is one worker: what it refuses it has refused before it answers what
+        was asked later, as that there is no such path."""
+        conns, end = [], time.monotonic() + client.LIMIT
+        while len(conns) < n:
+            assert time.monotonic() < end
+            c = g.gw.connect()
+            c.request("GET", "/admin/usage?by=key")
+            refused(g.get("/x"), 404, "NOT_FOUND")
+            try:
+                c.recv(0.001)
+                c.close()
+            except TimeoutError:
+                conns.append(c)
+        return conns
+
+    conns = ask(4)
+    for path in ("/accounts", "/keys", "/calls"):
+        r = g.get(path)
+        refused(r, 503, "SERVICE_UNAVAILABLE")
+        assert r.get("retry-after")
+    assert g.topup("alice", "meanwhile", "1.00").status == 201
+    for c in conns:
+        assert c.response(60).status == 200
+        c.close()
+
+    def left():
+        """Processor time of four after their clients have left."""
+        conns = ask(4)
+        before = g.gw.cpu()
+        for c in conns:
+            c.reset()
+        end = time.monotonic() + client.LIMIT
+        while g.get("/accounts").status != 200:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return g.gw.cpu() - before
+
+    # once is enough: they may have been at their end
+    assert min(left() for _ in range(5)) < alone, "questions go on"
+
+    conns = ask(4)
+    before = ended_cpu() + g.gw.cpu()
+    process, g.gw.process = g.gw.process, None
+    process.terminate()
+    assert process.wait(client.LIMIT) == 0
+    assert ended_cpu() - before < alone + 0.5, "nginx waits for questions"
+    assert not g.gw.faults(), g.gw.faults()
+    for c in conns:
+        c.close()
+
+
+def fill(gw, n):
+    """Calls in the store of an nginx that is stopped, so many that a question
+    takes its time."""
+    db = sqlite3.connect(gw.path("ledger.db"), timeout=client.LIMIT)
+    columns = [row[1:3] for row in db.execute("PRAGMA table_info(calls)")]
+    now = int(time.time() * 1000)
+    values = []
+    for name, kind in columns:
+        if name in ("time", "ended"):
+            values.append(str(now))
+        elif kind == "INTEGER":
+            values.append("1000000 + value")
+        else:
+            values.append("'x' || (value * 7919 % 600011)")
+    db.execute("WITH RECURSIVE s(value) AS (SELECT 1 UNION ALL SELECT value + "
+               "1 FROM s WHERE value < %d) INSERT INTO calls (%s) SELECT %s "
+               "FROM s" % (n, ", ".join('"%s"' % c[0] for c in columns),
+                           ", ".join(values)))
+    db.commit()
+    db.close()
+
+
+# without a ledger, and where it may be
+
+
+def test_without_a_ledger(gateway):
+    g = Admin(gateway(locations=ADMIN))
+    for path in ("/accounts", "/accounts/alice", "/calls", "/usage"):
+        refused(g.get(path), 404, "NOT_FOUND", "No ledger is configured")
+    refused(g.topup("alice", "x", "1.00"), 404, "NOT_FOUND",
+            "No ledger is configured")
+    assert len(g.ok("/keys")["keys"]) == 4
+
+
+@pytest.mark.parametrize("location, base", [
+    ("location /a/b", "/a/b"), ("location /a/b/", "/a/b"),
+    ("location ^~ /a", "/a")])
+def test_prefixes(gateway, location, base):
+    g = Admin(gateway(**WITH_LEDGER, locations=location + """ {
+        modelgw_admin; allow 127.0.0.1; deny all; }"""), base)
+    assert len(g.ok("/accounts")["accounts"]) == 4
+    assert g.topup("alice", "x", "1.00").status == 201
+    assert g.gw.get(base + "accounts").status == 404
+
+
+def over(sock):
+    c = client.Connection.__new__(client.Connection)
+    c.sock, c.data, c.eof = sock, b"", None
+    return c
+
+
+def unix(g):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(client.LIMIT)
+    sock.connect(g.path("admin.sock"))
+    return over(sock)
+
+
+def test_unix_socket(gateway):
+    g = gateway(groups=GROUPS, http=LEDGER + """
+    server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }""")
+    with unix(g) as c:
+        c.request("GET", "/accounts")
+        r = c.response()
+        assert r.status == 200 and len(r.json()["accounts"]) == 4
+        c.request("POST", "/accounts/alice/topups", [],
+                  {"id": "x", "amount": "1.00"})
+        assert c.response().status == 201
+        c.request("GET", "/accounts/")
+        refused(c.response(), 404, "NOT_FOUND")
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def public(tmp_path):
+    """A directory that others may enter, as /run is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o755)
+        yield path
+
+
+def ask_as(uid, sock, *args):
+    """What curl is answered as another user: status, body."""
+    p = subprocess.run(
+        ["curl", "-q", "-sS", "--max-time", "20", "-w", "\n%{http_code}",
+         "--unix-socket", sock, *args], user=uid, group=uid, extra_groups=[],
+        cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        timeout=60)
+    assert p.returncode == 0, p.stderr
+    body, status = p.stdout.rsplit("\n", 1)
+    return int(status), json.loads(body)
+
+
+@pytest.mark.parametrize("realip", [
+    "", "set_real_ip_from unix:; real_ip_header X-Real-IP;"])
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+def test_unix_socket_is_for_root(public, gateway, realip, version):
+    """nginx makes it for everybody.  A header that says where a client is from
+    changes nothing."""
+    path = public + "/admin.sock"
+    http2 = version != "--http1.1"
+    listen = "listen unix:%s; http2 on;" % path
+    if VERSION < (1, 25, 1):
+        listen = "listen unix:%s%s;" % (path, " http2" * http2)
+    g = gateway(groups=GROUPS, http=LEDGER + """
+    server { %s %s location / { modelgw_admin; } }""" % (listen, realip))
+    assert os.stat(path).st_mode & 0o777 == 0o666
+    topup = ["-d", '{"id":"x","amount":"1.00"}',
+             "http://x/accounts/alice/topups"]
+    # an answer before the body has been sent is not for curl's HTTP/2
+    early = ["-X", "POST", topup[-1]] if http2 else topup
+    for args in (["http://x/accounts"], ["http://x/keys"], ["http://x/no"],
+                 early):
+        args = [version, "-H", "X-Real-IP: 127.0.0.1"] + args
+        status, body = ask_as(NOBODY, path, *args)
+        assert (status, body["code"]) == (403, "FORBIDDEN"), body
+        assert "root" in body["message"] and "65534" in body["message"]
+    assert store(g, "SELECT count(*) FROM topups WHERE id = 'x'") == [(0,)]
+    g.wait_log("user 65534 may not use the admin interface")
+    assert ask_as(0, path, version, *topup)[0] == 201
+
+
+def test_unix_socket_is_for_the_workers_user(public, gateway):
+    path = public + "/admin.sock"
+    g = gateway(http="""
+    server { listen unix:%s; location / { modelgw_admin; } }""" % path)
+    g.stop()
+    config = g.config
+    assert config().count("user root;") == 1
+    g.config = lambda: config().replace("user root;", "user nobody nogroup;")
+    g.start()
+    assert ask_as(NOBODY, path, "http://x/keys")[0] == 200
+    assert ask_as(0, path, "http://x/keys")[0] == 200
+    assert ask_as(NOBODY - 1, path, "http://x/keys")[0] == 403
+
+
+# DNS rebinding: a page's own name that resolves to our address
+
+NAMES = """
+    server {
+        listen 127.0.0.1:%d; %s
+        location / { modelgw_admin; allow 127.0.0.1; deny all; }
+    }"""
+
+FOREIGN = ["evil.example", "evil.example:8080", "EVIL.example",
+           "evil.example.", "127.0.0.1.evil.example", "127.0.0.1evil.example",
+           "localhost.evil.example", "evil.localhost", "x.gateway.test",
+           "gateway.test.evil.example", "xgateway.test", "127.0.0.2",
+           "0.0.0.0", "2130706433", "127.1", "[::1]", "[::ffff:127.0.0.1]",
+           "[127.0.0.1", "_", "*", "*.gateway.test", "gateway.tes", "."]
+
+NEAR = ["gateway.test", "gateway.test:1", "Gateway.TEST", "gateway.test.",
+        "127.0.0.1", "127.0.0.1:1", "127.0.0.1.", "localhost", "LOCALHOST:1",
+        "localhost."]
+
+
+def assert_unserved(r):
+    if r.status == 400:                     # nginx itself does not take it
+        assert_flat(r, 400, "INVALID_REQUEST")
+    else:
+        refused(r, 403, "FORBIDDEN", "Host")
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_host_of_a_stranger(admin, http, host):
+    """GET that reads a balance, POST that makes one, and what is not there."""
+    for target in ("/keys", "/accounts", "/accounts/alice", "/nothing"):
+        assert_unserved(admin.get(target, version=http, host=host))
+    r = admin.topup("alice", "rebound-" + host, "1.00", version=http,
+                    host=host)
+    assert_unserved(r)
+    assert "rebound-" + host not in [
+        t["id"] for t in admin.ok("/accounts/alice")["topups"]]
+
+
+@pytest.mark.parametrize("host", NEAR)
+def test_host_of_the_server(admin, http, host):
+    assert admin.ok("/keys", version=http, host=host)
+
+
+def test_host_in_the_request_line(admin):
+    """RFC 9112, 3.2.2: it counts, and Host beside it does not."""
+    port = admin.gw.port
+    for authority, status in (("evil.example", 403), ("gateway.test", 200),
+                              ("127.0.0.1:1", 200)):
+        for host in ("gateway.test", "evil.example"):
+            r = client.h1(port, "GET", "http://%s/admin/keys" % authority,
+                          host=host)
+            assert r.status == status, r
+
+
+def test_no_host(admin):
+    r = client.h1(admin.gw.port, "GET", "/admin/keys", version="HTTP/1.0",
+                  host=None)
+    refused(r, 403, "FORBIDDEN", "Host")
+
+
+@pytest.mark.parametrize("name,good,bad", [
+    ("", [], ["x.example"]),
+    ("server_name _;", [], ["x.example", "evil.example"]),
+    ('server_name "";', [], ["x.example"]),
+    ("server_name x.example Y.example;", ["x.example", "X.Example:1",
+                                          "y.example."],
+     ["z.example", "a.x.example", "xx.example"]),
+    ("server_name *.x.example;", ["a.x.example", "a.b.x.example"],
+     ["x.example", "ax.example", ".x.example", "a.x.example.evil"]),
+    ("server_name .x.example;", ["x.example", "a.x.example"],
+     ["ax.example", "x.exampl"]),
+    ("server_name x.example.*;", ["x.example.org", "x.example.co.uk"],
+     ["x.example", "a.x.example.org", "evil.example"]),
+    (r"server_name ~^(\w+)\.x\.example$;", ["a.x.example", "B.X.example"],
+     ["a.x.example.evil", "x.example", "a-b.x.example"]),
+    ("server_name a.example ~^b; server_name *.c.example;",
+     ["a.example", "bee", "x.c.example"], ["c.example", "a.b"])])
+def test_host_as_server_name(gateway, name, good, bad):
+    """As nginx takes names, with a second server on the address and alone;
+    neither "" nor "_" is a name for all that no server has."""
+    alone, beside = lib.free_port(), lib.free_port()
+    gateway(http=NAMES % (alone, name) + NAMES % (beside, name)
+            + "server { listen 127.0.0.1:%d; server_name other.test; }"
+            % beside)
+    for port in (alone, beside):
+        for host in good + ["127.0.0.1", "localhost"]:
+            r = client.h1(port, "GET", "/keys", host=host)
+            assert r.status == 200, (host, r)
+        for host in bad:
+            assert_unserved(client.h1(port, "GET", "/keys", host=host))
+
+
+def test_host_as_a_name_that_is_no_wildcard(gateway):
+    """nginx refuses the name only beside another server."""
+    port = lib.free_port()
+    gateway(http=NAMES % (port, "server_name x.exampl*;"))
+    assert_unserved(client.h1(port, "GET", "/keys", host="x.example"))
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_host_as_an_ipv6_address(gateway):
+    six, both = lib.free_port(), lib.free_port()
+    g = gateway(http="""
+    server { listen [::1]:%d; location / { modelgw_admin; } }
+    server { listen [::]:%d ipv6only=off; location / { modelgw_admin; } }"""
+                % (six, both))
+    for addr, port, good, bad in (
+            ("::1", six, ["[::1]", "[::1]:1", "localhost"],
+             ["evil.example", "127.0.0.1", "::1", "[::2]", "[::1", "[]"]),
+            ("::1", both, ["[::1]", "localhost"], ["127.0.0.1", "[::]"]),
+            ("127.0.0.1", both, ["127.0.0.1", "localhost"],
+             ["[::1]", "[::]", "evil.example"])):
+        for hosts, served in ((good, True), (bad, False)):
+            for host in hosts:
+                sock = socket.create_connection((addr, port), client.LIMIT)
+                with over(sock) as c:
+                    c.request("GET", "/keys", host=host)
+                    r = c.response()
+                if served:
+                    assert r.status == 200, (host, r)
+                else:
+                    assert_unserved(r)
+    assert g.log_count("is not a name of the admin interface's server")
+
+
+def test_any_host_over_a_unix_socket(gateway):
+    """No browser comes there, and curl sends what its URL has."""
+    g = gateway(http="""
+    server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }""")
+    with unix(g) as c:
+        for host in ("evil.example", "localhost", "x"):
+            c.request("GET", "/keys", host=host)
+            assert c.response().status == 200
+
+
+def test_a_gateway_takes_any_host(gw):
+    """A key is asked for there, which no page has."""
+    assert gw.chat(host="evil.example").status == 200
+
+
+def test_errors_of_nginx_beside_an_admin_location(gateway):
+    """A server with nothing but the interface: what nginx answers is flat."""
+    port = lib.free_port()
+    gateway(http="""
+    server {
+        listen 127.0.0.1:%d; root $dir/html;
+        location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }
+        location /plain/ { modelgw_flat_errors off; }
+    }""" % port)
+    for method, target, status, code in (
+            ("GET", "/x", 404, "NOT_FOUND"),
+            ("POST", "/x", (404, 405), ("NOT_FOUND", "METHOD_NOT_ALLOWED")),
+            ("GET", "/%zz", 400, "INVALID_REQUEST"),
+            ("GET", "/" + "x" * 40000, 414, "REQUEST_TOO_LARGE"),
+            ("TRACE", "/x", 405, "METHOD_NOT_ALLOWED")):
+        assert_flat(client.h1(port, method, target, host="127.0.0.1"),
+                    status, code)
+    with client.Connection(port) as c:
+        c.send(b"GET /admin/keys HTTP/1.1\r\n\r\n")
+        assert_flat(c.response(method="GET"), 400, "INVALID_REQUEST")
+    r = client.h1(port, "GET", "/plain/x")
+    assert r.status == 404 and b"<html>" in r.body, r
+
+
+def test_denied(gateway):
+    g = Admin(gateway(**WITH_LEDGER, locations="""
+        location /admin/ { modelgw_admin; deny all; }
+        location /read/ { modelgw_admin; allow 127.0.0.1; deny all;
+                          limit_except GET { deny all; } }
+        location /both/ { modelgw_admin; allow 127.0.0.1; deny all;
+                          limit_except GET { allow 127.0.0.1; deny all; } }
+"""))
+    refused(g.get("/accounts"), 403, "FORBIDDEN")
+    refused(g.topup("alice", "x", "1.00"), 403, "FORBIDDEN")
+    g.base = "/read"
+    assert g.ok("/accounts")
+    refused(g.topup("alice", "x", "1.00"), 403, "FORBIDDEN")
+    g.base = "/both"
+    assert g.topup("alice", "x", "1.00").status == 201
+
+
+def test_survives_a_restart(gateway):
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
+    assert g.topup("alice", "x", "2.50").json()["balance"] == "7.50"
+    g.gw.reload()
+    assert g.balance("alice") == "7.50"
+    assert g.topup("alice", "x", "2.50").json()["new"] is False
+    g.gw.stop()
+    g.gw.start()
+    assert g.balance("alice") == "7.50"
+    assert g.topup("alice", "x", "2.50").json()["new"] is False
+
+
+@pytest.mark.parametrize("workers", [3])
+def test_any_worker(gateway, workers):
+    """The writer is in one of them, the question comes to any."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN, workers=workers))
+    for i in range(20):
+        assert g.topup("alice", "n-%d" % i, "0.10").status == 201
+    assert g.balance("alice") == "7.00"
+
+
+# nginx -t
+
+
+@pytest.fixture
+def conf(tmp_path):
+    return Config(tmp_path)
+
+
+GUARD = "allow 127.0.0.1; deny all;"
+
+
+def place(text, guard="", location="location /admin/"):
+    return {"locations": "%s { %s\nmodelgw_admin; # HERE\n%s }"
+                         % (location, guard, text)}
+
+
+@pytest.mark.parametrize("guard", [
+    'auth_basic "x"; auth_basic_user_file x;', "internal;"])
+def test_guarded(conf, guard):
+    conf.accepted(**open_to_all(place(guard)))
+
+
+@pytest.mark.parametrize("guard", ["", GUARD, "deny all;"])
+def test_reachable_over_tcp(conf, guard):
+    """Addresses are no guard against what runs on them."""
+    conf.warned('admin location "/admin/"', "TCP", "password", "balances",
+                "unix socket", **open_to_all(place(guard)))
+
+
+def open_to_all(parts):
+    """config_check's server listens on a unix socket."""
+    return dict(parts, server="listen 127.0.0.1:1;")
+
+
+def test_on_a_unix_socket(conf):
+    conf.accepted(**place(""))
+    conf.accepted(**open_to_all(place("")) | {
+        "late": "server { listen unix:u; location / { modelgw_admin; } }",
+        "locations": ""})
+
+
+def test_another_server_is_no_guard(conf):
+    conf.warned("location \"/\"", late="server { listen 127.0.0.1:1; location "
+                "/ {\nmodelgw_admin; # HERE\n} }")
+
+
+@pytest.mark.parametrize("parts", [
+    place("modelgw on; proxy_pass $modelgw_upstream;" + GUARD),
+    place(GUARD, guard="modelgw on;")])
+def test_not_beside_the_gateway(conf, parts):
+    text = conf.test(**parts).text
+    assert conf.rc == 1 and "modelgw on" in text, text
+
+
+def test_not_below_the_gateway(conf):
+    conf.refused("modelgw off", server="modelgw on;", **place(GUARD))
+    conf.accepted(server="modelgw on;", **place("modelgw off;" + GUARD))
+
+
+@pytest.mark.parametrize("location", ["location ~ ^/admin/", "location @admin"])
+def test_needs_a_prefix(conf, location):
+    text = conf.test(**place(GUARD, location=location)).text
+    assert conf.rc == 1 and "needs a location with a prefix" in text, text
+
+
+def test_one_answer_a_location(conf):
+    conf.refused("another directive", **place("stub_status;" + GUARD))
+    text = conf.test(**place("modelgw_admin;" + GUARD)).text
+    assert conf.rc == 1 and "duplicate" in text

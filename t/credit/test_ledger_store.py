@@ -1,0 +1,1535 @@
+"""The ledger through starts, reloads, ends of every kind, and bad disks.
+
+The store is read with Python's own sqlite3, as an accountant would; its view
+"audit" says whether balances are what top-ups and calls make them.
+"""
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+import gateway as lib
+from client import LIMIT, assert_flat
+from gateway import Key, chat
+from upstream import chat_stream, sse
+
+EURO = 10 ** 9
+COST = 11 * 1000 + 7 * 2000      # nano-euro, of a call that upstream.both() has
+
+MODELS_A = """
+        model fam-a-large  large  input=3 output=15 max_output=1000;
+        model fam-a-small  small  input=3 output=15 max_output=1000;"""
+MODELS_B = "model fam-b-one  one-0613  input=1 output=2 max_output=1000;"
+
+GROUPS = lib.group_a(models=MODELS_A) + lib.group_b(models=MODELS_B)
+
+HTTP = """
+    modelgw_ledger $dir/ledger.db %s;
+    modelgw_founding_credit %s;
+    %s
+"""
+
+CANNOT = "the ledger cannot be written"
+
+
+def http(options="", founding="1", more=""):
+    return HTTP % (options, founding, more)
+
+
+@pytest.fixture
+def start(gateway):
+    def run(options="", founding="1", more="", **kw):
+        kw.setdefault("http", http(options, founding, more))
+        return gateway(groups=GROUPS, **kw)
+
+    return run
+
+
+def query(g, sql, path="ledger.db"):
+    db = sqlite3.connect("file:%s?mode=ro" % g.path(path), uri=True,
+                         timeout=LIMIT)
+    try:
+        return db.execute(sql).fetchall()
+    finally:
+        db.close()
+
+
+def wait_query(g, sql, want, path="ledger.db", timeout=LIMIT):
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            got = query(g, sql, path)
+        except sqlite3.OperationalError as e:    # not there yet
+            got = e
+        if got == want:
+            return
+        assert time.monotonic() < end, (sql, got, want)
+        time.sleep(0.02)
+
+
+def stored(g, calls, path="ledger.db", cost=COST):
+    """So many calls are on disk, each once, and the balances are theirs."""
+    wait_query(g, "SELECT count(*) FROM calls", [(calls,)], path)
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0", path) == []
+    assert query(g, "SELECT sum(cost) FROM calls WHERE account = 'bob-1'",
+                 path) == [(cost * calls or None,)]
+
+
+def opened(g, account):
+    return g.log_count('account "%s" opened' % account)
+
+
+def finish(g, sig):
+    """Ends all of it by a signal to the master; it says that it went well."""
+    process, g.process = g.process, None
+    process.send_signal(sig)
+    ended(g, process)
+
+
+def ended(g, process):
+    assert process.wait(LIMIT) == 0
+    assert not g.faults(), g.faults()
+
+
+class Stream:
+    """A call whose answer began and does not end before end() or its upstream
+    is told to."""
+
+    def __init__(self, g, key=None):
+        self.g = g
+        g.b.script(sse(chat_stream("one-0613")[:2], end="stall"))
+        n = len(g.b.requests)
+        self.c = g.connect()
+        self.c.request("POST", "/v1/chat/completions",
+                       [(key or g.bob).bearer(), ("X-Test-Tag", "stream")],
+                       chat(stream=True))
+        assert self.c.head().status == 200
+        self.c.event()
+        g.b.wait(n + 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.c.close()
+
+
+# accounts
+
+def test_opened_once(start):
+    """An account gets its founding credit once, whatever happens after."""
+    g = start()
+    assert opened(g, "alice") == opened(g, "bob-1") == 1
+    assert "bob-1\" opened with 1.00 euro" in g.read("error.log")
+    assert g.chat().status == 200
+    stored(g, 1)
+
+    for _ in range(2):
+        g.reload()
+    g.stop()
+    g.start()
+    g.reload()
+    assert g.chat().status == 200
+    stored(g, 2)
+
+    assert opened(g, "bob-1") == opened(g, "alice") == 1
+    assert query(g, "SELECT count(*), sum(amount) FROM topups") == [
+        (4, 4 * EURO)]
+    assert query(g, "SELECT balance FROM accounts WHERE name = 'bob-1'") == [
+        (EURO - 2 * COST,)]
+
+
+def test_opened_by_reload(start):
+    g = start()
+    erin = Key("erin-1", "b", "account=erin")
+    g.keys.append(erin)
+    g.write_keys()
+    g.reload()
+    assert opened(g, "erin") == 1
+    assert g.chat(key=erin).status == 200
+    wait_query(g, "SELECT balance FROM accounts WHERE name = 'erin'",
+               [(EURO - COST,)])
+
+
+def test_founding_of_later(start):
+    """The amount of the configuration that opens the account counts."""
+    g = start(founding="0.000000001")
+    assert_flat(g.chat(), 402, "INSUFFICIENT_CREDIT")
+    g.http = http(founding="2.50")
+    g.keys.append(Key("erin-1", "b"))
+    g.write()
+    g.reload()
+    wait_query(g, "SELECT name, balance FROM accounts WHERE name IN"
+               " ('bob-1', 'erin-1') ORDER BY name",
+               [("bob-1", 1), ("erin-1", 2500000000)])
+    assert_flat(g.chat(), 402, "INSUFFICIENT_CREDIT")
+
+
+def test_keys_share_an_account(start):
+    """Two keys, one account; a key that moves takes no credit along."""
+    one, two = (Key("k-%d" % i, "b", "account=shared") for i in range(2))
+    g = start(keys=[one, two])
+    assert opened(g, "shared") == 1
+    for key in (one, two, one):
+        assert g.chat(key=key).status == 200
+    wait_query(g, "SELECT balance FROM accounts WHERE name = 'shared'",
+               [(EURO - 3 * COST,)])
+    two.options = "account=other"
+    g.write_keys()
+    g.reload()
+    assert g.chat(key=two).status == 200
+    wait_query(g, "SELECT name, balance FROM accounts WHERE name IN"
+               " ('shared', 'other') ORDER BY name",
+               [("other", EURO - COST), ("shared", EURO - 3 * COST)])
+
+
+def test_failed_reload_opens_nothing(start, upstreams):
+    """One that fails after the zone has been found, at a port in use."""
+    g = start()
+    stored(g, 0)
+    good = g.server
+    g.keys.append(Key("erin-1", "b", "account=erin"))
+    g.server = "listen 127.0.0.1:%d;" % upstreams[0].port
+    g.write()
+    g.expect(r"bind\(\)")
+    g.reload(ok=False)
+    assert g.chat().status == 200
+    g.wait_log(r"still could not bind\(\)")
+    stored(g, 1)
+    assert opened(g, "erin") == 0
+    assert query(g, "SELECT * FROM accounts WHERE name = 'erin'") == []
+    g.server = good
+    g.write()
+    g.reload()
+    assert opened(g, "erin") == 1
+
+
+def test_no_room_for_accounts(start):
+    """The zone keeps all accounts that there ever were: a reload whose new ones
+    find no room is refused, though they would fit alone, and all goes on."""
+    first = [Key("a-%d" % i, "b") for i in range(30)]
+    g = start(more="modelgw_zone 64k;", keys=first)
+    fresh = [Key("b-%d" % i, "b") for i in range(40)]
+    g.keys[4:] = fresh
+    g.write_keys()
+    assert g.check_again().returncode == 0    # it is good in itself
+    g.reload(ok=False)
+    text = g.read("error.log")
+    assert "zone too small" in text and "stop nginx, then start it" in text
+    assert opened(g, "b-0") == 0
+    assert g.chat().status == g.chat(key=first[-1]).status == 200
+    g.keys[4:] = first + fresh[:3]
+    g.write_keys()
+    g.reload()
+    assert g.chat(key=fresh[0]).status == 200
+    wait_query(g, "SELECT count(*) FROM calls", [(3,)])
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+
+
+def test_accounts_of_the_ledger_need_room(start):
+    g = start(more="modelgw_zone 64k;")
+    stored(g, 0)
+    g.stop()
+    db = sqlite3.connect(g.path("ledger.db"))
+    db.executemany("INSERT INTO accounts VALUES (?, 0, 0)",
+                   [("x%d" % i,) for i in range(2000)])
+    db.commit()
+    db.close()
+    with pytest.raises(lib.Failed, match="zone too small.*accounts of the"):
+        g.start()
+    g.http = http(more="modelgw_zone 4m;")
+    g.start()
+    assert g.chat().status == 200
+    g.expect("zone too small")
+
+
+# what a reload may not do
+
+@pytest.mark.parametrize("http, words", [
+    (http(more="modelgw_zone 33m;"), '"modelgw_zone"'),
+    (http().replace("ledger.db", "other.db"), '"modelgw_ledger"'),
+    ("", "modelgw_ledger ")])
+def test_reload_refused(start, http, words):
+    """The old workers serve on, with the same ledger, and nothing is made."""
+    g = start()
+    good = g.http
+    for _ in range(2):
+        g.http = http
+        g.write()
+        g.reload(ok=False)
+        text = g.read("error.log")
+        assert words in text and "stop nginx, then start it" in text
+        assert g.check_again().returncode == 0    # it is good in itself
+        assert g.chat().status == 200
+    stored(g, 2)
+    assert not os.path.exists(g.path("other.db"))
+    g.http = good
+    g.write()
+    g.reload()
+    assert g.chat().status == 200
+    stored(g, 3)
+
+
+def test_reload_ledger_added(start):
+    g = start(http="")
+    g.http = http()
+    g.write()
+    g.reload(ok=False)
+    assert "cannot be added" in g.read("error.log")
+    assert not os.path.exists(g.path("ledger.db"))
+    assert g.chat().status == 200
+
+
+def test_reload_keys_removed(start):
+    """A ledger does not go with the last of its keys, either."""
+    g = start()
+    g.http, good = "", g.http
+    g.write()
+    config = g.read("nginx.conf")
+    config = config[:config.index("modelgw_keys {")] + "}"
+    with open(g.path("nginx.conf"), "w") as f:
+        f.write(config)
+    g.reload(ok=False)
+    assert "cannot be removed" in g.read("error.log")
+    g.http = good
+    g.write()
+    g.reload()
+    assert g.chat().status == 200
+    stored(g, 1)
+
+
+def test_reload_with_calls(start):
+    """A call that began two reloads ago is settled into the same ledger, and
+    meanwhile its worker need not be the writer."""
+    g = start()
+    with Stream(g):
+        wait_query(g, "SELECT account FROM holds", [("bob-1",)])
+        for n in range(2):
+            g.reload()
+            g.b.script(lib_both)
+            assert g.chat().status == 200
+            wait_query(g, "SELECT count(*) FROM calls", [(n + 1,)])
+        assert query(g, "SELECT count(*) FROM holds") == [(1,)]
+    wait_query(g, "SELECT count(*) FROM calls", [(3,)])
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+
+
+def lib_both(x):
+    import upstream
+    upstream.both(x)
+
+
+# one nginx at a time
+
+def test_second_nginx(start, gateway):
+    g = start()
+    with pytest.raises(lib.Failed, match="in use by another nginx"):
+        gateway(groups=GROUPS, http=http().replace("$dir", g.dir))
+    assert g.chat().status == 200
+    g.reload()
+    with pytest.raises(lib.Failed, match="in use by another nginx"):
+        gateway(groups=GROUPS, http=http().replace("$dir", g.dir))
+    assert g.chat().status == 200
+    stored(g, 2)
+
+
+def test_workers_without_master(start):
+    """They still write: a new nginx waits until they are gone."""
+    g = start()
+    pids = g.pids()
+    g.process.kill()
+    g.process.wait()
+    g.process = None
+    try:
+        assert g.chat().status == 200
+        with pytest.raises(lib.Failed, match="in use by another nginx"):
+            g.start()
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        lib.wait_dead(pids)
+    g.expect("in use by another nginx")
+    g.start()
+    assert g.chat().status == 200
+    stored(g, 2)
+
+
+def test_check_while_it_runs(start):
+    """nginx -t leaves the files alone, byte by byte, and opens nothing."""
+    g = start()
+    assert g.chat().status == 200
+    stored(g, 1)
+    g.keys.append(Key("erin-1", "b"))
+    g.write_keys()
+
+    def files():
+        out = {}
+        for name in sorted(os.listdir(g.dir)):
+            if name.startswith("ledger"):
+                with open(g.path(name), "rb") as f:
+                    out[name] = (f.read(), os.stat(g.path(name)).st_mtime_ns)
+        return out
+
+    before, end = None, time.monotonic() + LIMIT
+    while before != files():        # the writer is still at it
+        assert time.monotonic() < end
+        before = files()
+        g.rest()
+    assert "ledger.db-wal" in before
+    p = g.check_again()
+    assert p.returncode == 0, p.stderr
+    assert "opened" not in p.stderr and opened(g, "erin-1") == 0
+    assert files() == before
+
+
+# ends
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT,
+                                 signal.SIGINT])
+def test_end(start, sig):
+    """What was answered is on disk when nginx is gone."""
+    g = start(options="flush=200ms", workers=2)
+    for _ in range(20):
+        assert g.chat().status == 200
+    finish(g, sig)
+    stored(g, 20)
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    g.start()
+    assert g.chat().status == 200
+    stored(g, 21)
+
+
+def test_terminated_with_a_call(start):
+    """It is charged by what was seen of it, as one that is cut."""
+    g = start()
+    with Stream(g):
+        finish(g, signal.SIGTERM)
+    assert query(g, 'SELECT account, outcome, "end", status FROM calls') == [
+        ("bob-1", "estimated", "stopped", 200)]
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    assert g.log_count("1 calls were open as this worker was stopped") == 1
+
+
+def test_all_killed(start):
+    """A call in flight is charged by its hold's row at the next start; what was
+    durable is there."""
+    g = start(workers=2)
+    for _ in range(5):
+        assert g.chat().status == 200
+    stored(g, 5)
+    with Stream(g):
+        wait_query(g, "SELECT count(*) FROM holds", [(1,)])
+        g.power_cut()
+    (hold,) = query(g, "SELECT id, cost FROM holds")
+    g.b.script(lib_both)
+    g.start()
+    assert query(g, 'SELECT id, cost, outcome FROM calls WHERE "end" = \'lost\''
+                 ) == [hold + ("unanswered",)]
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    assert g.log_count("calls that were open as nginx ended: 1,") == 1
+    assert g.chat().status == 200
+    wait_query(g, "SELECT count(*) FROM calls", [(7,)])
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    assert query(g, "SELECT count(DISTINCT id), max(id) > %d FROM calls"
+                 % hold[0]) == [(7, 1)]
+
+
+def test_worker_killed(start):
+    """The others, or its successor, charge its calls within a moment."""
+    g = start(workers=2)
+    with Stream(g):
+        wait_query(g, "SELECT count(*) FROM holds", [(1,)])
+        for pid in g.pids():
+            os.kill(pid, signal.SIGKILL)
+        g.expect("exited on signal 9")
+        wait_query(g, 'SELECT account, "end", outcome FROM calls',
+                   [("bob-1", "killed", "estimated")])
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    g.wait_log("1 calls of workers that have died are settled")
+    g.b.script(lib_both)
+    assert g.chat().status == 200
+    wait_query(g, "SELECT count(*) FROM calls", [(2,)])
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+
+
+def kill_and_signal(g, pids, sig):
+    """Kills workers, and ends nginx before their master can replace them."""
+    process, g.process = g.process, None
+    g.expect("exited on signal 9")
+    process.send_signal(signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    lib.wait_dead(pids)
+    process.send_signal(sig)
+    process.send_signal(signal.SIGCONT)
+    return process
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT,
+                                 signal.SIGQUIT])
+@pytest.mark.parametrize("workers, killed", [(1, 1), (2, 1), (2, 2), (4, 2),
+                                             (4, 4)])
+def test_worker_killed_then_end(start, sig, workers, killed):
+    """Workers die, and nginx is stopped before any other looks after them, or
+    with none left but the master: it is as if they had been swept up, and what
+    they had settled is written."""
+    g = start(options="flush=1s", workers=workers)
+    assert g.chat().status == 200
+    stored(g, 1)
+    with contextlib.ExitStack() as streams:
+        for _ in range(3):
+            streams.enter_context(Stream(g))
+        g.b.script(lib_both)
+        for _ in range(5):
+            assert g.chat().status == 200
+        process = kill_and_signal(g, g.pids()[:killed], sig)
+    ended(g, process)
+    ends = query(g, 'SELECT outcome, "end", cost > 0, status FROM calls'
+                 ' ORDER BY id')
+    assert len(ends) == 9, ends
+    for row in ends[1:4]:
+        assert row[0] == "estimated" and row[2:] == (1, 200), ends
+        assert row[1] in ("killed", "stopped", "client"), ends
+    assert {row[:2] for row in ends[:1] + ends[4:]} == {
+        ("reported", "complete")}
+    assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    if killed == workers:
+        assert {row[1] for row in ends[1:4]} == {"killed"}
+    g.start()
+    assert g.log_count("calls that were open as nginx ended") == 0
+
+
+def test_writers_killed(start):
+    """Whoever dies, another one writes."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    done = 0
+    for _ in range(6):
+        pid = g.pids()[0]
+        for _ in range(3):
+            assert g.chat().status == 200
+            done += 1
+        os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + LIMIT
+        while pid in g.pids() or len(g.pids()) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    stored(g, done)
+
+
+@pytest.mark.timed("calls shorter than a flush, and holds within a second")
+def test_short_calls_store_no_holds(start):
+    """Only what lasts longer than a flush has a hold on disk."""
+    g = start(options="flush=300ms")
+    assert g.chat().status == 200
+    stored(g, 1)
+    calls, short = 1, 0
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end or not short:
+        begun = time.monotonic()
+        assert g.chat().status == 200
+        calls += 1
+        if time.monotonic() - begun < 0.15:
+            short += 1
+        else:               # the machine is busy: this one may have a hold
+            stored(g, calls)
+        assert query(g, "SELECT count(*) FROM holds") == [(0,)]
+
+    with contextlib.ExitStack() as streams:
+        held = itertools.count(1)
+
+        def one():
+            streams.enter_context(Stream(g))
+            wait_query(g, "SELECT count(*) FROM holds", [(next(held),)])
+
+        lib.soon(one, 1)
+
+
+@pytest.mark.timed("the file is locked for 0.8 seconds")
+def test_nothing_to_write(start):
+    """A flush that finds only holds of calls that have ended begins no
+    transaction: a file that somebody else has locked is none of its affairs."""
+    g = start(options="flush=300ms")
+    for n in range(2):      # the first flush goes on after its commit
+        assert g.chat().status == 200
+        stored(g, n + 1)
+    for n in range(2, 5):
+        assert g.chat().status == 200
+        assert g.chat().status == 200
+        stored(g, 2 * n)
+        db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
+                             timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        time.sleep(0.8)
+        db.execute("ROLLBACK")
+        db.close()
+    assert g.log_count(CANNOT) == 0
+
+
+@pytest.mark.timed("five calls are written in fewer than four flushes of old")
+def test_flush_may_change(start):
+    """The writer follows it, though it is of an older configuration."""
+    g = start(options="flush=1s")
+    with Stream(g):
+        g.http = http(options="flush=5ms")
+        g.write()
+        g.reload()
+        g.b.script(lib_both)
+        done = itertools.count(1)
+
+        def five():
+            for _ in range(5):
+                assert g.chat().status == 200
+                wait_query(g, "SELECT count(*) FROM calls", [(next(done),)])
+
+        lib.soon(five, 3.5)
+
+
+def test_roll_up(start):
+    """Calls older than keep= become days; balances stay what they are."""
+    g = start()
+    for _ in range(3):
+        assert g.chat().status == 200
+    stored(g, 3)
+    g.stop()
+    db = sqlite3.connect(g.path("ledger.db"))
+    db.execute("UPDATE calls SET ended = ended - 3 * 86400000, time = time -"
+               " 3 * 86400000 WHERE id <> (SELECT max(id) FROM calls)")
+    db.commit()
+    db.close()
+    g.http = http(options="keep=1d")
+    g.start()
+    wait_query(g, "SELECT calls, input, output, cost FROM days",
+               [(2, 22, 14, 2 * COST)])
+    assert query(g, "SELECT count(*) FROM calls") == [(1,)]
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    assert query(g, "SELECT balance FROM accounts WHERE name = 'bob-1'") == [
+        (EURO - 3 * COST,)]
+
+
+class Single(lib.Gateway):
+    """One process, master and worker; nginx itself accepts nothing any more
+    after a reload of it."""
+
+    def config(self):
+        return super().config().replace(
+            "worker_processes 0;", "worker_processes 1; master_process off;")
+
+
+def test_single_process(tmp_path, upstreams):
+    for u in upstreams:
+        u.reset()
+    g = Single(tmp_path, *upstreams, groups=GROUPS, http=http())
+    g.workers = 0
+    g.start()
+    try:
+        for _ in range(3):
+            assert g.chat().status == 200
+        stored(g, 3)
+        with Stream(g):
+            finish(g, signal.SIGTERM)
+        assert query(g, "SELECT account FROM calls WHERE \"end\" = 'stopped'"
+                     ) == [("bob-1",)]
+    finally:
+        g.kill()
+
+
+# the workers' user
+
+class Nobody(lib.Gateway):
+    def config(self):
+        return super().config().replace("user root;", "user nobody nogroup;")
+
+
+def writer_ids(pid):
+    """The user ids of the process's first thread, and of that which writes."""
+    tasks, ids, end = "/proc/%d/task/" % pid, [], time.monotonic() + LIMIT
+    while len(ids) < 2 or ids[0] == ids[1]:
+        assert time.monotonic() < end, ids
+        ids = []
+        for task in sorted(os.listdir(tasks), key=int):
+            with open(tasks + task + "/status") as f:
+                (line,) = (l for l in f if l.startswith("Uid:"))
+            ids.append({int(id) for id in line.split()[1:]})
+    return ids
+
+
+def files(path):
+    """(name, stat) of what is in a directory, and is not removed meanwhile."""
+    for name in os.listdir(path):
+        with contextlib.suppress(FileNotFoundError):
+            yield name, os.stat(os.path.join(path, name))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
+def test_user(upstreams):
+    """What the master makes belongs to the workers' user, who writes it."""
+    for u in upstreams:
+        u.reset()
+    directory = tempfile.mkdtemp(prefix="modelgw-")
+    os.chmod(directory, 0o755)
+    g = Nobody(directory, *upstreams, groups=GROUPS,
+               http=http("flush=1s").replace("$dir", "$dir/data"))
+    try:
+        os.mkdir(g.path("data"))
+        p = g.check()
+        assert p.returncode == 1
+        assert "modelgw_ledger" in p.stderr and "as the user nobody" in p.stderr
+        assert os.listdir(g.path("data")) == []
+        with pytest.raises(lib.Failed, match="as the user nobody"):
+            g.start()
+
+        nobody = pwd.getpwnam("nobody").pw_uid
+        os.chown(g.path("data"), nobody, -1)
+        g.expect("as the user nobody")
+        g.start()
+        assert g.chat().status == 200
+        g.reload()
+        assert g.chat().status == 200
+        stored(g, 2, "data/ledger.db")
+        db = sqlite3.connect(g.path("data/ledger.db"), isolation_level=None,
+                             timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        assert g.chat().status == 200       # the master writes it
+        for name, st in files(g.path("data")):
+            assert (st.st_uid, st.st_mode & 0o777) == (nobody, 0o600), name
+        assert os.stat(g.path("nginx.pid")).st_uid == 0
+
+        process = kill_and_signal(g, g.pids(), signal.SIGTERM)
+        ids = writer_ids(process.pid)
+        db.execute("ROLLBACK")
+        db.close()
+        ended(g, process)
+        assert ids == [{0}, {nobody}]       # for good: saved ids are the same
+        for name, st in files(g.path("data")):
+            assert st.st_uid == nobody, name
+        g.start()
+        assert g.chat().status == 200
+        stored(g, 4, "data/ledger.db")
+        g.stop()
+    finally:
+        g.kill()
+        shutil.rmtree(directory)
+
+
+# disks that fail; what stays as it is does so for a moment: these are timed
+
+timed = pytest.mark.timed("what stays as it is does so for 1.5 seconds")
+
+
+class Faults:
+    """Calls while the store cannot be written; counts those answered."""
+
+    def __init__(self, g, path="ledger.db"):
+        self.g = g
+        self.path = path
+        self.answered = 0
+        g.expect(CANNOT)
+
+    def call(self):
+        r = self.g.chat()
+        if r.status == 200:
+            self.answered += 1
+        else:
+            assert_flat(r, 503, "SERVICE_UNAVAILABLE")
+            assert 1 <= int(r.get("Retry-After")) <= 60
+        return r.status
+
+    def until(self, status, timeout=LIMIT):
+        end = time.monotonic() + timeout
+        while self.call() != status:
+            assert time.monotonic() < end, self.g.read("error.log")[-2000:]
+            time.sleep(0.01)
+
+    def stays(self, status, seconds=1.5):
+        """For so long; what is to stay cannot be waited for."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert self.call() == status
+            time.sleep(0.05)
+
+    def well(self, times=1):
+        """All is written, and the log has a line a fault, and one after."""
+        stored(self.g, self.answered, self.path)
+        assert query(self.g, "SELECT count(*) FROM holds", self.path) == [(0,)]
+        assert len(self.g.b.requests) == self.answered
+        self.g.wait_log("the ledger is written again", times)
+        assert self.g.log_count(CANNOT) == times
+        assert self.g.log_count("the ledger is written again") == times
+
+
+@timed
+def test_locked(start):
+    """Another process locks the file: nothing is admitted, nothing is lost."""
+    g = start(workers=2)
+    f = Faults(g)
+    for n in range(1, 3):
+        f.until(200)
+        db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
+                             timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        f.until(503)
+        f.stays(503)
+        g.wait_log("locked")
+        db.execute("ROLLBACK")
+        db.close()
+        f.until(200)
+        f.well(n)
+
+
+@timed
+def test_moved(start):
+    """The file is moved away, and back: nothing is admitted meanwhile, nothing
+    is lost, and no other file takes its place."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g)
+    path = g.path("ledger.db")
+    for n in range(1, 3):
+        f.until(200)
+        os.rename(path, path + ".away")
+        f.until(503)
+        g.wait_log(CANNOT, n)
+        if n == 2:
+            g.kill_workers()
+        f.stays(503)
+        assert not os.path.exists(path)
+        shutil.copy(path + ".away", path)
+        f.stays(503)
+        os.rename(path + ".away", path)
+        f.until(200)
+        f.well(n)
+    g.stop()
+    stored(g, f.answered)
+
+
+@timed
+def test_removed(start):
+    """A stop does not wait for it for ever, and makes none."""
+    g = start()
+    f = Faults(g)
+    f.until(200)
+    stored(g, f.answered)
+    os.unlink(g.path("ledger.db"))
+    f.until(503)
+    f.stays(503)
+    g.wait_log("is missing")
+    g.reload()
+    f.stays(503)
+    g.stop()
+    assert not os.path.exists(g.path("ledger.db"))
+
+
+ADMIN = "location /admin/ { modelgw_admin; }"
+
+
+def test_replaced_is_not_read(start):
+    """Another file of that name is not read either, beside the WAL of the one
+    that we have."""
+    g = start(locations=ADMIN)
+    f = Faults(g)
+    path = g.path("ledger.db")
+    f.until(200)
+    assert g.get("/admin/calls").status == 200
+    shutil.copy(path, path + ".new")
+    os.rename(path, path + ".away")
+    os.rename(path + ".new", path)
+    for what in ("calls", "usage?by=key", "accounts/bob-1"):
+        assert_flat(g.get("/admin/" + what), 503, "SERVICE_UNAVAILABLE")
+    assert g.log_count('could not be read: "%s" is another file now' % path)
+    f.until(503)
+    os.rename(path + ".away", path)
+    assert g.get("/admin/calls").status == 200
+    f.until(200)
+    f.well()
+
+
+def remove(path):
+    os.unlink(path)
+
+
+def replace(path):
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("lose", [remove, replace])
+def test_wal_lost(start, suffix, lose):
+    """What is answered as durable is there after a kill of everything: all that
+    the file had is in the ledger before."""
+    g = start(workers=2, locations=ADMIN)
+    for n in range(1, 4):
+        assert g.chat().status == 200
+        stored(g, n)
+        lose(g.path("ledger.db" + suffix))
+        r = g.post("/admin/accounts/bob-1/topups",
+                   {"id": "t-%d" % n, "amount": "7.00"})
+        assert r.status == 201, r
+        if n == 2:
+            g.wait_log('a file of the ledger was lost.*ledger.db%s" is'
+                       % suffix)
+        else:
+            g.power_cut()
+            g.start()
+        assert query(g, "SELECT count(*) FROM topups WHERE id LIKE 't-%'"
+                     ) == [(n,)]
+        assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+    assert g.log_count(CANNOT) == 0
+
+
+def test_wal_lost_while_idle(start):
+    """It is noticed without a call, and again at the next time."""
+    g = start()
+    assert g.chat().status == 200
+    stored(g, 1)
+    for n in range(1, 3):
+        os.unlink(g.path("ledger.db-wal"))
+        g.wait_log("a file of the ledger was lost", n)
+        assert g.chat().status == 200
+        stored(g, n + 1)
+    g.power_cut()
+    g.start()
+    stored(g, 3)
+
+
+@timed
+def test_wal_lost_beside_a_reader(start):
+    """Who reads keeps it from being saved: nothing is admitted, and no top-up
+    is said to be made."""
+    g = start(workers=2, locations=ADMIN)
+    f = Faults(g)
+    f.until(200)
+    stored(g, 1)
+    topup = "/admin/accounts/bob-1/topups", {"id": "t-1", "amount": "7.00"}
+    db = sqlite3.connect("file:%s?mode=ro" % g.path("ledger.db"), uri=True,
+                         isolation_level=None)
+    db.execute("BEGIN")
+    db.execute("SELECT count(*) FROM calls").fetchone()
+    f.until(200)
+    os.unlink(g.path("ledger.db-wal"))
+    assert g.post(*topup, timeout=20).status not in (200, 201)
+    f.until(503)
+    f.stays(503)
+    g.wait_log(CANNOT + '.*ledger.db-wal" is ')
+    db.close()
+    f.until(200)
+    f.well()
+    assert g.post(*topup).status in (200, 201)
+    g.power_cut()
+    g.start()
+    stored(g, f.answered)
+    assert query(g, "SELECT count(*) FROM topups WHERE id = 't-1'") == [(1,)]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT])
+def test_wal_lost_at_the_end(start, sig):
+    """Beside a connection that stays, closing does not save it by itself."""
+    g = start()
+    for _ in range(3):
+        assert g.chat().status == 200
+    stored(g, 3)
+    db = sqlite3.connect("file:%s?mode=ro" % g.path("ledger.db"), uri=True)
+    assert db.execute("SELECT count(*) FROM calls").fetchone() == (3,)
+    os.unlink(g.path("ledger.db-wal"))
+    finish(g, sig)
+    db.close()
+    stored(g, 3)
+
+
+@timed
+def test_all_lost(start):
+    """All files are removed, and the ledger comes back: what was committed is
+    only in what the writer has open, which it does not let go of before."""
+    g = start(workers=2)
+    f = Faults(g)
+    path = g.path("ledger.db")
+    for n in range(1, 4):
+        f.until(200)
+        os.link(path, path + ".kept")
+        for suffix in ("-wal", "-shm", ""):
+            os.unlink(path + suffix)
+        f.until(503)
+        f.stays(503)
+        os.rename(path + ".kept", path)
+        f.until(200)
+        f.well(n)
+    g.power_cut()
+    g.start()
+    stored(g, f.answered)
+
+
+@timed
+def test_back_beside_a_reader(start):
+    """A file that was merely moved leaves nothing in doubt: a reader that stays
+    does not keep its writer from going on."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g)
+    path = g.path("ledger.db")
+    f.until(200)
+    db = sqlite3.connect("file:%s?mode=ro" % path, uri=True,
+                         isolation_level=None)
+    db.execute("BEGIN")
+    db.execute("SELECT count(*) FROM calls").fetchone()
+    f.until(200)
+    os.rename(path, path + ".away")
+    f.until(503)
+    g.wait_log(CANNOT)
+    g.kill_workers()
+    f.stays(503)
+    os.rename(path + ".away", path)
+    f.until(200)
+    db.close()
+    f.well()
+
+
+def test_locked_beside_a_reader(start):
+    """Nor does a lock leave anything in doubt: nothing was written."""
+    g = start(workers=2)
+    f = Faults(g)
+    f.until(200)
+    path = g.path("ledger.db")
+    reader = sqlite3.connect("file:%s?mode=ro" % path, uri=True,
+                             isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM calls").fetchone()
+    f.until(200)
+    stored(g, f.answered)
+    db = sqlite3.connect(path, isolation_level=None, timeout=LIMIT)
+    db.execute("BEGIN IMMEDIATE")
+    f.until(503)
+    g.wait_log(CANNOT)
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    reader.close()
+    f.well()
+
+
+@timed
+def test_locked_reload_and_end(start):
+    """A worker that ends meanwhile leaves its calls to the others; a new one
+    that finds the store locked goes on trying."""
+    g = start()
+    f = Faults(g)
+    db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
+                         timeout=LIMIT)
+    db.execute("BEGIN EXCLUSIVE")
+    f.until(503)
+    g.reload()
+    f.stays(503)
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    f.well()
+    g.stop()
+    stored(g, f.answered)
+
+
+def test_locked_stream(start):
+    """A call that runs as it happens is settled, and written afterwards."""
+    g = start()
+    f = Faults(g)
+    with Stream(g):
+        db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
+                             timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        g.b.script(lib_both)
+        f.until(503)
+    g.logged("stream")
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    wait_query(g, "SELECT count(*) FROM calls", [(f.answered + 1,)])
+    wait_query(g, "SELECT count(*) FROM holds", [(0,)])
+    assert query(g, "SELECT * FROM audit WHERE difference <> 0") == []
+
+
+def test_ended_while_locked(start):
+    """What cannot be written at the end is said, and charged by the holds."""
+    g = start()
+    with Stream(g):
+        wait_query(g, "SELECT count(*) FROM holds", [(1,)])
+        db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
+                             timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        g.expect(CANNOT)
+        finish(g, signal.SIGTERM)
+        db.execute("ROLLBACK")
+        db.close()
+    said = g.log_count("could not be written before this worker ended")
+    assert 1 <= said <= g.workers, "each worker that leaves says it"
+    assert query(g, "SELECT count(*) FROM calls") == [(0,)]
+    g.b.script(lib_both)
+    g.start()
+    assert query(g, 'SELECT "end" FROM calls') == [("lost",)]
+    assert g.chat().status == 200
+
+
+def test_terminated_while_locked_on_a_busy_machine(dying, start):
+    """A worker whose sleeps are longer than they should be is still gone
+    before its master kills it, 1.5 seconds after the signal."""
+    g = start()
+    dying.set("late")
+    assert g.chat().status == 200
+    stored(g, 1)
+    db = sqlite3.connect(g.path("ledger.db"), isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    assert g.chat().status == 200
+    g.expect(CANNOT)
+    finish(g, signal.SIGTERM)
+    db.execute("ROLLBACK")
+    db.close()
+    said = g.log_count("could not be written before this worker ended")
+    assert 1 <= said <= g.workers, "each worker that leaves says it"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of its own, 4 MB."""
+    path = str(tmp_path / "disk")
+    os.mkdir(path)
+    p = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", path],
+                       capture_output=True, text=True)
+    if p.returncode:
+        pytest.skip("no tmpfs: " + p.stderr)
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+SHIM = r"""
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+
+static int
+sync_(long call, int fd)
+{
+    while (access(DIR "/hang", F_OK) == 0) {
+        usleep(5000);
+    }
+
+    if (access(DIR "/fail", F_OK) == 0) {
+        errno = EIO;
+        return -1;
+    }
+
+    return syscall(call, fd);
+}
+
+int fsync(int fd) { return sync_(SYS_fsync, fd); }
+int fdatasync(int fd) { return sync_(SYS_fdatasync, fd); }
+
+int
+usleep(useconds_t us)
+{
+    struct timespec  ts;
+
+    if (access(DIR "/late", F_OK) == 0) {
+        us += 10000;
+    }
+
+    ts.tv_sec = us / 1000000;
+    ts.tv_nsec = us % 1000000 * 1000;
+
+    return nanosleep(&ts, NULL);
+}
+"""
+
+
+class Disk:
+    """fsync() that hangs, or fails, while a file of that name is there; what
+    is written stays in the page cache, as on a disk that dies.  While "late"
+    is there a sleep is longer, as on a busy machine."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.library = os.path.join(self.path, "shim.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", self.library,
+                        '-DDIR="%s"' % self.path, "-"], input=SHIM, text=True,
+                       check=True)
+
+    def set(self, name):
+        open(os.path.join(self.path, name), "w").close()
+
+    def clear(self, name):
+        os.unlink(os.path.join(self.path, name))
+
+
+@pytest.fixture
+def dying(tmp_path, monkeypatch):
+    """nginx with a disk that the test may let hang or fail."""
+    os.mkdir(str(tmp_path / "shim"))
+    d = Disk(tmp_path / "shim")
+    preload = [d.library]
+    if lib.ASAN:                # which wants to be the first
+        preload.insert(0, subprocess.run(
+            ["cc", "-print-file-name=libasan.so"], check=True,
+            capture_output=True, text=True).stdout.strip())
+    monkeypatch.setenv("LD_PRELOAD", ":".join(preload))
+    return d
+
+
+@timed
+def test_sync_fails(dying, start):
+    """What was written and never synced is there for SQLite, and does not pass
+    for durable: nothing is admitted before a sync has worked."""
+    g = start(workers=2)
+    f = Faults(g)
+    for n in range(1, 3):
+        f.until(200)
+        dying.set("fail")
+        f.until(503)
+        f.stays(503)
+        assert g.log_count("the ledger is written again") == n - 1
+        dying.clear("fail")
+        f.until(200)
+        f.well(n)
+
+
+@timed
+def test_replaced_while_closed(dying, start):
+    """While the writer has let go of it, and after a reload, too: a copy never
+    gets the inode that the file is known by."""
+    g = start(workers=2)
+    f = Faults(g)
+    path = g.path("ledger.db")
+    f.until(200)
+    g.reload()
+    f.until(200)
+    shutil.copy(path, path + ".bak")
+    inode = os.stat(path).st_ino
+    dying.set("fail")
+    f.until(503)
+    time.sleep(1)
+    for _ in range(3):
+        os.unlink(path)
+        shutil.copy(path + ".bak", path)
+        assert os.stat(path).st_ino != inode
+    dying.clear("fail")
+    f.stays(503, 2.5)
+    g.expect("could not be written before this worker ended")
+
+
+def wal(g):
+    with open(g.path("ledger.db-wal"), "rb") as f:
+        return f.read()
+
+
+def killed_in_a_commit(dying, start, hung, pause=0):
+    """Beside a reader, who keeps the WAL from being moved to the file; then
+    there is no worker for so many seconds."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    g.expect("writing the ledger hangs")
+    f = Faults(g)
+    f.until(200)
+    stored(g, 1)
+    db = sqlite3.connect("file:%s?mode=ro" % g.path("ledger.db"), uri=True,
+                         isolation_level=None)
+    db.execute("BEGIN")
+    db.execute("SELECT count(*) FROM calls").fetchone()
+    before = wal(g)
+    dying.set("hang")
+    f.until(200)
+    if hung:
+        f.until(503)
+        g.wait_log("writing the ledger hangs")
+    else:
+        end = time.monotonic() + LIMIT
+        while wal(g) == before:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    pids = g.pids()
+    os.kill(g.process.pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    dying.clear("hang")
+    lib.wait_dead(pids)
+    time.sleep(pause)
+    os.kill(g.process.pid, signal.SIGCONT)
+    return f, db
+
+
+@timed
+@pytest.mark.parametrize("pause", [0, 2.5])
+def test_killed_in_a_commit(dying, start, pause):
+    """A disk that was at work has not failed: nobody waits for who reads, even
+    if there was no writer for longer than a disk may take."""
+    f, db = killed_in_a_commit(dying, start, False, pause)
+    f.until(200)
+    stored(f.g, f.answered)
+    f.stays(200)
+    db.close()
+    f.well(0)
+
+
+@timed
+def test_killed_in_a_commit_that_hung(dying, start):
+    """Whether it had failed its writer did not live to say: what is found of it
+    in the WAL is not believed before it is in the file, and that waits for who
+    reads."""
+    f, db = killed_in_a_commit(dying, start, True)
+    f.until(503)
+    f.stays(503)
+    f.g.wait_log(CANNOT)
+    db.close()
+    f.until(200)
+    f.well()
+
+
+@timed
+def test_sync_hangs(dying, start):
+    """A disk that neither works nor fails: refused after two seconds, said
+    once."""
+    g = start(workers=2)
+    g.expect("writing the ledger hangs")
+    f = Faults(g)
+    f.until(200)
+    stored(g, f.answered)
+    dying.set("hang")
+    begun = time.monotonic()
+    f.until(200)
+    f.until(503)
+    assert time.monotonic() - begun > 1.5
+    f.stays(503)
+    g.wait_log("does not hang any more|writing the ledger hangs for")
+    assert g.log_count("writing the ledger hangs") == 1
+    assert g.log_count("does not hang any more") == 0
+    dying.clear("hang")
+    f.until(200)
+    g.wait_log("writing the ledger does not hang any more")
+    stored(g, f.answered)
+    assert g.log_count("writing the ledger hangs") == 1
+    assert g.log_count(CANNOT) == 0
+
+
+@timed
+def test_topup_of_a_writer_that_died(dying, start):
+    """The commit of a top-up reached the file, its writer was killed before it
+    said so, and the next one has a bad disk: it does not say that it failed,
+    so that what is in the file is credited when all is well."""
+    g = start(workers=2, locations="location /admin/ { modelgw_admin; }",
+              options="flush=5ms")
+    g.expect("exited on signal 9")
+    g.expect(CANNOT)
+    assert g.chat().status == 200
+    stored(g, 1)
+    dying.set("hang")
+    answers = []
+
+    def ask():
+        answers.append(g.post("/admin/accounts/bob-1/topups",
+                              {"id": "t-1", "amount": "7.00"}))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    end = time.monotonic() + LIMIT
+    while b"t-1" not in wal(g):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    dying.set("fail")
+    dying.clear("hang")
+    for pid in g.pids():
+        os.kill(pid, signal.SIGKILL)
+    g.wait_log(CANNOT)
+    time.sleep(0.3)
+    dying.clear("fail")
+    g.wait_log("the ledger is written again")
+    thread.join(LIMIT)
+    assert not thread.is_alive() and answers == [None]    # it was killed
+    stored(g, 1)
+    accounts = g.get("/admin/accounts").json()["accounts"]
+    assert [a["balance"] for a in accounts if a["id"] == "bob-1"] == [
+        "7.999975"]
+
+
+def on(disk):
+    return http().replace("$dir", disk)
+
+
+def fill(disk, leave=0):
+    fs = os.statvfs(disk)
+    with open(os.path.join(disk, "filler"), "wb", 0) as f:
+        for _ in range(max(0, fs.f_bavail * fs.f_frsize - leave) // 4096):
+            try:
+                f.write(b"x" * 4096)
+            except OSError:
+                return
+
+
+@timed
+def test_disk_full(disk, start):
+    path = disk + "/ledger.db"
+    g = start(http=on(disk), workers=2)
+    f = Faults(g, path)
+    for n in range(1, 3):
+        f.until(200)
+        fill(disk)
+        f.until(503)
+        f.stays(503)
+        os.unlink(disk + "/filler")
+        f.until(200)
+        f.well(n)
+
+
+@timed
+def test_start_on_full_disk(disk, start):
+    """Not a single call is admitted before the disk is well."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk))
+    f = Faults(g, path)
+    f.until(200)
+    stored(g, f.answered, path)
+    g.stop()
+    fill(disk, leave=256 * 1024)
+    for n in range(2):
+        g.start()
+        g.wait_log(CANNOT, n + 1)
+        f.stays(503)
+        g.stop()
+    g.start()
+    f.stays(503)
+    os.unlink(disk + "/filler")
+    f.until(200)
+    stored(g, f.answered, path)
+    assert query(g, "SELECT count(*) FROM holds", path) == [(0,)]
+    g.wait_log("the ledger is written again")
+    assert g.log_count(CANNOT) == 3
+
+
+@timed
+@pytest.mark.parametrize("change", ["reload", "kill_workers"])
+def test_full_disk_and_a_new_writer(disk, start, change):
+    """A new writer is not patient with a disk that is full: what is admitted
+    is what comes before its first batch, or what comes at a time if the machine
+    is busy."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk), workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g, path)
+    f.until(200)
+    admitted = []
+    for n in range(5):
+        stored(g, f.answered, path)
+        before = f.answered
+        fill(disk)
+        getattr(g, change)()
+        f.until(503)
+        f.stays(503, 0.5)
+        admitted.append(f.answered - before)
+        os.unlink(disk + "/filler")
+        f.until(200)
+        if admitted[-1] <= 3:
+            break
+    assert admitted[-1] <= 3, admitted
+    f.well(len(admitted))
+
+
+def until_said(f):
+    """Workers die all the time, until a writer has stopped the calls."""
+    end = time.monotonic() + LIMIT
+    while not f.g.log_count(CANNOT):
+        assert time.monotonic() < end
+        f.g.kill_workers()
+        f.call()
+        time.sleep(0.9)     # that is less than a new writer is patient
+    for _ in range(3):
+        f.g.kill_workers()
+        f.stays(503, 0.2)
+
+
+@timed
+def test_full_disk_and_dying_workers(disk, start):
+    """No writer lives for long, but what one has found out stays."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk), workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g, path)
+    f.until(200)
+    fill(disk)
+    until_said(f)
+    os.unlink(disk + "/filler")
+    f.until(200)
+    f.well()
+
+
+@timed
+def test_locked_and_dying_workers(start):
+    """New writers are patient with a lock, which may be that of a dead one, for
+    a time that is over for all of them."""
+    g = start(workers=2)
+    g.expect("exited on signal 9")
+    f = Faults(g)
+    f.until(200)
+    db = sqlite3.connect(g.path("ledger.db"), isolation_level=None, timeout=5)
+    db.execute("BEGIN EXCLUSIVE")
+    until_said(f)
+    db.execute("ROLLBACK")
+    db.close()
+    f.until(200)
+    f.well()
+
+
+@timed
+def test_disk_nearly_full(disk, start):
+    """Room for a few rows is not enough to go on."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk))
+    f = Faults(g, path)
+    f.until(200)
+    fill(disk)
+    f.until(503)
+    os.unlink(disk + "/filler")
+    fill(disk, leave=256 * 1024)
+    f.stays(503, 2.5)
+    os.unlink(disk + "/filler")
+    f.until(200)
+    f.well()
+
+
+@timed
+def test_read_only(disk, start):
+    """The kernel does not let a file system become read-only while a file of it
+    is open to be written, so it is locked first: then the writer lets go."""
+    path = disk + "/ledger.db"
+    g = start(http=on(disk))
+    f = Faults(g, path)
+    f.until(200)
+    for _ in range(5):
+        db = sqlite3.connect(path, isolation_level=None, timeout=LIMIT)
+        db.execute("BEGIN EXCLUSIVE")
+        f.until(503)
+        f.stays(503)
+        db.execute("ROLLBACK")
+        db.close()
+        if remount(disk, "ro"):
+            break
+    else:
+        pytest.skip("the file system is never idle")
+    f.until(503)
+    f.stays(503)
+    assert remount(disk, "rw")
+    f.until(200)
+    stored(g, f.answered, path)
+    assert len(g.b.requests) == f.answered
+
+
+def remount(disk, mode):
+    return subprocess.run(["mount", "-o", "remount," + mode, disk],
+                          capture_output=True).returncode == 0

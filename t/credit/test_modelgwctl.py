@@ -1,0 +1,386 @@
+"""The command modelgwctl: against a gateway, and on keys files."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import threading
+import uuid
+
+import pytest
+
+from gateway import NGINX, ROOT
+from test_admin import KEYS, WITH_LEDGER, Admin, nano
+
+CTL = os.path.join(ROOT, "conf/modelgwctl")
+
+SOCKET = """
+    server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }"""
+
+SHELLS = [s for s in ("dash", "bash", "busybox") if shutil.which(s)]
+
+
+def run(*args, env=None, shell=None, **kw):
+    command = {None: [], "busybox": ["busybox", "sh"]}.get(shell, [shell])
+    env = dict(os.environ, **(env or {}))
+    return subprocess.run(command + [CTL] + [str(a) for a in args], env=env,
+                          capture_output=True, text=True, timeout=60, **kw)
+
+
+@pytest.fixture(scope="module")
+def gw(module_gateway):
+    parts = dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET)
+    gw = module_gateway(**parts, keys=KEYS, locations="""
+        location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }""")
+    assert gw.chat().status == 200
+    return gw
+
+
+@pytest.fixture
+def ctl(gw):
+    def call(*args, **kw):
+        return run("--socket", gw.path("admin.sock"), *args, **kw)
+
+    return call
+
+
+def ok(p, err=""):
+    assert p.returncode == 0, (p.stdout, p.stderr)
+    assert re.fullmatch(err, p.stderr.strip()), p.stderr
+    return p.stdout
+
+
+def refused(p, code, *words):
+    assert p.returncode == code, (p.returncode, p.stdout, p.stderr)
+    assert p.stdout == ""
+    for word in words:
+        assert word in p.stderr, p.stderr
+
+
+def rows(text):
+    """A table as a list of dicts."""
+    head, *lines = [line.split() for line in text.splitlines()]
+    assert all(len(line) == len(head) for line in lines), text
+    return [dict(zip(head, line)) for line in lines]
+
+
+# questions
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_accounts(ctl, shell):
+    table = {r["id"]: r for r in rows(ok(ctl("accounts", shell=shell)))}
+    assert set(table) == {"alice", "bob-1", "carol", "dave-1", "pool:1"}
+    assert table["dave-1"] == {"id": "dave-1", "balance": "5.00",
+                               "held": "0.00", "available": "5.00"}
+
+
+def test_columns_stand_below_each_other(ctl):
+    lines = ok(ctl("accounts")).splitlines()
+    ends = {line.index("5.00") + 4 for line in lines if "dave" in line}
+    assert ends == {lines[0].index("balance") + len("balance")}
+
+
+def test_account(ctl):
+    text = ok(ctl("accounts", "dave-1"))
+    top, table = text.split("\n\n")
+    assert top.splitlines() == ["id: dave-1", "balance: 5.00", "held: 0.00",
+                                "available: 5.00"]
+    (row,) = rows(table)
+    assert row["id"] == "founding:dave-1" and row["amount"] == "5.00"
+
+
+def test_where(gw):
+    """The ways to say where the gateway is; the option goes before."""
+    unix = "unix:" + gw.path("admin.sock")
+    url = "http://127.0.0.1:%d/admin" % gw.port
+    for args, env in ((["--url", url], {}), (["--url", url + "/"], {}),
+                      (["--url", unix], {}), ([], {"MODELGW_ADMIN": unix}),
+                      ([], {"MODELGW_ADMIN": url}),
+                      (["--url", url], {"MODELGW_ADMIN": "unix:/nowhere"}),
+                      (["--url", url], {"http_proxy": "http://127.0.0.1:1"})):
+        assert "dave-1" in ok(run(*args, "accounts", env=env))
+
+
+@pytest.mark.parametrize("args", [
+    ["--socket", "/nowhere/x.sock"], ["--url", "http://127.0.0.1:1/"]])
+def test_nobody_there(args):
+    p = run(*args, "accounts")
+    refused(p, 1, "no answer from")
+    assert ("it is not a socket" in p.stderr) == ("--socket" in args)
+    assert "port 80" not in p.stderr
+
+
+def test_no_admin_there(gw):
+    p = run("--url", "http://127.0.0.1:%d/v1" % gw.port, "accounts")
+    refused(p, 1, "Not found")
+
+
+@pytest.mark.parametrize("command", [["accounts"], ["keys"], ["calls"],
+                                     ["usage"], ["accounts", "alice"]])
+def test_json(ctl, command):
+    """Either place of --json."""
+    one = json.loads(ok(ctl("--json", *command)))
+    assert one == json.loads(ok(ctl(*command, "--json"))) and one
+
+
+def test_keys(ctl):
+    table = {r["id"]: r for r in rows(ok(ctl("keys")))}
+    assert table["erin@x.test"] == {
+        "id": "erin@x.test", "group": "b", "account": "pool:1", "models": "-",
+        "rpm": "60", "tpm": "1000", "concurrency": "2",
+        "expires": "2035-02-28"}
+    assert table["frank"]["models"] == "fam-a-small,fam-a-mini"
+    assert table["alice-1"]["rpm"] == "-"
+
+
+def test_usage_and_calls(ctl, gw):
+    admin = Admin(gw)
+    for _ in range(200):
+        if admin.ok("/calls")["calls"]:
+            break
+    (call,) = rows(ok(ctl("calls", "--account", "bob-1", "--limit", "5",
+                          "--from", "2020-01-01", "--to",
+                          "9999-12-31T23:59:59+00:00")))
+    assert call["model"] == "fam-b-one" and call["outcome"] == "reported"
+    (row,) = rows(ok(ctl("usage", "--by", "model")))
+    assert row["model"] == "fam-b-one" and row["calls"] == "1"
+    assert nano(row["cost"]) == nano(call["cost"]) > 0
+    assert ok(ctl("usage", "--key", "nobody")) == ""
+    assert ok(ctl("calls", "--model", "a+b/c:d@e")) == ""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_more(shell):
+    """An answer that was cut; a string that looks like that is none."""
+    answer = (b'{"usage":[{"key":"a\\"]}","cost":"1.00"}],"more":true}',
+              b'{"usage":[{"key":"],\\"more\\":true}","cost":"1.00"}]}')
+    for body, more in zip(answer, (True, False)):
+        with answering(body) as url:
+            p = run("--url", url, "usage", shell=shell)
+            text = ok(p, err=".*more rows.*limit.*" if more else "")
+            assert text.split()[:2] == ["key", "cost"] and "1.00" in text
+            assert len(text.splitlines()) == 2
+        with answering(body) as url:
+            p = run("--url", url, "usage", "--json", shell=shell)
+            assert ok(p, err=".*more rows.*" if more else "") \
+                == body.decode() + "\n"
+
+
+@contextlib.contextmanager
+def answering(body):
+    """A server for one request."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        s.settimeout(20)
+
+        def serve():
+            with s.accept()[0] as c:
+                c.settimeout(20)
+                c.recv(65536)
+                c.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                          b"Content-Length: %d\r\n\r\n%s"
+                          % (len(body), body))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield "http://127.0.0.1:%d" % s.getsockname()[1]
+        thread.join(20)
+
+
+@pytest.mark.parametrize("args, word", [
+    (["calls", "--limit", "0"], "limit"), (["usage", "--by", "hour"], "by"),
+    (["calls", "--from", "x&limit=1"], "from"),
+    (["calls", "--account", "a b"], "account"),
+    (["calls", "--limit", "1", "--limit", "2"], "twice"),
+    (["accounts", "nobody"], 'No such account: "nobody"'),
+    (["topup", "nobody", "1.00", "x"], 'No such account: "nobody"')])
+def test_the_gateway_refuses(ctl, args, word):
+    refused(ctl(*args), 1, word)
+
+
+@pytest.mark.parametrize("args", [
+    [], ["x"], ["accounts", "a", "b"], ["accounts", "a/b"], ["accounts", "a b"],
+    ["topup"], ["topup", "alice"], ["topup", "alice", "1", "x", "y"],
+    ["topup", "alice", "-1"], ["topup", "alice", "1e3"], ["topup", "alice", ""],
+    ["topup", "alice", '1","x":"2'], ["topup", "a/b", "1"],
+    ["topup", "alice", "1", 'x"'], ["topup", "alice", "1", ""],
+    ["calls", "--by", "day"], ["calls", "--limit"], ["calls", "x"],
+    ["usage", "--x", "y"], ["keys", "x"], ["key"], ["key", "old"],
+    ["--x", "accounts"], ["--socket"], ["--url", "ftp://x", "accounts"]])
+def test_misuse(ctl, args):
+    refused(ctl(*args), 2, "modelgwctl")
+
+
+def test_help():
+    for args in (["--help"], ["-h"], ["help"], ["topup", "--help"]):
+        assert ok(run(*args)).startswith("usage: modelgwctl ")
+
+
+# top-ups
+
+
+def test_topup(ctl, gw):
+    before = nano(Admin(gw).balance("alice"))
+    text = ok(ctl("topup", "alice", "12.50", "invoice-1"))
+    assert "new: true" in text.splitlines()
+    assert "amount: 12.50" in text.splitlines()
+    assert nano(Admin(gw).balance("alice")) == before + nano("12.50")
+    assert "new: false" in ok(ctl("topup", "alice", "12.50", "invoice-1"))
+    refused(ctl("topup", "alice", "12.51", "invoice-1"), 1, "invoice-1")
+    refused(ctl("topup", "alice", "0", "invoice-2"), 1, "amount")
+    assert nano(Admin(gw).balance("alice")) == before + nano("12.50")
+
+
+def test_topup_makes_an_id(ctl, gw):
+    """It is told before, so that a failed one can be repeated."""
+    p = ctl("--json", "topup", "carol", "1.00")
+    answer = json.loads(ok(p, err=".*"))
+    id = uuid.UUID(answer["id"])
+    assert id.version == 4 and id.variant == uuid.RFC_4122
+    assert str(id) in p.stderr
+    again = json.loads(ok(ctl("--json", "topup", "carol", "1.00", id)))
+    assert again["new"] is False and again["balance"] == answer["balance"]
+    p = run("--socket", "/nowhere", "topup", "carol", "1.00")
+    assert p.returncode == 1
+    assert re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-"
+                     r"[0-9a-f]{12}", p.stderr)
+
+
+# keys
+
+
+def key_new(file, *args, **kw):
+    return run("key", "new", *args, "--keys", file, **kw)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new(tmp_path, shell):
+    file = tmp_path / "keys.conf"
+    p = key_new(file, "alice-2", "--group", "a", shell=shell)
+    secret = ok(p, err=".*reload.*").strip()
+    assert re.fullmatch(r"sk-eu-[0-9a-f]{48}", secret)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    assert file.read_text() == "alice-2 sha256:%s a;\n" % digest
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret not in p.stderr
+    assert os.listdir(tmp_path) == ["keys.conf"]
+
+
+def test_key_new_with_everything(tmp_path):
+    file = tmp_path / "keys.conf"
+    file.write_text("# ours\nbob sha256:%s b;" % ("0" * 64))
+    file.chmod(0o640)
+    ok(key_new(file, "a@b:c._-", "--group", "a", "--account", "acc", "--models",
+               "x/1,y+2", "--rpm", "1", "--tpm", "1000000000", "--concurrency",
+               "8", "--expires", "2030-01-31", "--prefix", "my-"), err=".*")
+    head, bob, line = file.read_text().splitlines()
+    assert (head, bob) == ("# ours", "bob sha256:%s b;" % ("0" * 64))
+    assert re.fullmatch(
+        r"a@b:c\._- sha256:[0-9a-f]{64} a account=acc models=x/1,y\+2 rpm=1 "
+        r"tpm=1000000000 concurrency=8 expires=2030-01-31;", line)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("text", [
+    "bob sha256:x b;", "x sha256:x b; bob sha256:y b;", "\tbob\n sha256:x\nb;",
+    '"bob" sha256:x b;', "'bob' sha256:x b;", "# c\nbob sha256:x b;",
+    "x sha256:x b; # bob;\nbob sha256:x b;"])
+def test_duplicate_id(tmp_path, text):
+    file = tmp_path / "keys.conf"
+    file.write_text(text)
+    refused(key_new(file, "bob", "--group", "b"), 1, "bob", "already")
+    assert file.read_text() == text
+    assert os.listdir(tmp_path) == ["keys.conf"]
+
+
+@pytest.mark.parametrize("text", [
+    "# bob sha256:x b;\n", "bob-1 sha256:x b;", "x sha256:x bob;", "",
+    "x sha256:x b; #bob sha256:y b;\n", "BOB sha256:x b;"])
+def test_no_duplicate_id(tmp_path, text):
+    file = tmp_path / "keys.conf"
+    file.write_text(text)
+    ok(key_new(file, "bob", "--group", "b"), err=".*")
+    assert file.read_text().startswith(text)
+    assert file.read_text().splitlines()[-1].startswith("bob sha256:")
+
+
+@pytest.mark.parametrize("args", [
+    [], ["bob"], ["", "--group", "a"], ["a b", "--group", "a"],
+    ["a;b", "--group", "a"], ["a\nb", "--group", "a"],
+    ["x" * 65, "--group", "a"], ["bob", "--group", ""],
+    ["bob", "--group", "a b"], ["bob", "--group", "a;}"],
+    ["bob", "--group", "a", "--group", "b"], ["bob", "--group"],
+    ["bob", "--group", "a", "--rpm", "0"],
+    ["bob", "--group", "a", "--rpm", "01"],
+    ["bob", "--group", "a", "--rpm", "-1"],
+    ["bob", "--group", "a", "--rpm", "1000000001"],
+    ["bob", "--group", "a", "--tpm", "1k"],
+    ["bob", "--group", "a", "--concurrency", "99999999999"],
+    ["bob", "--group", "a", "--models", ""],
+    ["bob", "--group", "a", "--models", "a b"],
+    ["bob", "--group", "a", "--account", "a;b"],
+    ["bob", "--group", "a", "--expires", "soon"],
+    ["bob", "--group", "a", "--expires", "2030-1-1"],
+    ["bob", "--group", "a", "--prefix", "a b"],
+    ["bob", "--group", "a", "--owner", "x"], ["bob", "--group", "a", "x"]])
+def test_key_new_misuse(tmp_path, args):
+    file = tmp_path / "keys.conf"
+    refused(key_new(file, *args), 2, "modelgwctl")
+    assert not file.exists()
+
+
+def test_key_new_nowhere(tmp_path):
+    refused(key_new(tmp_path / "no" / "keys.conf", "bob", "--group", "a"), 1)
+    refused(key_new("/proc/keys.conf", "bob", "--group", "a"), 1)
+
+
+def test_many_at_once(tmp_path):
+    """None is lost, and one id is taken once."""
+    file = tmp_path / "keys.conf"
+    ps = [subprocess.Popen([CTL, "key", "new", "key-%d" % (i // 2), "--group",
+                            "a", "--keys", str(file)],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+          for i in range(20)]
+    said = [p.communicate(timeout=60)[1].decode() for p in ps]
+    assert sorted(p.returncode for p in ps) == [0] * 10 + [1] * 10, said
+    ids = [line.split()[0] for line in file.read_text().splitlines()]
+    assert sorted(ids) == sorted("key-%d" % i for i in range(10))
+    assert os.listdir(tmp_path) == ["keys.conf"]
+
+
+def test_link_stays(tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "keys.conf"
+    link.symlink_to(tmp_path / "real" / "keys.conf")
+    (tmp_path / "real" / "keys.conf").write_text("")
+    ok(key_new(link, "bob", "--group", "a"), err=".*")
+    assert link.is_symlink() and link.read_text().startswith("bob ")
+
+
+def test_a_new_key_works(gateway):
+    gw = gateway()
+    secret = ok(key_new(gw.path("keys.conf"), "zoe", "--group", "b",
+                        "--models", "fam-b-one"), err=".*").strip()
+    assert gw.chat(key=None, headers=[]).status == 200
+    gw.keys_text = gw.read("keys.conf")
+    gw.reload()
+    r = gw.request("POST", "/v1/chat/completions", None,
+                   [("Authorization", "Bearer " + secret)],
+                   b'{"model":"fam-b-one","messages":[]}')
+    assert r.status == 200, r
+
+
+def test_shell_is_plain():
+    """No bashism that dash would not take, nor a pipe to what is not there."""
+    for shell in SHELLS:
+        command = ["busybox", "sh"] if shell == "busybox" else [shell]
+        subprocess.run(command + ["-n", CTL], check=True, timeout=10)
+    with open(CTL) as f:
+        text = f.read()
+    assert "[[" not in text and "jq " not in text and "python" not in text
+    assert os.access(CTL, os.X_OK) and NGINX

@@ -1,0 +1,137 @@
+# pytest.  Each test runs with the packaged nginx and one worker; what goes
+# through nginx again under AddressSanitizer, with two; what depends on nginx's
+# version or on the number of workers also with the newest series, with four.
+
+VENV        = $(BUILD)/venv
+NPM         = $(BUILD)/npm
+PYTEST_ARGS =
+
+# tests wait more than they compute; those that compute for long are stolen from
+# the worker that has them, so that both cores are busy to the end
+
+PYTEST_JOBS = $(shell echo $$((4 * $(JOBS))))
+
+TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
+              MODELGW_NPM=$(abspath $(NPM)) \
+              MODELGW_SCAN_CLI=$(abspath $(UNIT)/json/scan_cli) \
+              MODELGW_COST_CLI=$(abspath $(UNIT)/ledger/cost_cli) \
+              MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so)
+PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
+
+NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
+
+pytest: setup-test module pytest-tools
+	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    $(PYTEST) $(PYTEST_ARGS) t
+
+test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
+	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
+	    MODELGW_ASAN=1 MODELGW_WORKERS=2 \
+	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
+	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/tools/lsan.supp:print_suppressions=0 \
+	    $(PYTEST) --ignore=t/unit $(PYTEST_ARGS) t
+
+# the other series: built and tested as Debian's newer releases will; a series
+# that cannot be fetched is named at the end, and is no failure of ours
+
+MATRIX_1.30 = $(addprefix t/,http config credit \
+                translate/test_translate_request.py \
+                translate/test_translate_stream.py \
+                translate/test_vectors.py)
+
+# the sanitizer build is of 1.26, and has two workers, the newest series four:
+# what is left is that it loads the module
+
+MATRIX_1.26 = t/config
+
+MATRIX_ARGS = $(addprefix --ignore=t/,config/test_docs.py \
+                config/test_ledger_config.py credit/test_limits.py \
+                credit/test_modelgwctl.py)
+
+test-matrix: setup-test pytest-tools
+	@rc=0; for series in $(MATRIX); do \
+	    $(MAKE) --no-print-directory test-on-$$series || rc=1; \
+	done; exit $$rc
+
+test-on-%:
+	@BUILD=$(BUILD) t/tools/nginx-src.sh $*; rc=$$?; \
+	if [ $$rc = 3 ]; then \
+	    echo "NOTICE: $*: sources not available, skipped" \
+	        | tee -a $(BUILD)/notices; \
+	    exit 0; \
+	fi; \
+	[ $$rc = 0 ] || exit $$rc; \
+	grep ^NOTICE $(BUILD)/src/nginx-$*/.complete >> $(BUILD)/notices; \
+	$(MAKE) --no-print-directory $(BUILD)/nginx-$*/nginx \
+	&& $(MAKE) --no-print-directory -s install BUILD=$(BUILD)/nginx-$* \
+	    NGINX_SRC=$(BUILD)/src/nginx-$* DESTDIR=$(BUILD)/nginx-$*/root \
+	    MODULES_DIR=/usr/lib/nginx/modules \
+	&& t/tools/docker.sh $(BUILD)/nginx-$*/nginx $(BUILD)/nginx-$*/root \
+	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \
+	    MODELGW_MODULE=$(abspath $(BUILD))/nginx-$*/root/usr/lib/nginx/modules/$(notdir $(MODULE)) \
+	    MODELGW_WORKERS=4 $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS) \
+	    $(MATRIX_$*)
+
+# translation vectors: a directory of them through nginx, PASS or FAIL each; see
+# t/lib/vectors.py
+
+VECTORS     = t/vectors
+REPORT      =
+
+vectors: setup-test module $(VENV)/.complete
+	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
+	    $(VENV)/bin/python t/lib/vectors.py '$(VECTORS)' \
+	    $(if $(REPORT),--report '$(REPORT)')
+
+# Money under torture: what the ledger says against an outside invoice, through
+# kills of workers, reloads and, in the long form, a hundred power cuts; the
+# short one is part of "make test".
+
+TORTURE     = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              $(TEST_ENV) $(VENV)/bin/python t/credit/torture.py
+
+torture: setup-test module $(VENV)/.complete
+	$(TORTURE) $(TORTURE_ARGS)
+
+torture-quick: setup-test module $(VENV)/.complete
+	$(TORTURE) --quick $(TORTURE_ARGS)
+
+# limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
+# "test"
+
+limits-minute: setup-test module $(VENV)/.complete
+	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
+	    $(VENV)/bin/python t/credit/limits_minute.py
+
+pytest-tools: $(VENV)/.complete $(NPM)/.complete $(BUILD)/finalize.so \
+        $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
+            json/scan_cli.c ledger/cost_cli.c)))
+
+# a module of the tests, for the packaged nginx: a filter that ends an answer
+
+$(BUILD)/finalize.so: t/http/finalize.c | $(NGINX_OBJS)/objs/Makefile
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -I$(NGINX_OBJS)/objs $(BENCH_HTTP) \
+	    -o $@ $<
+
+$(VENV)/.complete: t/tools/requirements.txt
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# the official SDKs and a coding assistant; where they cannot be installed the
+# tests that need them are skipped, and say so
+
+$(NPM)/.complete: $(wildcard t/clients/sdk/package.json)
+	@mkdir -p $(NPM)
+	@[ -z "$^" ] || cp $^ $(NPM)
+	@if [ -z "$^" ] || (cd $(NPM) && npm install --no-package-lock \
+	    --no-audit --no-fund --loglevel=error); \
+	then \
+	    touch $@; \
+	else \
+	    echo "NOTICE: npm packages cannot be installed:" \
+	         "the tests with Node SDKs and assistants are skipped" \
+	        | tee -a $(BUILD)/notices; \
+	fi
