@@ -8,8 +8,9 @@
 # patches included.  Where from is derived from the machine's own apt sources,
 # with the suites of the other releases in place of its own; apt's lists and
 # cache are private, under build/apt, so that the machine's are not touched.
-# A mirror's index may name files that it does not have (yet): then the crate
-# nginx-src, which carries nginx's release sources, serves the newest series.
+# A mirror's index may name files that it does not have (yet).  If these are
+# Debian's patches, the release is taken without them; if it is the release, the
+# newest one is, which the crate nginx-src carries.
 #
 # Exit status: 0 the sources are there, 3 they cannot be had.
 
@@ -135,39 +136,60 @@ from_debian() {
 }
 
 
-# The crate's version is "crate+nginx", as 1.2.3+1.30.1.
+# The release that a failed download of Debian's sources has left, newest first.
 
-from_crate() {
-    command -v cargo >/dev/null 2>&1 || return 1
-    minor=${series#1.}
-    mkdir -p "$build/src/crate"
-    cd "$build/src/crate" || return 1
-
-    for try in "$minor" $((minor - 1)) $((minor - 2)); do
-        rm -rf Cargo.lock vendor src
-        mkdir -p src
-        : > src/lib.rs
-        printf '%s\n' '[package]' 'name = "fetch"' 'version = "0.0.0"' \
-            'edition = "2021"' '[dependencies]' \
-            "nginx-src = { version = \"~1.$try\" }" '[workspace]' > Cargo.toml
-        cargo vendor -q vendor >"$build/src/crate.log" 2>&1 || continue
-        tree=$(find vendor/nginx-src* -path '*/auto/configure' 2>/dev/null \
-               | head -n 1)
-        [ -n "$tree" ] || continue
-        tree=${tree%/auto/configure}
+from_release() {
+    for tarball in $(ls -v "$apt/$series"/nginx_*.orig.tar.?z 2>/dev/null \
+                     | tac)
+    do
         rm -rf "$dest"
-        cp -R "$tree" "$dest"
-        from="the crate nginx-src"
-        return 0
+        mkdir -p "$dest"
+        if tar -xf "$tarball" -C "$dest" --strip-components=1 \
+           >>"$apt/$series.log" 2>&1
+        then
+            from="Debian's mirror, without its patches"
+            return 0
+        fi
     done
 
+    rm -rf "$dest"
     return 1
 }
 
 
-if from_debian; then
+from_crate() {
+    command -v cargo >/dev/null 2>&1 || return 1
+    mkdir -p "$build/src/crate-$series"
+    cd "$build/src/crate-$series" || return 1
+
+    rm -rf Cargo.lock vendor src
+    mkdir -p src
+    : > src/lib.rs
+    printf '%s\n' '[package]' 'name = "fetch"' 'version = "0.0.0"' \
+        'edition = "2021"' '[dependencies]' 'nginx-src = "1"' '[workspace]' \
+        > Cargo.toml
+    cargo vendor -q vendor >"$build/src/crate-$series.log" 2>&1 || return 1
+    tree=$(find vendor/nginx-src* -path '*/auto/configure' 2>/dev/null \
+           | head -n 1)
+    [ -n "$tree" ] || return 1
+    rm -rf "$dest"
+    cp -R "${tree%/auto/configure}" "$dest"
+    from="the crate nginx-src"
+}
+
+
+# Unit tests compile parts of the packaged nginx, with its headers: another
+# series does not stand in for it.
+
+packaged() {
+    grep -qs "NGINX_VERSION *\"$series\." \
+        "${NGINX_SRC:-/usr/share/nginx/src}/src/core/nginx.h"
+}
+
+
+if from_debian || from_release; then
     :
-elif [ "$series" = 1.30 ] && from_crate; then
+elif ! packaged && from_crate; then
     :
 else
     echo "$series: sources not available (log: build/apt/$series.log)"
