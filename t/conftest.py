@@ -85,6 +85,7 @@ def session_gateway(tmp_path_factory, upstreams):
 def gw(session_gateway, upstreams):
     """The default gateway, its upstreams without scripts and records."""
     for u in upstreams:
+        u.wait_idle()
         u.reset()
     seen = len(session_gateway.faults())
     yield session_gateway

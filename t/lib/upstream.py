@@ -247,6 +247,7 @@ class Upstream:
         self.lock = threading.Lock()
         self.connections = 0
         self.open = set()
+        self.busy = set()           # connections with a script that runs
         self.faults = []            # what went wrong in scripts
         self.reset()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -272,6 +273,14 @@ class Upstream:
             assert time.monotonic() < end, "the upstream got no request"
             time.sleep(0.01)
         return self.requests[n - 1]
+
+    def wait_idle(self, timeout=LIMIT):
+        """Waits until no script runs, and what scripts end is closed: the next
+        request cannot go into a connection that is about to die."""
+        end = time.monotonic() + timeout
+        while self.busy:
+            assert time.monotonic() < end, "a script of the upstream runs on"
+            time.sleep(0.001)
 
     def stop(self):
         self.stopped.set()
@@ -322,7 +331,9 @@ class Upstream:
                 wrapped.settimeout(LIMIT)
                 head, data = data.split(b"\r\n\r\n", 1)
                 request = Request(head, conn, number)
+                self.busy.add(conn)
                 data = self._answer(wrapped, data, request)
+                self.busy.discard(conn)
                 number += 1
         except (OSError, Gone, Hangup):
             pass
@@ -335,6 +346,7 @@ class Upstream:
             with self.lock:
                 self.open.discard(sock)
             wrapped.close()
+            self.busy.discard(conn)
 
     def _answer(self, sock, data, request):
         with self.lock:
