@@ -5,7 +5,8 @@
  *     request.c         the fields of the top level, the output
  *     request_params.c  thinking, effort, limits of tokens, sampling
  *     request_tools.c   tools and the choice among them
- *     request_turns.c   messages
+ *     request_turns.c   messages as turns
+ *     request_calls.c   tool calls in messages, their ids and results
  *     request_part.c    parts of content, and the blocks that they become
  *
  * First everything is read, decided and refused, then everything is written:
@@ -103,6 +104,8 @@ typedef struct {
 
     ngx_uint_t                    last;
     ngx_uint_t                    blank;
+
+    /* the rest is used by request_calls.c only */
 
     /* calls without a result, by id, and the message that made them */
 
@@ -302,6 +305,33 @@ ngx_int_t ngx_modelgw_request_turns_read(ngx_modelgw_request_t *rq,
 void ngx_modelgw_request_turns_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_turns_t *turns, ngx_uint_t json_object,
     ngx_modelgw_out_t *out);
+
+
+/* ngx_modelgw_request_calls.c */
+
+/* Initializes the tree of calls; the walk must be zeroed. */
+void ngx_modelgw_request_calls_init(ngx_modelgw_request_walk_t *w);
+
+/*
+ * Appends a block for each call of "tool_calls", which has no result yet.
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_request_calls(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *calls, ngx_array_t *blocks);
+
+/*
+ * Sanitises the "tool_call_id" of a result, and removes the call of that id,
+ * which has its result now.
+ *     NGX_OK, NGX_DECLINED (refused: no id, or no such call), NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_request_calls_answer(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *id, ngx_str_t *sanitised);
+
+/*
+ * Refuses the request if a call has no result.
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w);
 
 
 /* ngx_modelgw_request_part.c */
