@@ -41,7 +41,7 @@ trap 'stop $?' EXIT
 trap 'echo; echo "stopped"; stop 0' INT TERM HUP
 
 
-# True if something listens on, or just cannot be bound at, the port.
+# True if something listens on the port, or it cannot be bound.
 
 taken() {
     ! python3 - "$1" <<'END' 2>/dev/null
@@ -65,7 +65,7 @@ secret() {
 }
 
 
-# Writes a real vendor in place of group $1's stub.
+# Replaces the stub of group $1 by a real vendor.
 
 vendor() {
     local group=$1 host=$2 model=$3 name tls_port
@@ -290,7 +290,7 @@ Paste any line from above into another terminal.  Calls are logged in
 Ctrl-C stops everything.
 END
 
-# ends when one of the two dies, or by the traps
+# ends when one of the two exits, or by the traps
 
 wait -n "${pids[@]}"
 die "$([ -n "$(jobs -r)" ] && echo "one of the two" || echo all) ended:" \

@@ -1,11 +1,11 @@
-"""The demo's upstream: both protocols, as two vendors would answer.
+"""The demo's upstream: answers both protocols, as two vendors would.
 
 usage: stub.py HOST:PORT SECRET_A_FILE SECRET_B_FILE
 
-POST /v1/messages and /v1/messages/count_tokens want "x-api-key: SECRET_A",
-POST /v1/chat/completions wants "Authorization: Bearer SECRET_B".  Answers name
-the upstream's own model ids, never the gateway's, and echo the last words of
-the user.  A prompt with "please fail 429" (400, 500, 529) fails so.
+POST /v1/messages and /v1/messages/count_tokens require "x-api-key: SECRET_A",
+POST /v1/chat/completions requires "Authorization: Bearer SECRET_B".  Answers
+name the upstream's own model ids, never the gateway's, and echo the last words
+of the user.  A prompt with "please fail 429" (400, 500, 529) gets that error.
 
 Standard library only: it runs wherever "make run" and docker/ do.
 """
@@ -109,7 +109,7 @@ class Stub(BaseHTTPRequestHandler):
 
         self.wfile.write(b"0\r\n\r\n")
 
-    # what vendors refuse, in the form of their errors
+    # requests that vendors refuse, with their error bodies
 
     def fail(self, status, kind, message, code=None, **headers):
         if self.path.startswith("/v1/messages"):
@@ -242,7 +242,7 @@ class Stub(BaseHTTPRequestHandler):
             try:
                 handler(body)
             except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True    # the client has gone
+                self.close_connection = True    # closed by the client
 
 
 class Server(ThreadingHTTPServer):
@@ -257,7 +257,7 @@ def main():
     with Server((host, int(port)), Stub) as server:
         server.secret_a = open(file_a).read().strip()
         server.secret_b = open(file_b).read().strip()
-        # port 0: the caller reads which one it is
+        # port 0: the caller reads the port chosen
         print(server.server_address[1], flush=True)
         try:
             server.serve_forever()

@@ -14,8 +14,7 @@ COUNT = itertools.count()
 LINES = 60          # of each log, shown when a test has failed
 
 
-# The log of a failed test's nginx is put in its report: on CI nothing else
-# of it is kept.
+# The nginx log of a failed test is added to its report: CI keeps nothing else.
 
 LOGS = ("error.log", "stderr", "access.log")
 
@@ -83,7 +82,8 @@ def session_gateway(tmp_path_factory, upstreams):
 
 @pytest.fixture
 def gw(session_gateway, upstreams):
-    """The default gateway, its upstreams without scripts and records."""
+    """The default gateway, with the scripts and records of its upstreams
+    reset."""
     for u in upstreams:
         u.wait_idle()
         u.reset()
@@ -91,7 +91,7 @@ def gw(session_gateway, upstreams):
     yield session_gateway
     for u in upstreams:
         u.reset()
-    assert session_gateway.process.poll() is None, "nginx has died"
+    assert session_gateway.process.poll() is None, "nginx has exited"
     faults = session_gateway.faults()[seen:]
     assert not faults, "\n".join(faults)
 

@@ -22,7 +22,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from messages_api import text, thinking, use
 from sdk.apis import environment
-from sdk.translated import once, tell, translating
+from sdk.translated import make_chat, sync, translating
 from upstream import message_error, message_stream, reply_json, sse
 
 # one for all: LangChain keeps its connections from one test to the next
@@ -55,9 +55,9 @@ def wait(coroutine):
     return LOOP.run_until_complete(coroutine)
 
 
-def client(once):
-    return openai.AsyncOpenAI(api_key=once.key.secret, max_retries=0,
-                              timeout=60, base_url=once.base_url)
+def client(sync):
+    return openai.AsyncOpenAI(api_key=sync.key.secret, max_retries=0,
+                              timeout=60, base_url=sync.base_url)
 
 
 def results(asked):
@@ -73,10 +73,10 @@ BOTH = [("toolu_1", "Köln: 20"), ("toolu_2", "Bonn: 20")]
 # LangChain.
 
 @pytest.fixture
-def chain(once):
+def chain(sync):
     return lambda **kw: ChatOpenAI(**{**dict(
-        model=once.model, api_key=once.key.secret, max_retries=0, timeout=60,
-        base_url=once.base_url, stream_usage=True), **kw})
+        model=sync.model, api_key=sync.key.secret, max_retries=0, timeout=60,
+        base_url=sync.base_url, stream_usage=True), **kw})
 
 
 @tool
@@ -117,22 +117,22 @@ every_way = pytest.mark.parametrize("ask", [whole, in_pieces, later,
 
 
 @every_way
-def test_langchain(once, chain, ask):
-    once.says([thinking("Hm."), text("Hello "), text("Wörld")])
+def test_langchain(sync, chain, ask):
+    sync.says([thinking("Hm."), text("Hello "), text("Wörld")])
     r = ask(chain(temperature=0.5), [SystemMessage("Be brief."),
                                      HumanMessage("Hi")])
     assert r.text == "Hello Wörld"
     assert r.response_metadata["finish_reason"] == "stop"
-    assert r.response_metadata["model_name"] == once.model
+    assert r.response_metadata["model_name"] == sync.model
     assert r.usage_metadata["input_tokens"] == 131
     assert r.usage_metadata["output_tokens"] == 7
     assert r.usage_metadata["input_token_details"]["cache_read"] == 100
-    assert once.asked()["system"] == [text("Be brief.")]
+    assert sync.asked()["system"] == [text("Be brief.")]
 
 
 @every_way
-def test_langchain_tools(once, chain, ask):
-    once.says(CALLS, [use("weather", CITY, "toolu_3")], [text("Fine.")])
+def test_langchain_tools(sync, chain, ask):
+    sync.says(CALLS, [use("weather", CITY, "toolu_3")], [text("Fine.")])
     llm = chain().bind_tools([weather])
     messages = [HumanMessage("Hi")]
     for n in (2, 1):
@@ -142,7 +142,7 @@ def test_langchain_tools(once, chain, ask):
         messages += [r] + [weather.invoke(call) for call in r.tool_calls]
         assert isinstance(messages[-1], ToolMessage)
     assert ask(llm, messages).text == "Fine."
-    asked = once.asked()
+    asked = sync.asked()
     assert results(asked) == [("toolu_3", "Köln: 20")]
     assert [b.get("input") for b in asked["messages"][1]["content"]] \
         == [None, CITY, {"city": "Bonn"}]
@@ -150,42 +150,42 @@ def test_langchain_tools(once, chain, ask):
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling",
                                     "json_mode"])
-def test_langchain_structured(once, chain, method):
-    once.says([use("Weather", WEATHER.model_dump())]
+def test_langchain_structured(sync, chain, method):
+    sync.says([use("Weather", WEATHER.model_dump())]
               if method == "function_calling"
               else [text(WEATHER.model_dump_json())])
     llm = chain().with_structured_output(Weather, method=method)
     assert llm.invoke("Hi, in JSON") == WEATHER
-    asked = once.asked()
+    asked = sync.asked()
     if method == "function_calling":
         assert asked["tool_choice"] == {"type": "tool", "name": "Weather",
                                         "disable_parallel_tool_use": True}
     assert ("output_config" in asked) is (method == "json_schema")
 
 
-def test_langchain_picture(once, chain):
+def test_langchain_picture(sync, chain):
     data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     chain().invoke([HumanMessage([
         {"type": "text", "text": "What is it?"},
         {"type": "image", "base64": data, "mime_type": "image/png"},
         {"type": "file", "base64": "JVBERi0xLjQ=", "filename": "x.pdf",
          "mime_type": "application/pdf"}])])
-    content = once.asked()["messages"][0]["content"]
+    content = sync.asked()["messages"][0]["content"]
     assert [b["type"] for b in content] == ["text", "image", "document"]
     assert content[1]["source"]["data"] == data
 
 
-def test_langchain_reasoning(once, chain):
-    once.says([thinking("Hm."), text("Hello")])
+def test_langchain_reasoning(sync, chain):
+    sync.says([thinking("Hm."), text("Hello")])
     chain(reasoning_effort="high").invoke("Hi")
-    assert once.asked()["thinking"]["budget_tokens"] == 4096
+    assert sync.asked()["thinking"]["budget_tokens"] == 4096
 
 
-def test_langchain_errors(once, chain):
-    once.says(reply_json(message_error("slow", "rate_limit_error"), 429))
+def test_langchain_errors(sync, chain):
+    sync.says(reply_json(message_error("slow", "rate_limit_error"), 429))
     with pytest.raises(openai.RateLimitError):
         chain().invoke("Hi")
-    once.says(sse(message_stream(once.inner)[:5] + [0.05], end="clean"))
+    sync.says(sse(message_stream(sync.inner)[:5] + [0.05], end="clean"))
     with pytest.raises(openai.APIError):
         list(chain().stream("Hi"))
     with pytest.raises(openai.BadRequestError) as e:
@@ -202,10 +202,10 @@ def agents_weather(city: str) -> str:
 
 
 @pytest.fixture
-def agent(once):
+def agent(sync):
     """agent(how, …) makes one and runs it."""
     def run(how, **kw):
-        model = agents.OpenAIChatCompletionsModel(once.model, client(once))
+        model = agents.OpenAIChatCompletionsModel(sync.model, client(sync))
         return wait(how(agents.Agent("Helper", model=model,
                                      instructions="Be brief.", **kw)))
 
@@ -227,48 +227,48 @@ both_ways = pytest.mark.parametrize("how", [agents_run, agents_stream])
 
 
 @both_ways
-def test_agents(once, agent, how):
-    once.says([thinking("Hm."), *CALLS], [text("Fine.")])
+def test_agents(sync, agent, how):
+    sync.says([thinking("Hm."), *CALLS], [text("Fine.")])
     assert agent(how, tools=[agents_weather]) == "Fine."
-    asked = once.asked()
+    asked = sync.asked()
     assert results(asked) == BOTH
     assert [b["text"] for b in asked["system"]] == ["Be brief."]
-    assert len(once.up.requests) == 2
+    assert len(sync.up.requests) == 2
 
 
 @both_ways
-def test_agents_output(once, agent, how):
-    once.says([text(WEATHER.model_dump_json())])
+def test_agents_output(sync, agent, how):
+    sync.says([text(WEATHER.model_dump_json())])
     assert agent(how, output_type=Weather) == WEATHER
-    assert "format" in once.asked()["output_config"]
+    assert "format" in sync.asked()["output_config"]
 
 
 @both_ways
-def test_agents_settings(once, agent, how):
-    once.says([thinking("Hm."), text("Fine.")])
+def test_agents_settings(sync, agent, how):
+    sync.says([thinking("Hm."), text("Fine.")])
     assert agent(how, model_settings=agents.ModelSettings(
         temperature=0.3, max_tokens=3000, parallel_tool_calls=False,
         reasoning={"effort": "low"}), tools=[agents_weather]) == "Fine."
-    asked = once.asked()
+    asked = sync.asked()
     assert asked["thinking"]["budget_tokens"] == 1024
     assert asked["max_tokens"] == 3000 and "temperature" not in asked
 
 
 @both_ways
-def test_agents_errors(once, agent, how):
-    once.says(reply_json(message_error("no", "overloaded_error"), 529))
+def test_agents_errors(sync, agent, how):
+    sync.says(reply_json(message_error("no", "overloaded_error"), 529))
     with pytest.raises(openai.InternalServerError):
         agent(how)
-    once.says(sse(message_stream(once.inner)[:5] + [0.05], end="clean"))
+    sync.says(sse(message_stream(sync.inner)[:5] + [0.05], end="clean"))
     with pytest.raises(openai.APIError):
         agent(agents_stream)
 
 
 # Pydantic AI.
 
-def pydantic_agent(once, **kw):
-    model = OpenAIChatModel(once.model, provider=OpenAIProvider(
-        openai_client=client(once)))
+def pydantic_agent(sync, **kw):
+    model = OpenAIChatModel(sync.model, provider=OpenAIProvider(
+        openai_client=client(sync)))
     return Agent(model, system_prompt="Be brief.", **kw)
 
 
@@ -285,42 +285,42 @@ ai_both_ways = pytest.mark.parametrize("how", [ai_run, ai_stream])
 
 
 @ai_both_ways
-def test_pydantic_ai(once, how):
+def test_pydantic_ai(sync, how):
     # a text before the calls would end its stream
-    once.says([thinking("Hm."), *CALLS[1:]], [text("Fine.")])
-    agent = pydantic_agent(once)
+    sync.says([thinking("Hm."), *CALLS[1:]], [text("Fine.")])
+    agent = pydantic_agent(sync)
 
     @agent.tool_plain(name="weather")
     def ask(city: str) -> str:
         return city + ": 20"
 
     assert wait(how(agent)) == "Fine."
-    assert results(once.asked()) == BOTH
+    assert results(sync.asked()) == BOTH
 
 
 @ai_both_ways
-def test_pydantic_ai_output(once, how):
+def test_pydantic_ai_output(sync, how):
     """By a tool that must be called, and by a schema."""
-    once.says([use("final_result", WEATHER.model_dump())])
-    assert wait(how(pydantic_agent(once, output_type=Weather))) \
+    sync.says([use("final_result", WEATHER.model_dump())])
+    assert wait(how(pydantic_agent(sync, output_type=Weather))) \
         == WEATHER
-    assert once.asked()["tool_choice"]["type"] == "any"
-    once.says([text(WEATHER.model_dump_json())])
+    assert sync.asked()["tool_choice"]["type"] == "any"
+    sync.says([text(WEATHER.model_dump_json())])
     assert wait(how(pydantic_agent(
-        once, output_type=NativeOutput(Weather)))) == WEATHER
-    assert "format" in once.asked()["output_config"]
+        sync, output_type=NativeOutput(Weather)))) == WEATHER
+    assert "format" in sync.asked()["output_config"]
 
 
-def test_pydantic_ai_picture(once):
-    wait(ai_run(pydantic_agent(once), [
+def test_pydantic_ai_picture(sync):
+    wait(ai_run(pydantic_agent(sync), [
         "What is it?", BinaryContent(PNG, media_type="image/png")]))
-    content = once.asked()["messages"][0]["content"]
+    content = sync.asked()["messages"][0]["content"]
     assert [b["type"] for b in content] == ["text", "image"]
 
 
-def test_pydantic_ai_errors(once):
-    once.says(reply_json(message_error("slow", "rate_limit_error"), 429))
+def test_pydantic_ai_errors(sync):
+    sync.says(reply_json(message_error("slow", "rate_limit_error"), 429))
     with pytest.raises(ModelHTTPError) as e:
-        wait(ai_run(pydantic_agent(once)))
+        wait(ai_run(pydantic_agent(sync)))
     assert e.value.status_code == 429
     assert json.loads(json.dumps(e.value.body))["code"] == "RATE_LIMITED"

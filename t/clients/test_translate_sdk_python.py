@@ -19,7 +19,7 @@ import messages_api
 from client import LIMIT
 from messages_api import redacted, text, thinking, use
 from sdk.apis import HI, each, environment, opened, then
-from sdk.translated import once, tell, told, translating
+from sdk.translated import chat, make_chat, sync, translating
 from upstream import (event, message_error, message_stream, raw, reply,
                       reply_json, sse)
 
@@ -118,17 +118,17 @@ FINISH = {"max_tokens": "length", "refusal": "content_filter",
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_stream_and_whole_are_the_same(told, name):
+def test_stream_and_whole_are_the_same(chat, name):
     answer = ANSWERS[name]
-    told.says(answer)
+    chat.says(answer)
     blocks = answer if isinstance(answer, list) else answer["content"]
     calls = [b for b in blocks if b["type"] == "tool_use"]
     tools = {"tools": TOOLS} if calls else {}
 
     async def body(c):
-        return await told.ask(c, **tools), await streamed(told, c, **tools)
+        return await chat.ask(c, **tools), await streamed(chat, c, **tools)
 
-    whole, stream = told.run(body)
+    whole, stream = chat.run(body)
     assert plain(whole) == plain(stream)
     choice = whole.choices[0]
     assert (choice.message.content or "") == "".join(
@@ -140,50 +140,50 @@ def test_stream_and_whole_are_the_same(told, name):
         name, "tool_calls" if calls else "stop")
     assert whole.usage.to_dict().items() >= USAGE.items()
     assert whole.usage.prompt_tokens_details.cached_tokens == 100
-    assert (whole.model, whole.id) == (told.model, "msg_01XFDUDYJgAACzvnpt")
+    assert (whole.model, whole.id) == (chat.model, "msg_01XFDUDYJgAACzvnpt")
 
 
 @pytest.mark.parametrize("cut", [1, 7, 4096])
-def test_stream_in_any_pieces(told, cut):
+def test_stream_in_any_pieces(chat, cut):
     """However the network cuts it."""
-    told.fake.cut = cut
-    told.says(ANSWERS["tools"])
+    chat.fake.cut = cut
+    chat.says(ANSWERS["tools"])
 
     async def body(c):
-        return await told.ask(c, tools=TOOLS), await streamed(told, c,
+        return await chat.ask(c, tools=TOOLS), await streamed(chat, c,
                                                               tools=TOOLS)
 
-    whole, stream = told.run(body)
+    whole, stream = chat.run(body)
     assert plain(whole) == plain(stream)
 
 
-def test_stream_of_large_events(told):
+def test_stream_of_large_events(chat):
     """A megabyte in one of them."""
-    told.fake.size = 2000000
-    told.says([text(LONG * 30), use("weather", {"city": LONG * 30})])
+    chat.fake.size = 2000000
+    chat.says([text(LONG * 30), use("weather", {"city": LONG * 30})])
 
     async def body(c):
-        return await told.ask(c, tools=TOOLS), await streamed(told, c,
+        return await chat.ask(c, tools=TOOLS), await streamed(chat, c,
                                                               tools=TOOLS)
 
-    whole, stream = told.run(body)
+    whole, stream = chat.run(body)
     assert plain(whole) == plain(stream)
-    assert told.text(whole) == LONG * 30
+    assert chat.text(whole) == LONG * 30
 
 
-def test_refusal(told):
-    told.says(ANSWERS["refusal"])
+def test_refusal(chat):
+    chat.says(ANSWERS["refusal"])
 
     async def body(c):
-        return (await told.ask(c)).choices[0].message
+        return (await chat.ask(c)).choices[0].message
 
-    message = told.run(body)
+    message = chat.run(body)
     assert message.refusal == 'No, "no".'
     assert not message.content
 
 
-def test_message_of_a_whole_answer(told):
-    r = told.run(lambda c: told.ask(c))
+def test_message_of_a_whole_answer(chat):
+    r = chat.run(lambda c: chat.ask(c))
     assert r.object == "chat.completion" and r._request_id
     assert abs(r.created - time.time()) < 60
     assert r.choices[0].to_dict() == {
@@ -192,15 +192,15 @@ def test_message_of_a_whole_answer(told):
                     "refusal": None}}
 
 
-def test_chunks(told):
+def test_chunks(chat):
     """The role once, at the beginning; a finish once; usage if asked for."""
-    told.says(ANSWERS["tools"])
+    chat.says(ANSWERS["tools"])
 
     async def body(c, **kw):
-        return [k async for k in each(await told.ask(
+        return [k async for k in each(await chat.ask(
             c, tools=TOOLS, stream=True, **kw))]
 
-    chunks = told.run(body)
+    chunks = chat.run(body)
     assert [k.choices[0].delta.role for k in chunks] \
         == ["assistant"] + [None] * (len(chunks) - 1)
     assert [k.choices[0].finish_reason for k in chunks] \
@@ -215,19 +215,19 @@ def test_chunks(told):
         == ["toolu_1", "toolu_2", "toolu_3"]
     assert len([1 for call in calls if call.function.name]) == 3
 
-    asked = told.run(lambda c: body(c, stream_options={"include_usage": True}))
+    asked = chat.run(lambda c: body(c, stream_options={"include_usage": True}))
     assert asked[-1].choices == [] and asked[-1].usage.total_tokens == 138
     assert all(k.usage is None for k in asked[:-1])
 
 
-def test_events_of_the_helper(told):
-    told.says(ANSWERS["text_tool"])
+def test_events_of_the_helper(chat):
+    chat.says(ANSWERS["text_tool"])
 
     async def body(c):
-        async with opened(told.helper(c, tools=TOOLS)) as stream:
+        async with opened(chat.helper(c, tools=TOOLS)) as stream:
             return [e async for e in each(stream)]
 
-    events = told.run(body)
+    events = chat.run(body)
     kinds = [e.type for e in events if e.type != "chunk"]
     assert "content.delta" in kinds and "content.done" in kinds
     assert "".join(e.delta for e in events if e.type == "content.delta") \
@@ -240,12 +240,12 @@ def test_events_of_the_helper(told):
 
 # Requests: what the upstream gets.
 
-def test_head(told):
+def test_head(chat):
     """The group's credential, and nothing of the client's."""
-    told.run(lambda c: told.ask(c, stream=False), default_headers={
+    chat.run(lambda c: chat.ask(c, stream=False), default_headers={
         "anthropic-beta": "x", "OpenAI-Organization": "o"},
         project="p")
-    request = told.up.last()
+    request = chat.up.last()
     assert request.target == "/v1/messages"
     assert request.get("content-type") == "application/json"
     assert request.get("anthropic-version") == "2023-06-01"
@@ -255,9 +255,9 @@ def test_head(told):
         assert name not in ("authorization", "anthropic-beta")
 
 
-def test_conversation(told):
+def test_conversation(chat):
     """What chat allows and messages does not."""
-    told.run(lambda c: told.ask(c, messages=[
+    chat.run(lambda c: chat.ask(c, messages=[
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "text", "text": "And"},
                                           {"type": "text", "text": " "}]},
@@ -267,7 +267,7 @@ def test_conversation(told):
         {"role": "assistant", "content": None, "refusal": "I do not count."},
         {"role": "assistant", "content": "Three", "name": "a"},
         say("Four ", {"type": "text", "text": ""})]))
-    asked = told.asked()
+    asked = chat.asked()
     assert [b["text"] for b in asked["system"]] == ["Be brief.", "And",
                                                     "Late."]
     assert [(m["role"], [b["text"] for b in messages_api.blocks(m)])
@@ -276,70 +276,70 @@ def test_conversation(told):
         ("user", ["Four "])]
 
 
-def test_only_a_system_message(told):
-    told.run(lambda c: told.ask(c, messages=[
+def test_only_a_system_message(chat):
+    chat.run(lambda c: chat.ask(c, messages=[
         {"role": "system", "content": "Say hello."}]))
-    assert told.asked()["messages"][0]["role"] == "user"
+    assert chat.asked()["messages"][0]["role"] == "user"
 
 
-def test_max_tokens(told):
+def test_max_tokens(chat):
     async def body(c):
         out = []
         for kw in ({}, {"max_tokens": 9}, {"max_completion_tokens": 8},
                    {"max_tokens": 9, "max_completion_tokens": 8}):
-            await told.ask(c, **kw)
-            out.append(told.asked()["max_tokens"])
+            await chat.ask(c, **kw)
+            out.append(chat.asked()["max_tokens"])
         return out
 
-    assert told.run(body) == [4096, 9, 8, 8]
+    assert chat.run(body) == [4096, 9, 8, 8]
 
 
 @pytest.mark.parametrize("model, expected", [
     ("fam-a-large", {"temperature": 1, "top_p": 0.5}),
     ("fam-a-one-of", {"temperature": 1}),
     ("fam-a-newest", {})])
-def test_sampling(told, model, expected):
-    told.run(lambda c: told.ask(c, model=model, temperature=1.7, top_p=0.5))
-    assert {k: v for k, v in told.asked().items()
+def test_sampling(chat, model, expected):
+    chat.run(lambda c: chat.ask(c, model=model, temperature=1.7, top_p=0.5))
+    assert {k: v for k, v in chat.asked().items()
             if k in ("temperature", "top_p")} == expected
 
 
-def test_stop(told):
+def test_stop(chat):
     async def body(c):
-        await told.ask(c, stop=["END", "\n"], user="u-1")
-        first = told.asked()
-        await told.ask(c, stop="\n", user="somebody@example.org")
-        return first, told.asked()
+        await chat.ask(c, stop=["END", "\n"], user="u-1")
+        first = chat.asked()
+        await chat.ask(c, stop="\n", user="somebody@example.org")
+        return first, chat.asked()
 
-    first, second = told.run(body)
+    first, second = chat.run(body)
     assert first["stop_sequences"] == ["END"]
     assert first["metadata"] == {"user_id": "u-1"}
     assert "stop_sequences" not in second and "metadata" not in second
 
 
-def test_hints_are_ignored_and_named(told):
+def test_hints_are_ignored_and_named(chat):
     hints = dict(seed=1, presence_penalty=0.5, frequency_penalty=0.5,
                  logit_bias={"1": 1}, store=False, metadata={"k": "v"},
                  service_tier="auto", verbosity="low", prompt_cache_key="k")
 
     async def body(c):
         raw = await then(c.chat.completions.with_raw_response.create(
-            model=told.model, messages=HI, **hints))
+            model=chat.model, messages=HI, **hints))
         none = await then(c.chat.completions.with_raw_response.create(
-            model=told.model, messages=HI))
+            model=chat.model, messages=HI))
         return raw, none
 
-    raw, none = told.run(body)
+    raw, none = chat.run(body)
     ignored = raw.headers["x-modelgw-ignored"].split(",")
     assert {"seed", "logit_bias", "presence_penalty"} <= set(ignored)
     assert set(ignored) <= set(hints)
     assert "x-modelgw-ignored" not in none.headers
 
 
-def test_unknown_fields_do_not_arrive(told):
-    told.run(lambda c: told.ask(c, extra_body={"future": 1, "container": "c",
+def test_unknown_fields_do_not_arrive(chat):
+    chat.run(lambda c: chat.ask(c, extra_body={"future": 1, "container": "c",
                                                "mcp_servers": []}))
-    assert set(told.asked()) <= {"model", "max_tokens", "messages", "stream"}
+    assert set(chat.asked()) <= {"model", "max_tokens", "messages", "stream"}
 
 
 REFUSED = [
@@ -366,13 +366,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("n", range(len(REFUSED)))
-def test_refused_with_the_path(once, n):
+def test_refused_with_the_path(sync, n):
     """Once, as no retry would help; streams are no different."""
     kw, path = REFUSED[n]
     for stream in (False, True):
-        e = refused(once, path, stream=stream, retries=2, **kw)
+        e = refused(sync, path, stream=stream, retries=2, **kw)
         assert e.response.headers["x-should-retry"] == "false"
-    assert once.seen(2) == 2
+    assert sync.seen(2) == 2
 
 
 WRONG = [
@@ -399,16 +399,16 @@ WRONG = [
 
 
 @pytest.mark.parametrize("n", range(len(WRONG)))
-def test_wrong_with_the_path(once, n):
+def test_wrong_with_the_path(sync, n):
     kw, path = WRONG[n]
-    e, _ = once.fails(400, path, **kw)
+    e, _ = sync.fails(400, path, **kw)
     assert e.code in ("INVALID_REQUEST", "INVALID_FIELD")
-    assert not once.up.requests
+    assert not sync.up.requests
 
 
 # Tools.
 
-async def loop(told, c, ask, **kw):
+async def loop(chat, c, ask, **kw):
     """What agents do: until no tool is called."""
     messages = HI[:]
     rounds = 0
@@ -426,19 +426,19 @@ async def loop(told, c, ask, **kw):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_tool_loop(told, stream):
-    told.says([text("I look."), use("weather", CITY, "toolu_1"),
+def test_tool_loop(chat, stream):
+    chat.says([text("I look."), use("weather", CITY, "toolu_1"),
                use("clock", {}, "toolu_2")],
               [use("weather", {"city": ""}, "toolu_3")],
               [text("It is fine.")])
 
     async def ask(c, **kw):
-        return await (streamed(told, c, **kw) if stream
-                      else told.ask(c, **kw))
+        return await (streamed(chat, c, **kw) if stream
+                      else chat.ask(c, **kw))
 
-    content, rounds, _ = told.run(lambda c: loop(told, c, ask))
+    content, rounds, _ = chat.run(lambda c: loop(chat, c, ask))
     assert (content, rounds) == ("It is fine.", 2)
-    asked = told.asked()
+    asked = chat.asked()
     assert [m["role"] for m in asked["messages"]] \
         == ["user", "assistant"] * 2 + ["user"]
     assert asked["messages"][1]["content"] == [
@@ -454,21 +454,21 @@ def test_tool_loop(told, stream):
         "input_schema": WEATHER["function"]["parameters"]}
 
 
-def test_tool_arguments_are_the_same_bytes(told):
+def test_tool_arguments_are_the_same_bytes(chat):
     """There and back: no number is rounded, no key moved."""
     raw = ('{"z": 1.0, "a": 12345678901234567890123, "m": -0, "e": 1E400,'
            ' "s": "\\u00e9 \\/ é"}')
     call = {"id": "call_1", "type": "function",
             "function": {"name": "weather", "arguments": raw}}
 
-    answer = json.dumps(messages_api.message(told.inner, use("weather", {})))
-    told.says(reply(200, answer.replace('"input": {}',
+    answer = json.dumps(messages_api.message(chat.inner, use("weather", {})))
+    chat.says(reply(200, answer.replace('"input": {}',
                                         '"input": ' + raw).encode()))
-    r = told.run(lambda c: told.ask(c, tools=TOOLS, messages=HI + [
+    r = chat.run(lambda c: chat.ask(c, tools=TOOLS, messages=HI + [
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "20"}]))
     assert r.choices[0].message.tool_calls[0].function.arguments == raw
-    assert ('"input":' + raw).encode() in told.up.last().body
+    assert ('"input":' + raw).encode() in chat.up.last().body
 
 
 @pytest.mark.parametrize("choice, parallel, expected", [
@@ -481,28 +481,28 @@ def test_tool_arguments_are_the_same_bytes(told):
     ("required", False, ({"type": "any", "disable_parallel_tool_use": True},)),
     (None, True, (None, {"type": "auto"})),
 ])
-def test_tool_choice(once, choice, parallel, expected):
+def test_tool_choice(sync, choice, parallel, expected):
     kw = {k: v for k, v in (("tool_choice", choice),
                             ("parallel_tool_calls", parallel))
           if v is not None}
-    once.run(lambda c: once.ask(c, tools=TOOLS, **kw))
-    assert once.asked().get("tool_choice") in expected
-    assert len(once.asked()["tools"]) == 2
+    sync.run(lambda c: sync.ask(c, tools=TOOLS, **kw))
+    assert sync.asked().get("tool_choice") in expected
+    assert len(sync.asked()["tools"]) == 2
 
 
-def test_allowed_tools(once):
-    once.run(lambda c: once.ask(c, tools=TOOLS, tool_choice={
+def test_allowed_tools(sync):
+    sync.run(lambda c: sync.ask(c, tools=TOOLS, tool_choice={
         "type": "allowed_tools", "allowed_tools": {
             "mode": "required", "tools": [
                 {"type": "function", "function": {"name": "clock"}}]}}))
-    assert [t["name"] for t in once.asked()["tools"]] == ["clock"]
-    assert once.asked()["tool_choice"] == {"type": "any"}
+    assert [t["name"] for t in sync.asked()["tools"]] == ["clock"]
+    assert sync.asked()["tool_choice"] == {"type": "any"}
 
 
-def test_conversation_of_another_vendor(once):
+def test_conversation_of_another_vendor(sync):
     """Its ids and its empty strings are not those of messages."""
     ids = ["functions.clock:0", "call|1", "chatcmpl-tool-9"]
-    once.run(lambda c: once.ask(c, tools=[tool("clock")], messages=HI + [
+    sync.run(lambda c: sync.ask(c, tools=[tool("clock")], messages=HI + [
         {"role": "assistant", "content": "", "tool_calls": [
             {"id": id, "type": "function",
              "function": {"name": "clock", "arguments": arguments}}
@@ -512,13 +512,13 @@ def test_conversation_of_another_vendor(once):
             {"type": "text", "text": "noon"}]},
         {"role": "tool", "tool_call_id": ids[0], "content": "noon"},
         say("So?")]))
-    uses, results = once.asked()["messages"][1:]
+    uses, results = sync.asked()["messages"][1:]
     assert [b["input"] for b in uses["content"]] == [{}] * 3
     assert [b["type"] for b in results["content"]] \
         == ["tool_result"] * 3 + ["text"]
 
 
-def test_pydantic_tools(told):
+def test_pydantic_tools(chat):
     """The SDK's own: strict schemas there, models back."""
 
     class Weather(pydantic.BaseModel):
@@ -526,19 +526,19 @@ def test_pydantic_tools(told):
         city: str
         days: Optional[List[int]]
 
-    told.says([use("Weather", {"city": "Köln", "days": [1, 2]})])
+    chat.says([use("Weather", {"city": "Köln", "days": [1, 2]})])
 
     async def body(c):
         tools = [openai.pydantic_function_tool(Weather)]
         r = await then(c.chat.completions.parse(
-            model=told.model, messages=HI, tools=tools))
-        return r, await streamed(told, c, tools=tools)
+            model=chat.model, messages=HI, tools=tools))
+        return r, await streamed(chat, c, tools=tools)
 
-    for r in told.run(body):
+    for r in chat.run(body):
         call = r.choices[0].message.tool_calls[0]
         assert call.function.parsed_arguments \
             == Weather(city="Köln", days=[1, 2])
-    tool = told.asked()["tools"][0]
+    tool = chat.asked()["tools"][0]
     assert tool["strict"] is True and tool["name"] == "Weather"
 
 
@@ -557,57 +557,57 @@ class Solution(pydantic.BaseModel):
 SOLUTION = Solution(steps=[Step(explanation="ä\n", output="x = 1")], answer=1)
 
 
-def test_parse(told):
-    told.says([text(SOLUTION.model_dump_json())])
+def test_parse(chat):
+    chat.says([text(SOLUTION.model_dump_json())])
 
     async def body(c):
         r = await then(c.chat.completions.parse(
-            model=told.model, messages=HI, response_format=Solution))
-        return r, await streamed(told, c, response_format=Solution)
+            model=chat.model, messages=HI, response_format=Solution))
+        return r, await streamed(chat, c, response_format=Solution)
 
-    for r in told.run(body):
+    for r in chat.run(body):
         assert r.choices[0].message.parsed == SOLUTION
-    format = told.asked()["output_config"]["format"]
+    format = chat.asked()["output_config"]["format"]
     assert set(format) == {"type", "schema"}
     assert format["schema"]["required"] == ["steps", "answer"]
 
 
-def test_parse_of_a_refusal(told):
+def test_parse_of_a_refusal(chat):
     """Nothing is parsed: the SDK says why."""
-    told.says(ANSWERS["refusal"])
+    chat.says(ANSWERS["refusal"])
 
     async def body(c):
         with pytest.raises(openai.ContentFilterFinishReasonError):
             await then(c.chat.completions.parse(
-                model=told.model, messages=HI, response_format=Solution))
+                model=chat.model, messages=HI, response_format=Solution))
 
-    told.run(body)
+    chat.run(body)
 
 
-def test_parse_of_a_half(told):
-    told.says({"content": [text('{"steps":')], "stop": "max_tokens"})
+def test_parse_of_a_half(chat):
+    chat.says({"content": [text('{"steps":')], "stop": "max_tokens"})
 
     async def body(c):
         with pytest.raises(openai.LengthFinishReasonError):
             await then(c.chat.completions.parse(
-                model=told.model, messages=HI, response_format=Solution))
+                model=chat.model, messages=HI, response_format=Solution))
 
-    told.run(body)
+    chat.run(body)
 
 
-def test_json_object(told):
-    told.run(lambda c: told.ask(
+def test_json_object(chat):
+    chat.run(lambda c: chat.ask(
         c, response_format={"type": "json_object"}, messages=[
             {"role": "system", "content": "Be brief."}] + HI))
-    system = [b["text"] for b in told.asked()["system"]]
+    system = [b["text"] for b in chat.asked()["system"]]
     assert system[0] == "Be brief." and "JSON" in system[1]
-    assert "output_config" not in told.asked()
+    assert "output_config" not in chat.asked()
 
 
 # Pictures and documents.
 
-def test_media(told):
-    told.run(lambda c: told.ask(c, messages=[say(
+def test_media(chat):
+    chat.run(lambda c: chat.ask(c, messages=[say(
         "What is it?",
         {"type": "image_url", "image_url": {
             "url": "data:image/png;base64," + PNG, "detail": "high"}},
@@ -619,7 +619,7 @@ def test_media(told):
         {"type": "file", "file": {
             "filename": "x.txt",
             "file_data": "data:text/plain;base64,w6TigqwK"}})]))
-    image, link, pdf, note = told.asked()["messages"][0]["content"][1:]
+    image, link, pdf, note = chat.asked()["messages"][0]["content"][1:]
     assert image == {"type": "image", "source": {
         "type": "base64", "media_type": "image/png", "data": PNG}}
     assert link == {"type": "image", "source": {
@@ -630,26 +630,26 @@ def test_media(told):
     assert note["source"]["data"] == "ä€\n"
 
 
-def test_large_picture(told):
+def test_large_picture(chat):
     """Megabytes go through, from a temporary file too."""
     data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 4000000).decode()
-    told.run(lambda c: told.ask(c, messages=[
+    chat.run(lambda c: chat.ask(c, messages=[
         {"role": "user", "content": [{"type": "image_url", "image_url": {
             "url": "data:image/png;base64," + data}}]}]))
-    block = told.asked()["messages"][0]["content"][-1]
+    block = chat.asked()["messages"][0]["content"][-1]
     assert block["source"]["data"] == data
 
 
-def test_picture_in_a_tool_result(told):
+def test_picture_in_a_tool_result(chat):
     call = {"id": "c", "type": "function",
             "function": {"name": "clock", "arguments": "{}"}}
-    told.run(lambda c: told.ask(c, tools=TOOLS, messages=HI + [
+    chat.run(lambda c: chat.ask(c, tools=TOOLS, messages=HI + [
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": [
             {"type": "text", "text": "See:"},
             {"type": "image_url", "image_url": {
                 "url": "data:image/png;base64," + PNG}}]}]))
-    result = told.asked()["messages"][-1]["content"][0]
+    result = chat.asked()["messages"][-1]["content"][0]
     assert [b["type"] for b in result["content"]] == ["text", "image"]
 
 
@@ -664,86 +664,86 @@ def test_picture_in_a_tool_result(told):
     ("fam-a-newest", "xhigh", {"type": "adaptive"}, "high"),
     ("fam-a-small", "high", None, None),
 ])
-def test_reasoning_effort(once, model, effort, thinks, level):
-    once.says([thinking("Hm"), text("Hello")])
-    r = once.run(lambda c: once.ask(c, model=model, reasoning_effort=effort,
+def test_reasoning_effort(sync, model, effort, thinks, level):
+    sync.says([thinking("Hm"), text("Hello")])
+    r = sync.run(lambda c: sync.ask(c, model=model, reasoning_effort=effort,
                                     temperature=0.5))
-    asked = once.asked()
+    asked = sync.asked()
     assert asked.get("thinking") == thinks
     assert asked.get("output_config", {}).get("effort") == level
-    assert once.text(r) == "Hello"
+    assert sync.text(r) == "Hello"
     assert r.choices[0].message.reasoning_content == "Hm"
 
 
 @pytest.mark.parametrize("limit", [1, 1024, 1025, 5000])
-def test_reasoning_fits_the_limit(once, limit):
+def test_reasoning_fits_the_limit(sync, limit):
     """The upstream wants it to: below 1024 there is none."""
-    once.run(lambda c: once.ask(c, max_completion_tokens=limit,
+    sync.run(lambda c: sync.ask(c, max_completion_tokens=limit,
                                 reasoning_effort="high"))
-    assert once.asked()["max_tokens"] == limit
-    assert ("thinking" in once.asked()) is (limit > 1024)
+    assert sync.asked()["max_tokens"] == limit
+    assert ("thinking" in sync.asked()) is (limit > 1024)
 
 
-def test_reasoning_with_a_forced_tool(once):
-    once.run(lambda c: once.ask(c, tools=TOOLS, tool_choice="required",
+def test_reasoning_with_a_forced_tool(sync):
+    sync.run(lambda c: sync.ask(c, tools=TOOLS, tool_choice="required",
                                 reasoning_effort="high"))
-    assert "thinking" not in once.asked()
+    assert "thinking" not in sync.asked()
 
 
-def test_reasoning_in_a_stream(told):
-    told.says([thinking("Hm, so."), text("Hello")])
+def test_reasoning_in_a_stream(chat):
+    chat.says([thinking("Hm, so."), text("Hello")])
 
     async def body(c):
         out = {"reasoning_content": "", "content": ""}
-        async for k in each(await told.ask(c, stream=True)):
+        async for k in each(await chat.ask(c, stream=True)):
             for name, value in k.choices[0].delta.to_dict().items():
                 if name in out:
                     out[name] += value
         return out
 
-    assert told.run(body) == {"reasoning_content": "Hm, so.",
+    assert chat.run(body) == {"reasoning_content": "Hm, so.",
                               "content": "Hello"}
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model, thinks", [
     ("fam-a-large", False), ("fam-a-full", True), ("fam-a-silent", False)])
-def test_reasoning_in_a_tool_loop(told, model, thinks, stream):
+def test_reasoning_in_a_tool_loop(chat, model, thinks, stream):
     """Where thinking comes whole, it goes back signed; where it does not,
     what comes back is left out, and thinking with it: the upstream would
     refuse both."""
-    told.says([redacted(), thinking("Hm, so."), text("I look."),
+    chat.says([redacted(), thinking("Hm, so."), text("I look."),
                use("weather", CITY, "toolu_1"), use("clock", {}, "toolu_2")],
               [text("It is fine.")])
 
     async def ask(c, **kw):
         kw.update(model=model, reasoning_effort="medium")
-        return await (streamed(told, c, **kw) if stream
-                      else told.ask(c, **kw))
+        return await (streamed(chat, c, **kw) if stream
+                      else chat.ask(c, **kw))
 
-    content, rounds, messages = told.run(lambda c: loop(told, c, ask))
+    content, rounds, messages = chat.run(lambda c: loop(chat, c, ask))
     assert (content, rounds) == ("It is fine.", 1)
-    assert "thinking" in json.loads(told.up.requests[-2].body)
-    assert ("thinking" in told.asked()) is thinks
+    assert "thinking" in json.loads(chat.up.requests[-2].body)
+    assert ("thinking" in chat.asked()) is thinks
     assert ("thinking_blocks" in messages[1]) is thinks
     assert ("reasoning_content" in messages[1]) is (model != "fam-a-silent")
-    assert [b["type"] for b in told.asked()["messages"][1]["content"]] \
+    assert [b["type"] for b in chat.asked()["messages"][1]["content"]] \
         == ["redacted_thinking", "thinking"] * thinks \
         + ["text", "tool_use", "tool_use"]
 
 
 # Errors.
 
-def test_the_upstreams_refusal_is_told(told):
+def test_the_upstreams_refusal_is_told(chat):
     """What only it can know is its 400, in its words."""
     union = {"type": "function", "function": {"name": "x", "parameters": {
         "type": "object", "anyOf": [{"required": ["a"]}]}}}
     for stream in (False, True):
-        e, _ = told.fails(400, "at the top level", tools=[union],
+        e, _ = chat.fails(400, "at the top level", tools=[union],
                           stream=stream, retries=2)
         assert e.code == "INVALID_REQUEST"
-    assert len(told.fake.refused) == 2
-    told.fake.refused.clear()
+    assert len(chat.fake.refused) == 2
+    chat.fake.refused.clear()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -756,16 +756,16 @@ def test_the_upstreams_refusal_is_told(told):
      "CONTEXT_LENGTH_EXCEEDED"),
     (413, "request_too_large", "APIStatusError", "REQUEST_TOO_LARGE"),
 ])
-def test_class_of_an_error(told, status, kind, cls, code, stream):
-    told.says(reply_json(message_error(
+def test_class_of_an_error(chat, status, kind, cls, code, stream):
+    chat.says(reply_json(message_error(
         "prompt is too long: 210000 tokens > 200000 maximum", kind), status))
 
     async def body(c):
         with pytest.raises(openai.APIStatusError) as e:
-            await told.ask(c, stream=stream)
+            await chat.ask(c, stream=stream)
         return e.value
 
-    e = told.run(body, max_retries=0)
+    e = chat.run(body, max_retries=0)
     assert (type(e).__name__, e.code) == (cls, code)
     assert e.message and e.request_id
 
@@ -776,67 +776,67 @@ def test_class_of_an_error(told, status, kind, cls, code, stream):
     ("api_error", "InternalServerError", "UPSTREAM_ERROR"),
     ("invalid_request_error", "BadRequestError", "INVALID_REQUEST"),
 ])
-def test_error_as_the_first_event(told, kind, cls, code):
+def test_error_as_the_first_event(chat, kind, cls, code):
     """In a 200 of the upstream's: the client gets the real status."""
-    told.says(sse([event("error", message_error("no", kind))]))
+    chat.says(sse([event("error", message_error("no", kind))]))
 
     async def body(c):
         with pytest.raises(openai.APIStatusError) as e:
-            await told.ask(c, stream=True)
+            await chat.ask(c, stream=True)
         return e.value
 
-    e = told.run(body, max_retries=0)
+    e = chat.run(body, max_retries=0)
     assert (type(e).__name__, e.code) == (cls, code)
 
 
-def test_first_event_is_an_error_then_well(told):
+def test_first_event_is_an_error_then_well(chat):
     """Which makes retries possible."""
-    told.says(sse([event("error", message_error("no", "overloaded_error"))]))
-    now = told.fake.says
+    chat.says(sse([event("error", message_error("no", "overloaded_error"))]))
+    now = chat.fake.says
 
     def says(body):
-        told.says([text("Hello")])
+        chat.says([text("Hello")])
         return now(body)
 
-    told.fake.says = says
-    r = told.run(lambda c: streamed(told, c), max_retries=2)
-    assert told.text(r) == "Hello" and told.seen(2) == 2
+    chat.fake.says = says
+    r = chat.run(lambda c: streamed(chat, c), max_retries=2)
+    assert chat.text(r) == "Hello" and chat.seen(2) == 2
 
 
 @pytest.mark.parametrize("after", ["thinking", "text", "tool", "tools"])
 @pytest.mark.parametrize("how", ["error", "close", "clean"])
-def test_break_anywhere(told, after, how):
+def test_break_anywhere(chat, after, how):
     """In the middle of a block: an error, and never a whole answer."""
     answer = messages_api.message("large-2026-01-01", *ANSWERS[after])
     events = messages_api.wire(messages_api.stream(answer))[:-3]
     if how == "error":
         events.append(event("error", message_error("Overloaded",
                                                    "overloaded_error")))
-    told.says(sse(events + [0.05], end="clean" if how == "clean"
+    chat.says(sse(events + [0.05], end="clean" if how == "clean"
                   else "close"))
 
     async def body(c):
         with pytest.raises(openai.APIError) as raw:
-            async for k in each(await told.ask(c, stream=True, tools=TOOLS)):
+            async for k in each(await chat.ask(c, stream=True, tools=TOOLS)):
                 assert k.choices[0].finish_reason is None
         with pytest.raises(openai.APIError):
-            await streamed(told, c, tools=TOOLS)
+            await streamed(chat, c, tools=TOOLS)
         return raw.value
 
-    e = told.run(body)
+    e = chat.run(body)
     assert e.code == ("UPSTREAM_OVERLOADED" if how == "error"
                       else "UPSTREAM_TRUNCATED")
     assert e.message
 
 
-def test_raw_lines(once):
+def test_raw_lines(sync):
     """As the wire has them."""
     async def body(c):
         with c.chat.completions.with_streaming_response.create(
-                model=once.model, messages=HI, stream=True) as r:
+                model=sync.model, messages=HI, stream=True) as r:
             return dict(r.headers), [n for n in r.iter_lines() if n]
 
-    headers, lines = once.run(body)
+    headers, lines = sync.run(body)
     assert headers["content-type"].startswith("text/event-stream")
     assert lines[-1] == "data: [DONE]"
     for line in lines[:-1]:
@@ -850,10 +850,10 @@ def test_raw_lines(once):
 
 # Cancelled, and side by side.
 
-def test_cancelled_stream(tell):
+def test_cancelled_stream(make_chat):
     """A task that is cancelled in the middle of a stream: the upstream is let
     go, and the connection pool is as good as new."""
-    chat = tell("async")
+    chat = make_chat("async")
     gone = threading.Event()
 
     def wait(x):
@@ -882,8 +882,8 @@ def test_cancelled_stream(tell):
     assert chat.run(body) == "Hello"
 
 
-def test_cancelled_call(tell):
-    chat = tell("async")
+def test_cancelled_call(make_chat):
+    chat = make_chat("async")
 
     async def body(c):
         begun, over = threading.Event(), threading.Event()
@@ -900,9 +900,9 @@ def test_cancelled_call(tell):
     assert chat.run(body) == "Hello"
 
 
-def test_many_at_once(tell):
+def test_many_at_once(make_chat):
     """Each gets its own answer."""
-    chat = tell("async")
+    chat = make_chat("async")
 
     def says(body):
         question = messages_api.blocks(body["messages"][0])[0]["text"]

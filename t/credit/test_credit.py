@@ -670,7 +670,7 @@ def say(usage, path, lie):
 def odd_usage(bank, api, stream, usage):
     """A call with that usage, and its row."""
     body = body_of(api, stream=stream)
-    told = (money.ChatTold if api == CHAT else money.MessageTold)()
+    told = (money.ChatUsage if api == CHAT else money.MessageUsage)()
     final = True
     if api == CHAT:
         script = (sse(chat_stream("m", tokens=usage)) if stream
@@ -684,7 +684,7 @@ def odd_usage(bank, api, stream, usage):
     told.take(usage)
     bank.up(api).script(script)
     assert bank.post(api, body).complete
-    seen = Seen(200, text=SILENT).but(**money.changes(told, final))
+    seen = Seen(200, text=SILENT).replaced(**money.changes(told, final))
     return expect(bank, api, body, seen)
 
 
@@ -1815,9 +1815,9 @@ def test_ten_thousand_accounts(gateway):
                     "tpm=1000000 concurrency=20;" % (i, digest, i // 10))
         if i % 33333 == 0:
             secrets[i] = secret
-    patience = 100
+    start_timeout = 100
     g = gateway(groups=groups(), upstreams=UPSTREAMS, workers=2,
-                patience=patience,
+                start_timeout=start_timeout,
                 keys_text="\n".join(many), locations=ADMIN,
                 http="modelgw_zone 64m; modelgw_ledger $dir/ledger.db; "
                      "modelgw_founding_credit 1;")
@@ -1831,4 +1831,4 @@ def test_ten_thousand_accounts(gateway):
     assert len(accounts) == 10000
     spent = [a for a in accounts if a["balance"] != "1.00"]
     assert len(spent) == len({i // 10 for i in secrets})
-    g.reload(timeout=patience)
+    g.reload(timeout=start_timeout)

@@ -385,7 +385,7 @@ def test_check_while_it_runs(start):
     while before != files():        # the writer is still at it
         assert time.monotonic() < end
         before = files()
-        g.rest()
+        g.wait_idle()
     assert "ledger.db-wal" in before
     p = g.check_again()
     assert p.returncode == 0, p.stderr
@@ -555,7 +555,7 @@ def test_short_calls_store_no_holds(start):
             streams.enter_context(Stream(g))
             wait_query(g, "SELECT count(*) FROM holds", [(next(held),)])
 
-        lib.soon(one, 1)
+        lib.within(one, 1)
 
 
 @pytest.mark.timed("the file is locked for 0.8 seconds")
@@ -595,7 +595,7 @@ def test_flush_may_change(start):
                 assert g.chat().status == 200
                 wait_query(g, "SELECT count(*) FROM calls", [(next(done),)])
 
-        lib.soon(five, 3.5)
+        lib.within(five, 3.5)
 
 
 def test_roll_up(start):

@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from client import LIMIT, assert_flat
-from gateway import Key, chat, group_a, group_b, messages, soon
+from gateway import Key, chat, group_a, group_b, messages, within
 from sdk.apis import Chat, Messages, Translated, environment  # noqa: F401
 from upstream import (chat_completion, chat_stream, chat_usage, message,
                       message_stream, message_usage, reply_json, sse)
@@ -333,7 +333,7 @@ def test_concurrency_freed_by_a_killed_worker(gateway, api):
         api.up(g).reset()
         assert eventually(lambda: api.post(g, key)).status == 200
 
-    soon(killed, 3)
+    within(killed, 3)
 
 
 @pytest.mark.timed("a second")

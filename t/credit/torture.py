@@ -691,7 +691,7 @@ class Run:
             self.faults.append("nginx: " + str(e)[-2000:])
         for i in range(self.logs):
             for line in self.g.read("error.log.%d" % (i + 1)).splitlines():
-                if lib.LOUD.search(line) \
+                if lib.CRITICAL.search(line) \
                    and not any(re.search(e, line)
                                for e in self.g.expected):
                     self.faults.append("nginx: " + line)

@@ -381,7 +381,7 @@ def finished(call, seen):
     """A chat answer that is complete has told its last usage."""
     if call.protocol == torture_call.CHAT and "output" in seen.usage \
        and "output" not in seen.odd:
-        return seen.but(final=True)
+        return seen.replaced(final=True)
     return seen
 
 
@@ -529,7 +529,8 @@ def invoice(book, row):
     """The upstream has billed one token more."""
     call = copy.copy(book.run.calls[number(row)])
     call.altered = True
-    call.steps = [(data, seen.but(usage={"output": seen.usage["output"] + 1})
+    call.steps = [(data, seen.replaced(
+        usage={"output": seen.usage["output"] + 1})
                    if "output" in seen.usage else seen)
                   for data, seen in call.script()]
     book.run.calls[call.n] = call

@@ -204,7 +204,8 @@ class Call:
             at = 2 + int(self.cut * (len(events) - 2))
             events = events[:at] + [(self.error_event(), {})]
         for event, change in events:
-            seen = seen.but(text=seen.text + change.pop("text", 0), **change)
+            seen = seen.replaced(text=seen.text + change.pop("text", 0),
+                                 **change)
             yield b"%x\r\n%s\r\n" % (len(event), event), seen
         yield b"0\r\n\r\n", seen
 
@@ -281,7 +282,7 @@ class Call:
         text = "".join(self.words)
         if self.protocol == CHAT:
             usage = self.chat_usage()
-            told = money.ChatTold(usage)
+            reported = money.ChatUsage(usage)
             obj = {"id": "chatcmpl-1", "object": "chat.completion",
                    "created": 1700000000, "model": self.upstream_id(),
                    "choices": [{"index": i, "finish_reason": "stop",
@@ -290,7 +291,7 @@ class Call:
                                for i in range(self.choices)]}
         else:
             usage = self.message_usage()
-            told = money.MessageTold(usage)
+            reported = money.MessageUsage(usage)
             obj = {"id": "msg_1", "type": "message", "role": "assistant",
                    "model": self.upstream_id(),
                    "content": [{"type": "text", "text": text}],
@@ -301,8 +302,8 @@ class Call:
         seen = Seen(200)
         yield self.head("application/json", len(body)), seen
         at, part, whole = self.cut_answer(body, text.encode())
-        yield body[:at], seen.but(text=part)
-        yield body[at:], seen.but(text=whole, **money.changes(told))
+        yield body[:at], seen.replaced(text=part)
+        yield body[at:], seen.replaced(text=whole, **money.changes(reported))
 
     def cut_answer(self, body, text):
         """Where it breaks off, the bytes of text before that, and of all; not
@@ -324,7 +325,7 @@ class Call:
     def chat_events(self):
         """(event, what it adds to what is known)"""
         usage = self.chat_usage()
-        told = money.ChatTold()
+        reported = money.ChatUsage()
         running = self.report == "running"
 
         def chunk(i, delta, finish=None, done=0.0):
@@ -336,7 +337,8 @@ class Call:
             if running:
                 obj["usage"] = dict(usage, completion_tokens=int(
                     done * self.output))
-                change.update(money.changes(told.take(obj["usage"]), False))
+                change.update(money.changes(reported.take(obj["usage"]),
+                                           False))
             return data(obj), change
 
         for i in range(self.choices):
@@ -352,7 +354,7 @@ class Call:
                         "chat.completion.chunk", "created": 1700000000,
                         "model": self.upstream_id(), "choices": [],
                         "usage": usage}), \
-                money.changes(told.take(usage))
+                money.changes(reported.take(usage))
         yield b"data: [DONE]\n\n", {}
 
     def message_events(self):
@@ -361,11 +363,11 @@ class Call:
                  "model": self.upstream_id(), "content": [],
                  "stop_reason": None, "stop_sequence": None}
         change = {}
-        told = money.MessageTold()
+        reported = money.MessageUsage()
         if usage is not None and self.report != "part":
             start["usage"] = dict(usage, output_tokens=1 if self.output
                                   else 0)
-            change = money.changes(told.take(start["usage"]), False)
+            change = money.changes(reported.take(start["usage"]), False)
         yield event("message_start", {"message": start}), change
         yield event("content_block_start",
                     {"index": 0, "content_block": {"type": "text",
@@ -386,9 +388,9 @@ class Call:
                 end["usage"] = usage
             if self.report == "lower":
                 end["usage"] = lower(usage)
-            told.take(end["usage"])
+            reported.take(end["usage"])
             change.update(money.changes(
-                told, end["usage"].get("output_tokens") is not None))
+                reported, end["usage"].get("output_tokens") is not None))
         yield event("message_delta", end), change
         yield event("message_stop", {}), {}
 

@@ -14,7 +14,7 @@ import client
 import gateway as lib
 from client import build
 from gateway import chat, messages
-from upstream import (DONE, LIMIT, Deaf, Gone, Hangup, chat_chunk,
+from upstream import (DONE, LIMIT, Blackhole, Gone, Hangup, chat_chunk,
                       chat_completion, chat_stream, chat_usage_chunk, data,
                       message, message_stream, raw, reply, reply_json, sse)
 
@@ -322,7 +322,7 @@ def test_after_the_last_event_with_output_left(mode, g, kind):
     with client.H2(g.port2) as c:
         sid = c.request("POST", call.target, call.headers(), call.body)
         assert up.held.wait(LIMIT)
-        g.rest(0.1)
+        g.wait_idle(0.1)
         c.reset(sid)
         wait_left(g, up.left)
     assert up.over.wait(LIMIT)
@@ -375,7 +375,7 @@ def settled(up):
     while up.sent != seen:
         assert time.monotonic() < end, "the upstream did not come to a stop"
         seen = up.sent
-        up.gw.rest(0.4)
+        up.gw.wait_idle(0.4)
 
 
 @pytest.mark.parametrize("how", ["stream", "connection", "reset"])
@@ -696,7 +696,7 @@ def test_pipelined_call_is_no_abort(mode, g):
             assert c.head().status == 200
             if split:
                 c.send(text[:100])
-                g.rest()
+                g.wait_idle()
                 c.send(text[100:])
             assert not up.over.wait(SETTLE), "the first call was given up"
             second = Script(g, up.first, up.rest)
@@ -719,7 +719,7 @@ def test_pipelined_bytes_and_the_end(mode, g):
     up = call.script()
     c = call.start()
     c.send(b"POST " * 1000)
-    g.rest()
+    g.wait_idle()
     c.close()
     up.verdict(mode == "drain")
     call.logged(mode == "drain", 200)
@@ -748,19 +748,19 @@ def test_request_and_end_in_one(mode, g, kind):
 
 def test_what_was_not_sent_is_cut(gateway, mode):
     """Nothing is billed for what the upstream has not got."""
-    deaf = Deaf()
+    blackhole = Blackhole()
     try:
-        g = begin(gateway, mode, b=deaf)
+        g = begin(gateway, mode, b=blackhole)
         call = Call(g, "json")
         c = g.connect()
         c.request("POST", call.target, call.headers(), body=call.body)
-        g.rest()
+        g.wait_idle()
         assert not lines(g)
         c.reset()
         got = line(g, call.tag)
         assert got["status"] == "499", got
     finally:
-        deaf.stop()
+        blackhole.stop()
 
 
 def test_client_that_never_reads(gateway, mode):

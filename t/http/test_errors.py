@@ -8,7 +8,7 @@ import pytest
 import gateway as lib
 from client import Connection, assert_flat, assert_ids, build, h1
 from gateway import chat, messages
-from upstream import Deaf, Refused, raw, reply_json
+from upstream import Blackhole, Refused, raw, reply_json
 
 
 def no_html(r):
@@ -264,12 +264,12 @@ def test_all_peers_down(gateway):
 
 
 def test_connect_timeout(gateway):
-    deaf = Deaf()
+    blackhole = Blackhole()
     try:
-        g = gateway(b=deaf, location="proxy_connect_timeout 1s;")
+        g = gateway(b=blackhole, location="proxy_connect_timeout 1s;")
         assert_flat(g.chat(), 504, "UPSTREAM_TIMEOUT")
     finally:
-        deaf.stop()
+        blackhole.stop()
 
 
 @pytest.mark.parametrize("when", ["nothing", "half a head", "head only"])

@@ -48,7 +48,7 @@ def test_finalize(fin, upstreams, api, stream):
     pid, = fin.pids()
     try:
         r = send(body, timeout=LIMIT)
-        fin.rest(timeout=LIMIT)
+        fin.wait_idle(timeout=LIMIT)
     except Exception:
         fin.expect("exited on signal 9")
         os.kill(pid, signal.SIGKILL)

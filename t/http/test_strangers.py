@@ -3,7 +3,7 @@
 import pytest
 
 from client import assert_flat, assert_ids, build
-from gateway import chat, soon
+from gateway import chat, within
 from upstream import raw
 
 ASKED = [("HEAD", "/api/hello", None), ("GET", "/api/hello", None),
@@ -28,7 +28,7 @@ def test_stranger(gw, method, target, key):
     headers = [gw.alice.bearer()] if key else []
     with gw.connect() as c:
         for _ in range(3):
-            r = soon(lambda: ask(c, method, target, headers), 1)
+            r = within(lambda: ask(c, method, target, headers), 1)
             if method == "HEAD":
                 assert r.status == 404, r
                 assert r.get("content-type").startswith("application/json")

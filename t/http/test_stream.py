@@ -383,9 +383,9 @@ def test_slow_reader_stalls_nobody(gw):
     with start(gw, p, rcvbuf=4096) as slow:
         assert slow.head().status == 200
         slow.read()
-        gw.rest()
+        gw.wait_idle()
         for _ in range(10):
-            assert lib.soon(lambda: gw.chat(chat(stream=True)), 2).complete
+            assert lib.within(lambda: gw.chat(chat(stream=True)), 2).complete
         while slow.read():
             pass
         assert slow.current.complete
@@ -486,7 +486,7 @@ def test_memory_of_slow_readers(gateway):
         for _ in range(20):
             c = waiting.enter_context(start(g, p, rcvbuf=4096))
             assert c.head().status == 200
-        g.rest()
+        g.wait_idle()
         assert g.memory("VmRSS") - before < 20 * (1 << 20)
 
 
@@ -728,7 +728,7 @@ def test_hang_up_right_after_done(gw, p, tag):
         if b"[DONE]" in e or b"message_stop" in e:
             break
     c.close()
-    gw.rest()
+    gw.wait_idle()
     gate.set()
     line = gw.logged(tag)
     assert line["input"] == "11" and line["output"] == "7", line

@@ -150,7 +150,7 @@ def test_many_idle_streams(gateway):
         assert c.head().status == 200
         assert c.event()
     for _ in range(20):
-        assert lib.soon(g.messages, 1).status == 200
+        assert lib.within(g.messages, 1).status == 200
     gate.set()
     for c in conns:
         while c.read():

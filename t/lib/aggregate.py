@@ -1,8 +1,9 @@
-"""What a chat client makes of an event stream.
+"""Event streams as chat clients read them.
 
 accumulate() is the official Python SDK's accumulator (openai-python,
-lib/streaming/_deltas.py, Apache-2.0) in few words: strings are joined, numbers
-added, lists merged by "index"; so a role or an id that is sent twice shows.
+lib/streaming/_deltas.py, Apache-2.0) in short: strings are joined, numbers
+added, lists merged by "index"; so a role or an id that is sent twice is
+noticed.
 """
 
 import json
@@ -10,8 +11,8 @@ import re
 
 
 def frames(body):
-    """The values of the data lines of a stream, an event each; comments and
-    events without data left out."""
+    """The data of each event of a stream, without comments and events that
+    have no data."""
     text = body.decode() if isinstance(body, bytes) else body
     assert "\r" not in text, "the gateway ends lines with LF"
     out = []
@@ -70,7 +71,8 @@ def is_error(event):
 
 
 def aggregate(seen):
-    """The events as one answer, in the form of the vectors' "aggregate"."""
+    """The events merged into one answer, in the form of "aggregate" in the
+    vectors."""
     message = {}
     out = {"finish_reason": None, "usage": None, "end": None}
     for event in seen:

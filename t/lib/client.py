@@ -1,5 +1,5 @@
-"""An HTTP/1.1 client on a raw socket, so that tests decide about each byte and
-see how each answer ended; and an HTTP/2 client that does the same."""
+"""An HTTP/1.1 client on a raw socket, so that tests control each byte and see
+how each response ended; and an HTTP/2 client that does the same."""
 
 import json
 import socket
@@ -11,11 +11,11 @@ import h2.connection
 import h2.errors
 import h2.events
 
-LIMIT = 30          # seconds for anything to come, on a busy machine, too
+LIMIT = 30          # seconds to wait for anything, enough on a busy machine
 
 
 class Response:
-    """complete says whether the framing came to its proper end."""
+    """complete is True if the framing ended properly."""
 
     def __init__(self, status=None, headers=(), reason=""):
         self.status = status
@@ -23,7 +23,7 @@ class Response:
         self.headers = list(headers)
         self.data = bytearray()     # of the body
         self.complete = False
-        self.over = False           # HTTP/2: the stream has ended somehow
+        self.over = False           # HTTP/2: the stream has ended
         self.framing = None         # "sized", "chunked", "close", "h2"
 
     def all(self, name):
@@ -109,7 +109,8 @@ class Connection:
         self.sock.sendall(data)
 
     def try_send(self, data):
-        """Sends what the gateway takes; False if the connection is closed."""
+        """Sends as much as the gateway reads; False if the connection is
+        closed."""
         try:
             self.sock.sendall(data)
             return True
@@ -276,9 +277,9 @@ def h1(port, *args, timeout=LIMIT, **kw):
 
 
 class H2:
-    """HTTP/2 with prior knowledge (RFC 9113, 3.3) on the h2 library.  It goes
-    on to read when a stream is reset while it sends: a response may come
-    before its request has ended (8.1)."""
+    """HTTP/2 with prior knowledge (RFC 9113, 3.3) on the h2 library.  It keeps
+    reading when a stream is reset while it sends: a response may come before
+    its request has ended (8.1)."""
 
     def __init__(self, port):
         self.wire = Connection(port)
@@ -304,8 +305,8 @@ class H2:
 
     def request(self, method, target, headers=(), body=None, frame=None,
                 length=True, host="gateway.test"):
-        """Sends a request, as far as the server takes it; the number of its
-        stream.  length may be False, or a number that is a lie."""
+        """Sends a request, as much as the server reads; returns its stream id.
+        length may be False, or a wrong number."""
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
         if isinstance(body, str):
@@ -399,7 +400,7 @@ def h2_call(port, *args, **kw):
         return c.call(*args, **kw)
 
 
-# What every answer must be.
+# What holds for every response.
 
 NO_RETRY_HINT = (408, 409, 429)
 
@@ -412,7 +413,7 @@ def assert_ids(r):
 
 
 def assert_flat(r, status, code=None, message=None, has=None):
-    """A flat error, with all headers that go with it."""
+    """A flat error with all of its headers."""
     assert r is not None, "no response"
     assert r.status == status if isinstance(status, int) \
         else r.status in status, r

@@ -1,7 +1,8 @@
 """Renders a configuration and runs nginx -t on it.
 
-A configuration is put together from parts that a test replaces.  The line that
-a message must name ends in "# HERE": refused() looks for it in all files.
+A configuration is put together from parts that a test replaces.  A line that
+ends in "# HERE" is the one that a message must name; refused() searches all
+files for it.
 """
 
 import hashlib
@@ -141,7 +142,7 @@ location /v1/ {
                 if re.match(r"^(.*\s|nginx: )\[%s\] " % level, line)]
 
     def refused(self, *words, place=True, **parts):
-        """It is refused in one line that has the words and the place."""
+        """It is refused with one line that has the words and the place."""
         self.test(**parts)
         lines = sorted(set(re.sub(r"^.*\[emerg\] (\d+#\d+: )?", "", line)
                            for line in self.lines("emerg")))

@@ -3,12 +3,11 @@
 MODELGW_NGINX    the binary; /usr/sbin/nginx
 MODELGW_MODULE   the module; build/ngx_http_modelgw_module.so, empty: linked in
 MODELGW_WORKERS  number of workers; 1
-MODELGW_ASAN     set: the binary is a sanitizer's, what it uses says nothing
+MODELGW_ASAN     set: built with a sanitizer, time and memory are not checked
 
 The configuration is the default one of group() and Gateway, any part of which
-a test may replace.  stop() is where each nginx must show that it was well:
-nothing loud in its log, no sanitizer report, workers that exited with 0, and
-no secret in any log.
+a test may replace.  stop() checks each nginx: no critical messages in its log,
+no sanitizer report, workers that exited with 0, and no secret in any log.
 """
 
 import hashlib
@@ -37,11 +36,11 @@ LOG_LEVEL = os.environ.get("MODELGW_LOG_LEVEL", "info")
 
 STARTED = "start worker process "
 STALL = 3           # seconds, proxy_read_timeout where an upstream stalls;
-                    # a busy machine must not take as long for what it says
-SHUTDOWN = 10       # seconds until workers that end close what is open
+                    # longer than a busy machine needs to answer
+SHUTDOWN = 10       # seconds until workers that exit close connections
 
-LOUD = re.compile(r"\[(alert|emerg|crit)\]|Sanitizer"
-                  r"|exited with (fatal )?code [1-9]|exited on signal")
+CRITICAL = re.compile(r"\[(alert|emerg|crit)\]|Sanitizer"
+                      r"|exited with (fatal )?code [1-9]|exited on signal")
 
 QUOTED = re.compile(rb"(?m)^.*\[info\].* client sent "
                     rb"(duplicate|invalid) (header|host).*$")
@@ -58,7 +57,7 @@ LOG_FORMAT = """log_format test escape=json '{"tag":"$http_x_test_tag",'
         '"completion":"$request_completion"}';"""
 
 
-started = weakref.WeakSet()     # every Gateway that was, for reports
+started = weakref.WeakSet()     # all Gateways so far, for reports
 
 
 class Failed(Exception):
@@ -143,7 +142,7 @@ given = set()
 
 def free_port():
     """A port that is free; the kernel may offer one again at once, so those
-    that were just given out are skipped."""
+    that were just returned are skipped."""
     for _ in range(100):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -186,10 +185,10 @@ def ended_cpu():
     return used.ru_utime + used.ru_stime
 
 
-def soon(run, seconds, tries=5):
-    """What run() does takes less than so many seconds, at least once: a busy
-    machine stalls now and then, who waits for a timer does so each time.
-    Returns what it returns."""
+def within(run, seconds, tries=5):
+    """Calls run() until it takes less than so many seconds, and returns its
+    result: a busy machine stalls at times, but a wait for a timer takes as
+    long each time."""
     took = []
     for _ in range(tries):
         begin = time.monotonic()
@@ -212,13 +211,13 @@ class Gateway:
     gateway       the whole /v1/ location, instead of the usual one
     locations     more locations, above /v1/
     upstreams     the upstream blocks, instead of the usual ones
-    In all these $dir is the directory, $a and $b the upstreams' ports.
+    In all of these $dir is the directory, $a and $b are the upstreams' ports.
     """
 
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=(), patience=60, listen=""):
+                 files=(), start_timeout=60, listen=""):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -235,7 +234,7 @@ class Gateway:
         self.keys_text = keys_text
         self.files = dict(files)
         self.listen = listen
-        self.patience = patience    # seconds that it may take to start
+        self.start_timeout = start_timeout    # seconds
         self.expected = []
         self.quiet = True           # secrets must not show in the logs
         self.process = None
@@ -369,8 +368,8 @@ http {
         return self.check_again()
 
     def check_again(self):
-        """nginx -t of the files as they are; nginx frees nothing when it
-        ends so."""
+        """nginx -t with the existing files; it exits without freeing
+        memory."""
         asan = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         return subprocess.run(self.command("-t"), capture_output=True,
                               text=True, timeout=120,
@@ -396,12 +395,12 @@ http {
         self.process = subprocess.Popen(self.command(), stderr=self.stderr,
                                         stdout=self.stderr,
                                         stdin=subprocess.DEVNULL)
-        end = time.monotonic() + self.patience
+        end = time.monotonic() + self.start_timeout
         while True:
             if self.process.poll() is not None:
                 self.process = None
                 text = self.read("stderr")
-                # it frees nothing when it refuses to start
+                # it exits without freeing memory if it refuses to start
                 if "ERROR: LeakSanitizer" in text \
                    and "ERROR: AddressSanitizer" not in text:
                     os.truncate(self.path("stderr"), 0)
@@ -415,7 +414,7 @@ http {
                     pass
             if time.monotonic() > end:
                 self.kill()
-                raise Failed("no answer after %d s; " % self.patience
+                raise Failed("no answer after %d s; " % self.start_timeout
                              + self.read("error.log"))
             time.sleep(0.01)
 
@@ -427,7 +426,7 @@ http {
 
     def kill_all(self):
         """Kills master and workers at once: all are stopped first, so that
-        nobody lives on and settles what the others had open.  Returns the
+        none survives to settle the calls of the others.  Returns the
         workers."""
         pids = self.pids()
         for sig in (signal.SIGSTOP, signal.SIGKILL):
@@ -436,15 +435,15 @@ http {
         return pids
 
     def power_cut(self):
-        """The same, and waits until they hold no file any more, as the next
-        nginx wants to lock the same ones."""
+        """The same, and waits until their files are closed: the next nginx
+        locks the same ones."""
         pids = self.kill_all()
         self.process.wait()
         self.process = None
         wait_dead(pids)
 
     def kill_workers(self, timeout=client.LIMIT):
-        """Kills the workers, and waits for their successors."""
+        """Kills the workers, and waits for new ones."""
         old = self.pids()
         for pid in old:
             os.kill(pid, signal.SIGKILL)
@@ -454,7 +453,7 @@ http {
             time.sleep(0.01)
 
     def reload(self, ok=True, timeout=2 * client.LIMIT):
-        """SIGHUP; returns when the old workers have stopped to listen, or,
+        """SIGHUP; returns when the old workers have stopped listening, or,
         with ok=False, when the new configuration was refused."""
         marks = {text: self.log_count(text) for text in
                  (STARTED, "gracefully shutting down",
@@ -505,24 +504,23 @@ http {
         with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
             return [int(p) for p in f.read().split()]
 
-    def rest(self, seconds=0.2, timeout=client.LIMIT):
-        """Waits until the workers have nothing left to do: none of
-        their threads is seen to run, or to wait for a core or a disk, for so
-        long."""
+    def wait_idle(self, seconds=0.2, timeout=client.LIMIT):
+        """Waits until the workers are idle: for so many seconds none of their
+        threads runs, or waits for a core or a disk."""
         end = since = time.monotonic()
         end += timeout
         while time.monotonic() - since < seconds:
-            assert time.monotonic() < end, "the workers do not rest"
-            if not self.asleep():
+            assert time.monotonic() < end, "the workers are not idle"
+            if not self.idle():
                 since = time.monotonic()
             time.sleep(0.02)
 
-    def asleep(self):
+    def idle(self):
         try:
             return all(thread_state(pid, tid) == "S" for pid in self.pids()
                        for tid in os.listdir("/proc/%d/task" % pid))
         except (FileNotFoundError, ProcessLookupError):
-            return False        # one has just ended
+            return False        # one has just exited
 
     def cpu(self):
         """Seconds of processor time that the workers have used."""
@@ -534,7 +532,7 @@ http {
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory(self, name="VmHWM"):
-        """Bytes of memory of the largest worker: now (VmRSS), at most."""
+        """Bytes of memory of the largest worker: current (VmRSS) or peak."""
         return max(int(line.split()[1]) * 1024 for pid in self.pids()
                    for line in open("/proc/%d/status" % pid)
                    if line.startswith(name))
@@ -557,7 +555,7 @@ http {
         return [line for name in ("error.log", "stderr")
                 for line in (self.whole_lines(name) if self.process
                              else self.read(name).splitlines())
-                if LOUD.search(line)
+                if CRITICAL.search(line)
                 and not any(re.search(e, line) for e in self.expected)]
 
     def secrets(self):
@@ -568,8 +566,8 @@ http {
         return out
 
     def leaks(self, more=()):
-        """Where secrets are that should not be: (file, secret).  At level
-        info nginx itself quotes headers that it refuses."""
+        """Secrets found where they must not be: (file, secret).  At level info
+        nginx itself quotes headers that it refuses."""
         out = []
         private = ("nginx.conf", "keys.conf", "a.secret", "b.secret",
                    "keys.conf.new")
@@ -595,7 +593,7 @@ http {
             time.sleep(0.02)
 
     def wait_log(self, pattern, times=1, timeout=client.LIMIT):
-        """Waits until the error log has the pattern so often."""
+        """Waits until the error log has the pattern that many times."""
         end = time.monotonic() + timeout
         while len(re.findall(pattern, self.read("error.log"))) < times:
             assert time.monotonic() < end, self.read("error.log")[-2000:]

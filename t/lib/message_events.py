@@ -1,7 +1,7 @@
-"""The events of a messages stream: to write them, and to fold them into the
-message that they make, as docs/translation.md, "Streams", has it.
+"""The events of a messages stream: writes them, and folds them into a message
+by the rules of docs/translation.md, "Streams".
 
-A tool's input is kept as the text it came as: Raw.  answer() writes such a
+A tool's input is kept as its original text: Raw.  answer() writes such a
 message as JSON.
 """
 
@@ -87,7 +87,8 @@ class Raw(str):
 
 
 class NotWhole(Exception):
-    """The stream has no message: it, or the input of a tool, is broken."""
+    """The stream makes no whole message: it is broken, or the input of a tool
+    is."""
 
 
 def dumps(value):
@@ -118,7 +119,7 @@ def parse(sse):
             try:
                 document = json.loads("\n".join(data))
             except ValueError as e:
-                raise NotWhole("an event is no JSON") from e
+                raise NotWhole("an event is not JSON") from e
             yield dict({"type": name}, **document)
 
 
@@ -202,8 +203,8 @@ def tool_input(initial, partial, stopped, reason):
 
 
 def merge_usage(usage, more, beside=None):
-    """A 0 of input replaces no count; of a cache field it does, if the report
-    has input beside it."""
+    """input_tokens of 0 replaces no count; a cache field of 0 does, if the
+    report has input_tokens, too."""
     more = more or {}
     beside = more.get("input_tokens") if beside is None else beside
     for name, value in more.items():

@@ -1,14 +1,14 @@
-"""A messages API that is as strict as the real one, with answers that look
-like its answers.
+"""A messages API as strict as the real one, with answers like its answers.
 
 It is a script for upstream.Upstream.  What the real API refuses, as far as its
-documents and error texts tell, is refused here too and remembered in "refused":
-a test that asserts that nothing is there fails for every request that the
-gateway should not have built.  Where the real one is lenient by a rule of its own (it merges neighbours of one role), this
-one is not: look-alikes are not either.
+documents and error texts show, is refused here too and recorded in "refused":
+a test that asserts that this is empty fails for every request that the gateway
+should not have built.  Where the real API is lenient (it merges adjacent
+messages of one role), this one is not: compatible APIs are not either.
 
 The shape of a request is a table of checks, from which a path like
-"messages.1.content.0.text" comes; what spans several members is code below it.
+"messages.1.content.0.text" comes; checks that span several members are code
+below it.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 class Model:
-    """What the model can do, as options of the gateway's model line."""
+    """Capabilities, as the options of the gateway's model line."""
 
     def __init__(self, sampling="both", thinking="budget", effort=(),
                  structured="native", strict=True, prefill=True,
@@ -68,7 +68,7 @@ def at(path, name):
     return "%s.%s" % (path, name) if path else str(name)
 
 
-# Checks: (path, value), refuse or return.
+# Checks take (path, value); they refuse it or return.
 
 def string(path, value):
     if not isinstance(value, str):
@@ -175,7 +175,7 @@ def either(first, second):
 
 
 def encoded(path, source):
-    """base64 of the media type that it claims."""
+    """base64 that begins as its media type does."""
     try:
         start = base64.b64decode(source["data"], validate=True)[:16]
     except ValueError:
@@ -302,7 +302,7 @@ REQUEST = record(
     service_tier=one_of("auto", "standard_only"))
 
 
-# What spans several members.
+# Checks that span several members.
 
 def blocks(message):
     content = message["content"]
@@ -404,7 +404,7 @@ def check_tools(body, model):
 
 
 def check_cache(body):
-    """In the order in which the prompt is made of them."""
+    """In the order in which the prompt is built."""
     system = body.get("system", ())
     marked = list(body.get("tools", ()))
     marked += [] if isinstance(system, str) else system
@@ -488,7 +488,7 @@ def missing(ids):
 
 
 def check_results(i, message, waiting):
-    """The results of the tools that the turn before has used come first."""
+    """The results of the tools that the previous turn has used come first."""
     results = [b["tool_use_id"] for b in of(message, "tool_result")]
     leading = []
     for block in blocks(message):
@@ -552,7 +552,7 @@ def check_head(request, secret):
 # Answers.
 
 def sign(text):
-    """Of thinking: it must come back unchanged."""
+    """The signature of thinking, which must come back unchanged."""
     digest = hashlib.sha256(b"signed " + text.encode()).digest()
     return base64.b64encode(digest * 4).decode()
 
@@ -644,10 +644,10 @@ class MessagesApi:
     list of blocks, a dict of message()'s arguments, or another script.
 
     models    upstream ids and what they can do
-    secret    the key it wants; None: any
+    secret    the required key; None: any
     refused   (text, body) of each request that was refused
-    size      of the pieces that a stream's texts come in
-    cut       a stream is sent in writes of this many bytes; 0: of one event
+    size      characters of a text delta in a stream
+    cut       bytes of each write of a stream; 0: one write per event
     """
 
     def __init__(self, models, says, secret=None, size=5, cut=0):
@@ -691,8 +691,8 @@ IDS = [("request-id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
 
 
 def in_turn(*answers):
-    """The n-th answer is for a conversation in which tools have answered n
-    times; the last one stays."""
+    """The n-th answer is for a conversation with n tool results; the last one
+    is repeated."""
 
     def says(body):
         n = sum(1 for m in body["messages"] if of(m, "tool_result"))

@@ -1,9 +1,9 @@
-"""What a call costs and what is set aside for it: the rules of the ledger
-(docs/credit.md), worked out in Python from the request, the model line and what
-an upstream has said.
+"""What a call costs and how much credit it holds: the rules of the ledger
+(docs/credit.md), computed in Python from the request, the model line and the
+upstream's answer.
 
-Nothing here reads the product: tests compare what it wrote down with this.
-Amounts are integers of nano-euro, prices integers of pico-euro a token.
+Nothing here uses the module: tests compare its results with these.  Amounts
+are integers of nano-euro, prices integers of pico-euro a token.
 """
 
 import json
@@ -80,12 +80,12 @@ class Line:
             "0").rstrip(".")
 
     def cost(self, tokens):
-        """tokens: dict by class; a class that is not in it has none."""
+        """tokens: dict by class; missing classes count as 0."""
         pico = sum(tokens.get(name, 0) * self.price[name]
                    for name in CLASSES)
         return up(pico, 1000)
 
-    def dearest(self, long_cache):
+    def highest_price(self, long_cache):
         names = ["input", "cache_read", "cache_write"]
         if long_cache:
             names.append("cache_write_1h")
@@ -104,7 +104,7 @@ def members(value):
 
 
 class Bound:
-    """Of a body (bytes, as the client sent them) and a model line."""
+    """Hold and estimate of a body (bytes, as the client sent them)."""
 
     def __init__(self, body, line, chat):
         doc = json.loads(body)
@@ -146,33 +146,33 @@ class Bound:
         self.n = n
         self.output = min(n * limit, MOST)
 
-        pico = (self.input * line.dearest(self.long_cache)
+        pico = (self.input * line.highest_price(self.long_cache)
                 + self.output * line.price["output"])
         self.hold = up(pico, 1000)
 
     def fits(self, line, available):
-        """The max_tokens that the credit available covers; 0: none."""
+        """The largest max_tokens that the available credit covers, or 0."""
         left = (available * 1000
-                - self.input * line.dearest(self.long_cache))
+                - self.input * line.highest_price(self.long_cache))
         if left <= 0:
             return 0
         return left // line.price["output"] // self.n
 
 
 class Seen:
-    """What an upstream has said so far."""
+    """What has been received of an upstream's answer so far."""
 
     def __init__(self, status=0, usage=None, final=False, text=0,
                  unread=False, unsent=False, odd=()):
         self.status = status
         self.usage = dict(usage or {})  # by class; absent: not reported
-        self.final = final              # the output is the last word
-        self.odd = frozenset(odd)       # what is no count
+        self.final = final              # the output count is final
+        self.odd = frozenset(odd)       # classes with invalid counts
         self.text = text                # bytes of the answer's strings
         self.unread = unread            # a kept connection was reset
         self.unsent = unsent            # no upstream was reached
 
-    def but(self, **kw):
+    def replaced(self, **kw):
         out = Seen(self.status, self.usage, self.final, self.text,
                    self.unread, self.unsent, self.odd)
         usage = kw.pop("usage", None)
@@ -226,8 +226,8 @@ def charge(line, hold, estimate, seen):
 
 # Usage of the two protocols, by class.
 
-class Told:
-    """The usage that a call's answer has reported, object by object.
+class ReportedUsage:
+    """The usage that an answer has reported, merged from its usage objects.
 
     A count is an integer of at most nine digits; what is absent or null
     changes nothing; anything else is odd, until a count replaces it."""
@@ -244,8 +244,8 @@ class Told:
             self.odd |= {"input", "output"}
         return self
 
-    def told(self, usage, name, *path):
-        """The count at the path; None: there is none."""
+    def reported(self, usage, name, *path):
+        """The count at the path, or None."""
         value = usage
         for member in path:
             value = (value.get(member) if isinstance(value, dict)
@@ -263,8 +263,8 @@ class Told:
             self.odd.discard(name)
 
 
-class ChatTold(Told):
-    """prompt_tokens has all input in it."""
+class ChatUsage(ReportedUsage):
+    """prompt_tokens includes all cached tokens."""
 
     def read(self, usage):
         for name, *path in (
@@ -275,7 +275,7 @@ class ChatTold(Told):
                 ("output", "completion_tokens"),
                 ("reasoning", "completion_tokens_details",
                  "reasoning_tokens")):
-            self.keep(name, self.told(usage, name, *path))
+            self.keep(name, self.reported(usage, name, *path))
 
     def classes(self):
         out = {name: n for name, n in self.known.items() if name in CLASSES}
@@ -285,34 +285,36 @@ class ChatTold(Told):
         return out
 
 
-class MessageTold(Told):
-    """input_tokens has no cached ones; cached ones that were written come as a
-    total, or by lifetime, or both: each lifetime is billed, and what the
-    total has more is of the shorter one.  A 0 of input takes nothing back,
-    one of the cache only beside input: look-alikes end streams with zeros."""
+class MessageUsage(ReportedUsage):
+    """input_tokens excludes cached tokens; cache writes are reported as a
+    total, by lifetime, or both: each lifetime is billed, and the rest of the
+    total has the shorter one.  input_tokens of 0 replaces no count, a cache
+    field of 0 only next to input_tokens: compatible APIs end streams with
+    zeros."""
 
-    rest = False        # the shorter one is what the other leaves of the total
+    rest = False        # the shorter lifetime is the total less the longer one
 
     def read(self, usage):
         known = self.known
         minutes, hour = known.get("cache_write", 0), known.get(
             "cache_write_1h", 0)
 
-        def told(name, before, *path):
-            n = self.told(usage, name, *path)
+        def reported(name, before, *path):
+            n = self.reported(usage, name, *path)
             if n == 0 and not beside and (before or name in self.odd):
                 return None
             return n
 
-        beside = self.told(usage, "input", "input_tokens")
+        beside = self.reported(usage, "input", "input_tokens")
         for name, *path in (
                 ("input", "input_tokens"),
                 ("cache_read", "cache_read_input_tokens")):
-            self.keep(name, told(name, known.get(name), *path))
+            self.keep(name, reported(name, known.get(name), *path))
 
-        total = told("total", minutes + hour, "cache_creation_input_tokens")
-        m, h = (told(name, before, "cache_creation",
-                     "ephemeral_%s_input_tokens" % name)
+        total = reported("total", minutes + hour,
+                         "cache_creation_input_tokens")
+        m, h = (reported(name, before, "cache_creation",
+                         "ephemeral_%s_input_tokens" % name)
                 for name, before in (("5m", minutes), ("1h", hour)))
         for name, n in (("total", total), ("5m", m), ("1h", h)):
             if n is not None:
@@ -336,24 +338,24 @@ class MessageTold(Told):
         if (total, m, h) != (None, None, None):
             known["cache_write"], known["cache_write_1h"] = minutes, hour
 
-        self.keep("output", self.told(usage, "output", "output_tokens"))
-        self.keep("reasoning", self.told(usage, "reasoning",
-                                         "output_tokens_details",
-                                         "thinking_tokens"))
+        self.keep("output", self.reported(usage, "output", "output_tokens"))
+        self.keep("reasoning", self.reported(usage, "reasoning",
+                                             "output_tokens_details",
+                                             "thinking_tokens"))
 
     def classes(self):
         return {name: n for name, n in self.known.items() if name in CLASSES}
 
 
-def changes(told, final=True):
-    """The charge for what was seen, by the usage so far: see Seen.but()."""
-    classes = told.classes()
-    return {"usage": classes, "odd": frozenset(told.odd),
+def changes(reported, final=True):
+    """The changes that the usage so far makes to Seen: see Seen.replaced()."""
+    classes = reported.classes()
+    return {"usage": classes, "odd": frozenset(reported.odd),
             "final": final and "output" in classes
-            and "output" not in told.odd}
+            and "output" not in reported.odd}
 
 
-# What a 402 says.
+# The message of a 402.
 
 REFUSAL = re.compile(
     r"Insufficient credit: the call may cost up to (-?[0-9.]+) euro, "

@@ -1,9 +1,9 @@
 """A scripted upstream: an HTTP/1.1 server on loopback, on raw sockets, that
-records the bytes of each request and answers as the test says.
+records the bytes of each request and answers as the test scripts it.
 
 A script is a callable that gets an Exchange.  reply(), reply_json(), sse() and
 raw() make the usual ones; without a script both() answers both protocols as a
-vendor would.  Nothing here knows the gateway.
+vendor would.  Nothing here depends on the gateway.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import termios
 import threading
 import time
 
-LIMIT = 60          # seconds; no wait in a script is longer
+LIMIT = 60          # seconds, the longest wait in a script
 
 REASONS = {200: "OK", 204: "No Content", 302: "Found", 400: "Bad Request",
            401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests",
@@ -32,7 +32,7 @@ class Hangup(Exception):
 
 
 class Request:
-    """One request as it came: nothing is decoded, folded or sorted."""
+    """One request as received: nothing is decoded, folded or sorted."""
 
     def __init__(self, head, conn, number):
         lines = head.decode("latin-1").split("\r\n")
@@ -43,7 +43,7 @@ class Request:
                         else (line.rstrip(":"), "") for line in lines[1:]]
         self.body = b""
         self.conn = conn            # number of the connection
-        self.number = number        # of the request on it: 0 is the first
+        self.number = number        # of the request on it, from 0
         self.gone = threading.Event()
 
     @property
@@ -84,7 +84,7 @@ def unread(sock):
 
 
 class Exchange:
-    """A request and the connection to answer it on."""
+    """A request and its connection."""
 
     def __init__(self, server, sock, data, request):
         self.server = server
@@ -145,18 +145,19 @@ class Exchange:
             raise ValueError(how)
 
     def wait_taken(self, timeout=LIMIT):
-        """Waits until all that was sent is in the gateway's socket."""
+        """Waits until all that was sent is in the gateway's socket buffer."""
         left = bytearray(4)
         end = time.monotonic() + timeout
         while True:
             fcntl.ioctl(self.sock, termios.TIOCOUTQ, left)
             if not any(left):
                 return
-            assert time.monotonic() < end, "the gateway takes nothing"
+            assert time.monotonic() < end, "the gateway does not read"
             time.sleep(0.001)
 
     def reset(self):
-        """When the gateway has read what was sent: it would be gone, too."""
+        """Resets the connection when the gateway has read what was sent: a
+        reset discards the rest."""
         end = time.monotonic() + LIMIT
         while unread(self.sock) and time.monotonic() < end:
             time.sleep(0.002)
@@ -237,7 +238,7 @@ class Exchange:
 
 
 class Upstream:
-    """The server.  requests holds what came since the last reset()."""
+    """The server.  requests holds those received since the last reset()."""
 
     def __init__(self, tls=None):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -247,8 +248,8 @@ class Upstream:
         self.lock = threading.Lock()
         self.connections = 0
         self.open = set()
-        self.busy = set()           # connections with a script that runs
-        self.faults = []            # what went wrong in scripts
+        self.busy = set()           # connections with a running script
+        self.faults = []            # exceptions in scripts
         self.reset()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -258,7 +259,7 @@ class Upstream:
             self.scripts = [both]
 
     def script(self, *scripts):
-        """The first is for the next request, and so on; the last stays."""
+        """One script per request, in this order; the last one is repeated."""
         with self.lock:
             self.scripts = list(scripts)
 
@@ -267,7 +268,7 @@ class Upstream:
         return self.requests[-1]
 
     def wait(self, n=1, timeout=LIMIT):
-        """Waits until n requests have come."""
+        """Waits until n requests have been received."""
         end = time.monotonic() + timeout
         while len(self.requests) < n:
             assert time.monotonic() < end, "the upstream got no request"
@@ -275,11 +276,11 @@ class Upstream:
         return self.requests[n - 1]
 
     def wait_idle(self, timeout=LIMIT):
-        """Waits until no script runs, and what scripts end is closed: the next
-        request cannot go into a connection that is about to die."""
+        """Waits until no script runs and the connections that scripts end are
+        closed: the next request cannot be sent on one about to be closed."""
         end = time.monotonic() + timeout
         while self.busy:
-            assert time.monotonic() < end, "a script of the upstream runs on"
+            assert time.monotonic() < end, "a script is still running"
             time.sleep(0.001)
 
     def stop(self):
@@ -320,8 +321,8 @@ class Upstream:
             data = b""
             number = 0
             while not self.stopped.is_set():
-                # the gateway closes idle connections: closed here
-                # it might be about to be used
+                # the gateway closes idle connections: one closed here might be
+                # about to be used
                 wrapped.settimeout(None)
                 while b"\r\n\r\n" not in data:
                     part = wrapped.recv(262144)
@@ -337,7 +338,7 @@ class Upstream:
                 number += 1
         except (OSError, Gone, Hangup):
             pass
-        except Exception as e:       # a fault of the test's own script
+        except Exception as e:       # an error in the test's own script
             self.faults.append(e)
             raise
         finally:
@@ -401,7 +402,7 @@ def early(script):
 
 def reply(status=200, body=b"", headers=(), framing="sized", end="clean",
           ctype="application/json", reason=None, length=None):
-    """A plain answer; with length and end="close" one that is cut."""
+    """A plain answer; with length and end="close" a truncated one."""
     headers = list(headers)
     if ctype and not any(n.lower() == "content-type" for n, v in headers):
         headers.append(("Content-Type", ctype))
@@ -421,8 +422,8 @@ def reply_json(obj, status=200, **kw):
 
 def sse(events, framing="chunked", end="clean", headers=(), pause=0,
         ctype="text/event-stream", extra=1000):
-    """Events are bytes with their blank lines; steps between them as in
-    raw().  A sized stream that is cut promised extra bytes more."""
+    """Events are bytes with their blank lines; steps between them as in raw().
+    extra is added to the length of a sized stream, to truncate it."""
 
     def script(x):
         size = sum(len(e) for e in events if isinstance(e, bytes))
@@ -574,7 +575,7 @@ def both(x):
 
 
 class Refused:
-    """A port that refuses connections, as long as the object lives."""
+    """A port that refuses connections, as long as the object exists."""
 
     def __init__(self):
         self.sock = socket.socket()
@@ -589,8 +590,9 @@ class Refused:
         self.sock.close()
 
 
-class Deaf:
-    """A port that takes no connection: its queue is full, SYNs are dropped."""
+class Blackhole:
+    """A port that accepts no connection: its queue is full, SYNs are
+    dropped."""
 
     def __init__(self):
         self.sock = socket.socket()
@@ -604,7 +606,7 @@ class Deaf:
             s.setblocking(False)
             s.connect_ex(("127.0.0.1", self.port))
             self.fill.append(s)
-        select.select([], self.fill, [], LIMIT)     # the first is connected
+        select.select([], self.fill, [], LIMIT)     # the queue is full
 
     def reset(self):
         pass

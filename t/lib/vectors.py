@@ -3,19 +3,19 @@ and a scripted upstream.
 
 usage: t/lib/vectors.py DIR [--report FILE] [--only TEXT]
 
-The format of a vector, and how results compare, is in index.json of
-t/vectors ("format", "compare"); DIR need not have one.  A vector passes if
-what the upstream got (kind request), what the client got (response, stream)
-and what the access log metered is what it says.  Capabilities become options
-of the model line, so vectors that need the same ones share one nginx.
+The format of a vector, and how results compare, is in index.json of t/vectors
+("format", "compare"); DIR need not have one.  A vector passes if what the
+upstream got (kind request), what the client got (response, stream) and the
+usage in the access log are as it expects.  Capabilities become options of the
+model line, so vectors with the same options share one nginx.
 
 A stream is replayed whole (framed in chunks, and by the end of the connection)
-and at each split that it names; without one, byte by byte.  Pieces are chunks of
-HTTP, which nginx hands on one by one whatever the kernel joins.  All replays
-must give the same output.
+and at each split that it names; without one, byte by byte.  Pieces are HTTP
+chunks, which nginx processes one by one even if the kernel joins them.  All
+replays must give the same output.
 
-A code compares exactly, except that the gateway has finer words for some of
-INVALID_REQUEST (docs/api.md, "Errors").
+A code compares exactly, except that the gateway has more specific codes for
+some of INVALID_REQUEST (docs/api.md, "Errors").
 """
 
 import argparse
@@ -38,8 +38,8 @@ FINER = {"INVALID_REQUEST": ("INVALID_JSON", "MISSING_FIELD",
 
 CHAT = "/v1/chat/completions"
 
-BYTEWISE = 65536        # bytes of a stream that is tried byte by byte
-PAIRS = 4096            # of one that is cut in two at every byte
+BYTEWISE = 65536        # bytes of the longest stream that is sent byte by byte
+PAIRS = 4096            # of the longest that is cut in two at every byte
 TIMEOUT = 60            # seconds for a response
 
 SERVICE_ID, UPSTREAM_ID = "vector-model", "upstream-model"
@@ -47,14 +47,14 @@ MODEL_ID = re.compile(r"[A-Za-z0-9._:/@+-]{1,256}")
 
 
 class Failed(Exception):
-    """The vector does not hold."""
+    """The vector fails."""
 
 
 class Unknown(Exception):
-    """The vector has something that this runner does not know."""
+    """The vector has something unknown to this runner."""
 
 
-# JSON as text: what is sent has the file's own numbers and escapes.
+# JSON as text: numbers and escapes are sent as they are in the file.
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\s+', re.S)
 DECODER = json.JSONDecoder(strict=False)
@@ -87,7 +87,7 @@ def blank(text, at):
 
 
 def encode(text):
-    """UTF-8; a surrogate is a byte that is not UTF-8."""
+    """UTF-8; a lone surrogate becomes a byte that is invalid in UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -130,13 +130,13 @@ class Vector:
                 self.raw = self.input["sse"]
 
     def body(self, text):
-        """What the upstream answers."""
+        """The upstream's answer."""
         text = members(text).get("body", '""')
         body = json.loads(text)
         return body if isinstance(body, str) else compact(text)
 
     def outcomes(self):
-        """The outcomes of which any is right."""
+        """The outcomes, any of which is right."""
         if isinstance(self.out, dict) and "any_of" in self.out:
             return self.out["any_of"]
         return self.out if isinstance(self.out, list) else [self.out]
@@ -166,7 +166,7 @@ class Vector:
 
 
 def own_model(out):
-    """The model id that the client gets, if it is not "[model]"."""
+    """The model id in the client's answer, if it is not "[model]"."""
     if not isinstance(out, dict):
         return None
     for one in [out.get("body")] + [e.get("data") for e in
@@ -184,25 +184,25 @@ def valid(model):
 
 def word(value):
     if not isinstance(value, str) or not re.fullmatch(r"\w+", value):
-        raise Unknown("is no word")
+        raise Unknown("is not a word")
     return value
 
 
 def switch(value):
     if not isinstance(value, bool):
-        raise Unknown("is no boolean")
+        raise Unknown("is not a boolean")
     return "on" if value else "off"
 
 
 def count(value):
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unknown("is no integer")
+        raise Unknown("is not an integer")
     return str(value)
 
 
 def words(value):
     if not isinstance(value, list):
-        raise Unknown("is no list")
+        raise Unknown("is not a list")
     return ",".join(word(v) for v in value)
 
 
@@ -228,14 +228,14 @@ def model_line(vector):
         if name == "translate_strict":
             location = "modelgw_translate_strict %s;" % switch(value)
         elif name not in OPTIONS:
-            raise Unknown("opts: %s is not known" % name)
+            raise Unknown("opts: %s is unknown" % name)
         elif value is not None and value != []:
             try:
                 out.append("%s=%s" % (name, OPTIONS[name](value)))
             except Unknown as e:
                 raise Unknown("opts: %s %s" % (name, e))
     if vector.protocol not in ("messages", "chat"):
-        raise Unknown("opts: upstream %r is not known" % vector.protocol)
+        raise Unknown("opts: upstream %r is unknown" % vector.protocol)
     return " ".join(out), location
 
 
@@ -329,7 +329,7 @@ class Rig:
         except TimeoutError:
             raise Failed("no end of the response in %d s" % TIMEOUT)
         if r is None:
-            time.sleep(0.1)     # for the alert of a worker that has died
+            time.sleep(0.1)     # for the alert of a worker that has crashed
             raise Failed("the gateway closed without an answer")
         return r, self.log.line(tag)
 
@@ -396,7 +396,7 @@ def blocks(content):
 
 
 def normal_request(body):
-    """A messages or chat request, with what compares equal made equal."""
+    """A messages or chat request in a normal form for comparison."""
     if not isinstance(body, dict):
         return body
     body = dict(body)
@@ -433,7 +433,7 @@ def normal_calls(calls):
 
 
 def normal_answer(body):
-    """A chat completion, absent members and null being the same."""
+    """A chat completion, in which null is the same as absent."""
     body = without_nulls(body)
     if not isinstance(body, dict):
         return body
@@ -456,7 +456,7 @@ def normal_aggregate(value):
 
 
 def code(text):
-    """The code, a finer one as that which the vectors have."""
+    """The code, a more specific one as the one in the vectors."""
     for coarse, fine in FINER.items():
         if text in fine:
             return coarse
@@ -464,7 +464,7 @@ def code(text):
 
 
 def named(value, model):
-    """[model] is what the client sent."""
+    """[model] is the id that the client sent."""
     if isinstance(value, dict):
         return {k: named(v, model) for k, v in value.items()}
     if isinstance(value, list):
@@ -486,9 +486,9 @@ def check_error(vector, status, want, r):
     try:
         body = r.json()
     except ValueError:
-        raise Failed("the error is no JSON: %r" % r.body[:200])
+        raise Failed("the error is not JSON: %r" % r.body[:200])
     if not r.complete:
-        raise Failed("the error is cut")
+        raise Failed("the error is truncated")
     if set(body) != {"code", "message"}:
         raise Failed("the error is not flat: %s" % short(body))
     if want.get("code") and code(body["code"]) != code(want["code"]):
@@ -521,9 +521,9 @@ def check_headers(want, r):
 
 
 def check_metered(want, line):
-    """What the log does not have is the short-lived part of the cache writes,
-    the rest beside cache_write_1h: not compared if an upstream's numbers do
-    not add up."""
+    """The log does not have the short-lived cache writes, which are the rest
+    besides cache_write_1h: not compared if an upstream's numbers do not add
+    up."""
     got = {name: int(value or 0) for name, value in line.items()
            if name not in ("tag", "code")}
     got["cache_write_5m"] = got["cache_write"] - got["cache_write_1h"]
@@ -531,7 +531,7 @@ def check_metered(want, line):
     got["known"] = bool(line["input"] or line["output"])
     for name, value in want.items():
         if name not in got:
-            raise Unknown("metered: %s is not known" % name)
+            raise Unknown("metered: %s is unknown" % name)
         if name == "cache_write_5m" and "cache_write" in want \
            and want["cache_write"] != value + want.get("cache_write_1h", 0):
             continue
@@ -585,7 +585,7 @@ def run_response(vector, rig):
                 raise Failed("status is %d (%s), expected %d" % (
                     r.status, r.body[:300].decode(errors="replace"), status))
             if not r.complete:
-                raise Failed("the answer is cut")
+                raise Failed("the answer is truncated")
             demand(same(normal_answer(named(body, model)),
                         normal_answer(r.json())))
             check_contains(vector, r.body)
@@ -649,7 +649,7 @@ def check_stream(vector, want, r, line, model):
 
 
 def seen_of(r):
-    """The output, but for the time."""
+    """The output, without the time."""
     if r.status != 200:
         return [r.status, json.loads(r.body)]
     return [r.status] + [
@@ -665,14 +665,14 @@ def request(model, **more):
 def unknown(value, names):
     for name in value:
         if name not in names:
-            raise Unknown("%s is not known" % name)
+            raise Unknown("%s is unknown" % name)
 
 
 def any_outcome(vector, check):
     reasons = []
     for want in vector.outcomes():
         if not isinstance(want, dict):
-            raise Unknown("out is no object: %s" % short(want))
+            raise Unknown("out is not an object: %s" % short(want))
         try:
             return check(want)
         except Failed as e:
@@ -735,7 +735,7 @@ def splits(sse, split):
 
 
 def prose(sse, text):
-    """A split in words; every byte is always among what is done."""
+    """A split described in words; byte by byte is always one of them."""
     text = text.lower()
     sure = False
     yield "every byte", every(sse, 1)
@@ -780,7 +780,7 @@ def read(directory):
             vector = Vector(path)
             vector.line = model_line(vector)
             if vector.kind not in KINDS:
-                raise Unknown("kind %r is not known" % (vector.kind,))
+                raise Unknown("kind %r is unknown" % (vector.kind,))
             if not isinstance(vector.raw, str):
                 raise Unknown("there is neither in nor in_raw")
             vectors.append(vector)
@@ -809,8 +809,8 @@ def reason(e):
 
 
 def sets(vectors):
-    """The vectors that can share an nginx: the same options, and no model
-    that is two."""
+    """The vectors that can share an nginx: they have the same options, and no
+    id means two models."""
     out = collections.OrderedDict()
     for vector in vectors:
         service, there = vector.model()
@@ -864,7 +864,7 @@ def run(directory, only=None, report=None):
     """The rows of all vectors."""
     rows = []
 
-    def tell(one):
+    def report_row(one):
         rows.append(one)
         print("%s %s%s" % ("PASS" if one["passed"] else "FAIL", one["name"],
                            "" if one["passed"] else ": "
@@ -875,13 +875,13 @@ def run(directory, only=None, report=None):
         vectors = [v for v in vectors if only in v.name or only in v.file]
         broken = [b for b in broken if only in b["name"]]
     for one in broken:
-        tell(one)
+        report_row(one)
 
     tmp = tempfile.mkdtemp(prefix="vectors-")
     os.chmod(tmp, 0o755)
     try:
         for n, (line, found) in enumerate(sets(vectors)):
-            run_set(line, found, os.path.join(tmp, str(n)), tell)
+            run_set(line, found, os.path.join(tmp, str(n)), report_row)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
         if report:

@@ -1134,7 +1134,7 @@ def test_client_gone_before_the_first_event(g):
     g.a.script(sse([m.ping()], end="stall"))
     c = start_call(g)
     request = g.a.wait()
-    g.rest()
+    g.wait_idle()
     c.close()
     assert request.gone.wait(client.LIMIT)
 
@@ -1159,7 +1159,7 @@ def test_client_gone_after_done(g):
     while b"[DONE]" not in c.event():
         pass
     c.close()
-    g.rest()
+    g.wait_idle()
     gate.set()
     line = g.lines.line(tag)
     assert line["output"] == "7" and line["complete"] == "1"
@@ -1171,7 +1171,7 @@ def test_slow_reader(g):
     with start_call(g, rcvbuf=4096) as slow:
         assert slow.head().status == 200
         slow.read()
-        g.rest()
+        g.wait_idle()
         while slow.read():
             pass
         out = Result(slow.current, False, "fam-a-large")

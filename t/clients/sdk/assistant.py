@@ -88,7 +88,7 @@ class Assistant:
         self.up.script(script)
         lines = len(self.log())
         r = self.run(self.command + self.arguments(prompt), env, work)
-        self.gw.rest()              # the last line of the log is written
+        self.gw.wait_idle()         # the last line of the log is written
         r["log"] = [json.loads(line) for line in self.log()[lines:]]
         r["upstream"] = [{"target": q.target, "body": q.body.decode(),
                           "head": q.head.decode("latin-1")}

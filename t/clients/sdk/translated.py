@@ -1,5 +1,5 @@
-"""Chat with a group that speaks messages: its models, of every kind that the
-model line knows, and as their upstream a messages API that refuses as the real
+"""Chat with a group that speaks messages: models with every kind of option of
+the model line, and as their upstream a messages API that refuses what the real
 one does."""
 
 import pytest
@@ -40,11 +40,11 @@ def fake(secret, says=messages_api.always(messages_api.text("Hello")), **kw):
     return messages_api.MessagesApi(dict(MODELS.values()), says, secret, **kw)
 
 
-class Told(Translated):
-    """says() tells the model what to answer: first, when one round of tools is
-    done, and so on; see messages_api.MessagesApi.
+class ScriptedChat(Translated):
+    """says() scripts the model's answers: the first one, the one after a round
+    of tool calls, and so on; see messages_api.MessagesApi.
 
-    close() is the end: whatever was asked, nothing was refused."""
+    close() checks that the upstream has refused nothing."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -72,12 +72,12 @@ def translating(module_gateway):
 
 
 @pytest.fixture
-def tell(translating, tag):
-    """tell("sync") or tell("async") makes the client that is told."""
+def make_chat(translating, tag):
+    """make_chat("sync") or make_chat("async") makes a client."""
     made = []
 
     def make(form):
-        made.append(Told(translating, form, tag))
+        made.append(ScriptedChat(translating, form, tag))
         return made[-1]
 
     yield make
@@ -86,11 +86,11 @@ def tell(translating, tag):
 
 
 @pytest.fixture(params=["sync", "async"])
-def told(request, tell):
-    return tell(request.param)
+def chat(request, make_chat):
+    return make_chat(request.param)
 
 
 @pytest.fixture
-def once(tell):
-    """For what needs no client of either form."""
-    return tell("sync")
+def sync(make_chat):
+    """For tests that need one of the two forms only."""
+    return make_chat("sync")

@@ -81,9 +81,9 @@ class Call:
 
     def expected(self):
         """Outcome, tokens and cost, worked out apart (money.py)."""
-        told = self.told
-        known = told.classes()
-        final = "output" in known and "output" not in told.odd
+        merged = self.merged
+        known = merged.classes()
+        final = "output" in known and "output" not in merged.odd
         tokens = [known.get(name, 0) for name in money.CLASSES]
         if "input" not in known:
             # one token is the estimate of an input that is not reported
@@ -92,10 +92,10 @@ class Call:
         euro = sum(n * Fraction(p[name])
                    for name, n in zip(("input", "read", "write", "hour",
                                        "output"), tokens)) / 10 ** 6
-        reported = final and "input" in known and not told.odd
+        reported = final and "input" in known and not merged.odd
         return ["reported" if reported else "estimated",
                 math.ceil(euro * 10 ** 9)] + tokens + [
-                    told.known.get("reasoning", 0)]
+                    merged.known.get("reasoning", 0)]
 
     def line(self, n, doc):
         p = self.prices
@@ -124,7 +124,7 @@ class ChatCall(Call):
         self.report(usage, "prompt_tokens_details.cache_write_tokens", 0.3)
         self.report(usage, "completion_tokens", 0.95)
         self.report(usage, "completion_tokens_details.reasoning_tokens")
-        self.told = money.ChatTold(usage)
+        self.merged = money.ChatUsage(usage)
         usage["total_tokens"] = self.r.randrange(10 ** 9)
         return [{"id": "x", "object": "chat.completion", "model": "m",
                  "choices": [{"index": 0, "message": {
@@ -151,7 +151,7 @@ class MessagesCall(Call):
     def documents(self):
         usage = {}
         self.report_all(usage)
-        self.told = money.MessageTold(usage)
+        self.merged = money.MessageUsage(usage)
         if self.r.random() < 0.5:
             return [{"id": "msg", "type": "message", "model": "m",
                      "content": [{"type": "text",
@@ -171,7 +171,7 @@ class MessagesCall(Call):
             # message_start has no last word
             if usage.get("output_tokens") is None:
                 usage["output_tokens"] = 3
-        self.told.take(usage)
+        self.merged.take(usage)
         return [start, {"type": "message_delta",
                         "delta": {"stop_reason": "end_turn"}, "usage": usage}]
 
@@ -204,7 +204,7 @@ def test_cost(kind):
 
     charged, outcomes = 0, collections.Counter()
     for call, answer in zip(calls, answers):
-        assert answer == call.expected(), (call.told.known, call.told.odd,
+        assert answer == call.expected(), (call.merged.known, call.merged.odd,
                                            call.prices)
         charged += answer[1] > 0
         outcomes[answer[0]] += 1
