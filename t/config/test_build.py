@@ -1,4 +1,4 @@
-"""What the product is made of."""
+"""The build and its artifacts."""
 
 import os
 import re
@@ -25,15 +25,15 @@ def test_symbols_have_the_prefix():
     out = subprocess.run(["nm", "-D", "--defined-only", lib.MODULE],
                          check=True, capture_output=True, text=True).stdout
     names = [line.split()[-1] for line in out.splitlines()]
-    strange = [n for n in names
-               if not n.startswith(("ngx_modelgw_", "ngx_http_modelgw_"))
-               and n not in ("ngx_modules", "ngx_module_names",
-                             "ngx_module_order", "_init", "_fini")]
-    assert names and not strange, strange
+    unprefixed = [n for n in names
+                  if not n.startswith(("ngx_modelgw_", "ngx_http_modelgw_"))
+                  and n not in ("ngx_modules", "ngx_module_names",
+                                "ngx_module_order", "_init", "_fini")]
+    assert names and not unprefixed, unprefixed
 
 
 def make(build, tree):
-    """What it prints, but for the errors of others."""
+    """Its output, without errors of other programs."""
     env = {name: value for name, value in os.environ.items()
            if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     p = subprocess.run(["make", "module", "BUILD=%s" % build,
@@ -43,8 +43,8 @@ def make(build, tree):
 
 
 def test_another_nginx_tree(tmp_path):
-    """Is built for, also if its files are older than the module; one that is
-    none is said to be none."""
+    """The module is built for it, also if its files are older than the module;
+    a directory that is not an nginx tree is refused."""
     build = tmp_path / "build"
     for name in "ab":
         tree = tmp_path / name

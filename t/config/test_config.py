@@ -1,7 +1,7 @@
 """nginx -t: directives, groups and their credentials.
 
-Models are in test_config_model.py, keys in test_config_keys.py, what is said
-of gateway locations in test_config_lint.py.
+Models are in test_config_model.py, keys in test_config_keys.py, checks of
+gateway locations in test_config_lint.py.
 """
 
 import os
@@ -30,7 +30,7 @@ def test_shortest(conf):
 
 
 def test_design_example(conf):
-    """Each line of a group, as docs/directives.md has it."""
+    """Each line of a group, as in docs/directives.md."""
     conf.accepted(http="modelgw_zone 32m;", group="""
         protocol    messages;
         family      family_a-;
@@ -268,7 +268,7 @@ def test_upstream_without_block(conf):
 
 
 def test_upstream_from_proxy_pass(conf):
-    """A name that only a proxy_pass uses is no upstream block."""
+    """A name that only a proxy_pass uses is not an upstream block."""
     conf.refused("upstream localhost {}", group=instead(
         "upstream", "upstream http://localhost; # HERE"),
         locations="location /x { proxy_pass http://localhost; }")
@@ -441,7 +441,7 @@ def test_pass_header_twice(conf, lines):
 @pytest.mark.parametrize("name", ["X-Vendor-Token", "x_vendor_token",
                                   "x-vendor-*"])
 def test_pass_header_of_the_credential(conf, name):
-    """In either order; another group's is no business of this one."""
+    """In either order; another group's credential does not matter."""
     cred = "credential  X-Vendor-Token file:a.secret;"
     group = GROUP.replace("credential  x-api-key file:a.secret;", "")
     for first, second in ((cred, "pass_header %s;" % name),

@@ -27,7 +27,7 @@ def test_options(conf):
 
 
 def test_no_keys(conf):
-    """An empty block is a gateway that is closed, not one that is open."""
+    """An empty block admits no key: the gateway is closed."""
     conf.accepted(keys="")
 
 
@@ -57,7 +57,7 @@ HEX = digest("x")[7:]
     "sha256=" + HEX,
     "sha256::" + HEX, "md5:00", "sk-eu-x", "sha256:sk-eu-x", '""'])
 def test_hash_bad(conf, text):
-    """What may be the key itself, in the wrong place, is not repeated."""
+    """A value that may be the key itself is not logged."""
     bad(conf, "alice %s a;" % text, "invalid hash", '"alice"')
     assert "sk-eu-x" not in conf.text
 
@@ -92,7 +92,7 @@ def test_semicolon_missing(conf):
 
 
 def test_semicolon_missing_after_options(conf):
-    """The first wrong word is named, and a known option is never it."""
+    """The first wrong parameter is named, which is never a known option."""
     bad(conf, key("alice", "a", "rpm=1 bob " + digest("2")),
         'unknown option "bob"', 'a ";" is missing before it')
     bad(conf, key("alice", "a", "rpm=0 bob " + digest("2")),
@@ -107,7 +107,7 @@ def test_semicolon_missing_after_options(conf):
 
 
 def test_example(conf):
-    """The shipped example is what nginx reads, but for the model's name."""
+    """nginx accepts the shipped example, except for the model's name."""
     with open(ROOT + "/conf/modelgw/keys.conf.example") as f:
         conf.accepted(keys=f.read().replace("family_b-chat", "fam-b-one"))
 
@@ -169,7 +169,7 @@ def test_models_bad(conf, text, id):
 
 
 def test_models_first_place(conf):
-    """Of keys with the same wrong list the first is named."""
+    """The first of the keys with the same wrong list is named."""
     conf.refused('"fam-a-none"', keys="\n".join([
         key("k1", "a", "models=fam-a-large"),
         key("k2", "a", "models=fam-a-none") + " # HERE",
@@ -245,7 +245,7 @@ def test_file_others_can_write_inside_another(conf):
 
 
 def test_file_with_nothing_but_an_include(conf):
-    """The line could name any file."""
+    """The include could name any file."""
     conf.write("k1.conf", "include k2.conf; # HERE\n", 0o666)
     conf.write("k2.conf", key("carol"))
     conf.refused('keys file "%s"' % conf.path("k1.conf"),
@@ -274,12 +274,12 @@ def test_directory_others_can_write(conf, keys_dir, mode):
 
 @pytest.mark.parametrize("mode", [0o755, 0o775, 0o770, 0o1777])
 def test_directory_of_its_own(conf, keys_dir, mode):
-    """One with the sticky bit is safe for the files of one's own."""
+    """With the sticky bit others cannot replace the owner's files."""
     os.chmod(keys_dir, mode)
     conf.accepted(keys="include keys/*.conf;")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner")
 def test_sticky_directory_with_a_file_of_another(conf, keys_dir):
     os.chmod(keys_dir, 0o1777)
     os.chown(keys_dir + "/k.conf", 65534, 65534)
@@ -343,7 +343,7 @@ def write_many(conf, n):
 
 
 def test_many(conf):
-    """100,000 keys load, in a time that leaves no doubt."""
+    """100,000 keys load, in clearly linear time."""
     write_many(conf, 100000)
     before = os.times()
     conf.accepted(keys="include many.conf;", http="modelgw_zone 37m;")

@@ -1,5 +1,5 @@
 """nginx -t: the limits line of a group.  Those of keys are in
-test_config_keys.py, what limits do in test_limits.py."""
+test_config_keys.py, the effects of limits in test_limits.py."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """nginx -t: what is refused and warned of in a gateway location.
 
-A location must not have what leads bodies around the check (P9), keeps prompts
-elsewhere (K5), or runs other handlers; H10 is in test_response.py.
+A location must not have directives that bypass the check of bodies (P9), store
+prompts (K5), or run other handlers; H10 is in test_response.py.
 """
 
 import re
@@ -63,7 +63,7 @@ def test_refused(conf, line):
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_refused_inherited(conf, line):
-    """A line of the server counts in its locations."""
+    """A directive of the server applies to its locations."""
     name = line.split(" ")[0].rstrip(";")
     zone = "proxy_cache_path %s/cache keys_zone=z:1m;" % conf.dir
     shipped = not line.startswith(("proxy_request_b", "proxy_next_u"))
@@ -98,7 +98,7 @@ AROUND = ["$modelgw_upstream/v1", "$modelgw_upstream/",
 
 @pytest.mark.parametrize("target", AROUND)
 def test_refused_text_around_the_variable(conf, target):
-    """It would go out with every call, into the upstream's path or host."""
+    """It would be sent with every call, in the upstream's path or host."""
     conf.refused('"proxy_pass $modelgw_upstream"', "nothing before or after",
                  location="proxy_pass %s; # HERE" % target)
     conf.refused('"proxy_pass $modelgw_upstream"', enable="", location="",
@@ -123,8 +123,8 @@ def test_fine_with_another_name(conf, target):
     "proxy_read_timeout 900s;", "proxy_connect_timeout 5s;",
     "proxy_buffers 8 64k;"])
 def test_refused_twice_in_the_server(conf, line):
-    """proxy.conf has it: nginx's "is duplicate" does not say so, and is about
-    that file if it comes second."""
+    """proxy.conf sets it: nginx's "is duplicate" does not explain that, and
+    names that file if it comes second."""
     name = line.split()[0]
     hint = "is duplicate: if the server has it from modelgw/proxy.conf"
     conf.refused('"%s" directive' % name, hint, "in the location",
@@ -136,7 +136,8 @@ def test_refused_twice_in_the_server(conf, line):
 
 
 def test_other_words_of_the_proxy_stay(conf):
-    """What it says of its directives passes through, as do those of others."""
+    """Other errors of its directives pass unchanged, as do those of other
+    modules."""
     conf.refused('invalid value "maybe" in "proxy_buffering"',
                  location=LOCATION + "proxy_buffering maybe; # HERE")
     text = conf.refused('"proxy_pass" directive is duplicate',
@@ -150,7 +151,7 @@ def test_other_words_of_the_proxy_stay(conf):
 
 
 def test_refused_in_if(conf):
-    """An "if" is a location of its own, and has a proxy_pass of its own."""
+    """An "if" is a separate location with its own proxy_pass."""
     refused(conf, "proxy_pass", location=LOCATION
             + "if ($arg_x) { proxy_pass http://api.vendor-a.test; }")
 
@@ -167,7 +168,7 @@ def test_refused_in_nested(conf):
 
 
 def test_refused_from_server(conf):
-    """modelgw on for a whole server is meant for all that it proxies."""
+    """modelgw on in a server applies to all that it proxies."""
     conf.refused('gateway location "/old/"', "proxy_pass", server=ON, enable="",
                  locations="location /old/ {"
                  " proxy_pass http://api.vendor-a.test; }")
@@ -182,12 +183,12 @@ def test_refused_from_server(conf):
                             "proxy_pass http://api.vendor-a.test;"
                             "proxy_next_upstream error non_idempotent;"])
 def test_elsewhere(conf, line):
-    """What is no gateway location is not ours to judge."""
+    """Other locations are not checked."""
     conf.accepted(locations="location /x/ { %s }" % line)
 
 
 def test_plain_locations(conf):
-    """modelgw on for a server leaves files and redirects as they are."""
+    """modelgw on in a server does not affect files and redirects."""
     conf.accepted(server="modelgw on;", enable="", locations="""
         location / { mirror /m; client_max_body_size 1k; }
         location /r/ { return 301 /; }
@@ -248,7 +249,7 @@ def test_enough(conf, line):
 
 
 def test_defaults_of_nginx(conf):
-    """Without the shipped file each thing that breaks clients is named."""
+    """Without the shipped file each default that breaks clients is named."""
     conf.test(shipped=False)
     assert conf.rc == 0, conf.text
     assert len(conf.lines("warn")) == 4, conf.text
@@ -263,7 +264,7 @@ def test_defaults_of_nginx(conf):
 
 
 def test_lines_to_add(conf):
-    """The lines that warnings ask for are all that it takes."""
+    """The lines that the warnings ask for are sufficient."""
     conf.test(shipped=False, group=HTTPS)
     lines = [line for text in conf.lines("warn")
              for line in re.findall(r'"([a-z_]+ [^"]+;)"', text)]

@@ -193,14 +193,14 @@ def test_pattern_bad_template(conf, template):
 
 
 def test_pattern_models_of_key(conf):
-    """A model that only a pattern knows can be in a key's list."""
+    """A model that only a pattern matches can be in a key's list."""
     conf.accepted(keys=key("bob", "b", "models=code-x,fam-b-one"))
 
 
 @pytest.mark.parametrize("id", [
     "code-",            # the pattern wants one character more
     "xcode-1",          # it is anchored
-    "code-é",           # no id at all
+    "code-é",           # not a valid id
     "code-" + "x" * 252])
 def test_pattern_no_match(conf, id):
     conf.refused('"%s"' % id, 'group "b"',
@@ -208,7 +208,7 @@ def test_pattern_no_match(conf, id):
 
 
 def test_pattern_stays_in_family(conf):
-    """What a pattern matches counts only within the group's families."""
+    """A pattern matches only within the group's families."""
     conf.refused('"fam-a-large"', 'group "b"',
                  group_b=GROUP_B + "model ~. $0;",
                  keys=key("bob", "b", "models=fam-a-large") + " # HERE")
@@ -217,7 +217,7 @@ def test_pattern_stays_in_family(conf):
 
 
 def test_pattern_result_is_an_id(conf):
-    """A template that grows an id beyond 256 bytes makes no id."""
+    """A template's result above 256 bytes is not an id."""
     group_b = GROUP_B.replace("$1", "$1$1")
     conf.accepted(group_b=group_b,
                   keys=key("bob", "b", "models=code-" + "x" * 128))

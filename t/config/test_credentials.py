@@ -1,5 +1,5 @@
-"""Credentials stay where they belong: the client's here, the group's with the
-upstream, whatever an operator logs and whatever an upstream echoes."""
+"""Credentials are not disclosed: the client's not to the upstream, the group's
+only to the upstream, whatever an operator logs and an upstream echoes."""
 
 import pytest
 
@@ -12,7 +12,8 @@ from upstream import raw, reply_json
     "x_forwarded_for", "x_real_ip", "accept_encoding", "transfer_encoding_x",
     "anything-at-all", "user-agent", "x-claude-any"])
 def test_K6_service_key_in_any_header(gw, name):
-    """To CGI and its kin x_api_key is x-api-key; and a key is a key."""
+    """CGI and similar upstreams read x_api_key as x-api-key; and a service key
+    is never forwarded."""
     gw.b.reset()
     secret = gw.bob.secret
     r = gw.chat(headers=[(name, secret), ("x-claude-fine_one", "1")])
@@ -31,7 +32,7 @@ def test_H4_underscores_are_dashes(gw, name):
 
 
 def test_K6_not_in_variables(gateway):
-    """Once the upstream has the credential nothing of nginx can show it."""
+    """After the credential was sent, no variable of nginx has it."""
     g = gateway(
         http='log_format creds "$http_authorization|$http_x_api_key|$status";',
         location='add_header X-Shown "$http_authorization$http_x_api_key" '
@@ -54,7 +55,7 @@ def test_K6_not_in_variables(gateway):
 
 
 def test_K6_reason_phrase(gw):
-    """The reason phrase is an upstream's text, too."""
+    """The reason phrase is text of the upstream, too."""
     body = b'{"model":"vendor","choices":[]}'
     gw.b.script(raw(b"HTTP/1.1 200 api.vendor-b.test %s\r\n"
                     b"Content-Type: application/json\r\n"
@@ -65,7 +66,8 @@ def test_K6_reason_phrase(gw):
 
 
 def test_H4_long_connection_header(gw):
-    """Comparing names with options is bounded; honest lists are short."""
+    """The comparison of names with options is bounded; valid lists are
+    short."""
     gw.b.reset()
     r = gw.chat(headers=[("Connection", "keep-alive, " + "x," * 300)])
     assert_flat(r, 400, "INVALID_REQUEST")

@@ -1,5 +1,5 @@
-"""The demo of "make run": every line that it prints for pasting does what its
-heading says, after Ctrl-C nothing is left, a taken port is a clear refusal."""
+"""The demo of "make run": every command that it prints does what its heading
+says, Ctrl-C leaves nothing running, a port in use is a clear error."""
 
 import os
 import re
@@ -35,8 +35,8 @@ def wait_for(condition, what, seconds=60):
 
 
 def start(directory, **env):
-    """A demo that runs.  Its port was free a moment ago: somebody else's test
-    may have it now, and then it is told so."""
+    """A running demo.  Its port was free before: if another process has taken
+    it since, another port is tried."""
     for n in range(5):
         d = Demo(directory, free_port(), **env)
         wait_for(d.ready, "no demo")
@@ -46,8 +46,8 @@ def start(directory, **env):
     return d
 
 
-def heed_hangups():
-    """A shell cannot trap what its parent ignores, as nohup does."""
+def default_sighup():
+    """A shell cannot trap a signal that its parent ignores, as nohup does."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -58,7 +58,7 @@ class Demo:
         self.process = subprocess.Popen(
             [RUN], stdout=self.out, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=heed_hangups,
+            preexec_fn=default_sighup,
             env=dict(os.environ, MODELGW_PORT=str(port),
                      MODELGW_RUN=str(directory / "run"), **env))
 
@@ -76,7 +76,7 @@ class Demo:
         return re.findall(r"^# (.*)\n((?:curl|head) .*)$", self.text(), re.M)
 
     def group(self):
-        """The processes of the demo that are left."""
+        """The remaining processes of the demo."""
 
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -126,7 +126,8 @@ def test_every_line_does_what_it_says(demo):
 
         assert status == "200", (heading, r.stdout)
 
-        # answers name the models as the gateway does, never as the upstream
+        # answers have the model ids of the gateway, never those of the
+        # upstream
         assert "2026-01-01" not in body
 
         if heading.startswith("chat, translated"):
@@ -149,8 +150,8 @@ def test_every_line_does_what_it_says(demo):
             "UPSTREAM_OVERLOADED"} <= seen
 
 
-# The samples of the documents: "$ ", a command, and what it printed.  "…"
-# matches anything, and so do keys and times.
+# The samples of the documents: "$ ", a command, and what it printed.  "…",
+# keys and times match anything.
 
 DOCUMENTS = ["README.md", "docs/api.md", "docs/translation.md", "docs/keys.md",
              "docs/operating.md", "docs/credit.md"]
@@ -176,7 +177,7 @@ def samples(text):
 
 
 def test_samples_of_the_documents(tmp_path):
-    """In this order, on a demo of its own: balances are what they say."""
+    """In this order, on a separate demo: the balances depend on it."""
     d = start(tmp_path)
     run = tmp_path / "run"
     keys = run / "conf/modelgw/keys.conf"
@@ -241,7 +242,7 @@ def test_stops_cleanly(tmp_path, signum):
 
 @pytest.mark.parametrize("name", ["conf/nginx.conf", "README.md"])
 def test_error_compat_is_at_hand(name):
-    """As a comment with its reason, in the gateway location, in both complete
+    """As a comment with its reason, in the gateway location of both complete
     configurations."""
     with open(os.path.join(ROOT, name)) as f:
         (location,) = re.findall(r"^ +location /v1/ {\n(.*?)^ +}$", f.read(),
@@ -263,23 +264,23 @@ def test_port_is_taken(tmp_path):
     assert "MODELGW_PORT" in d.text()
 
 
-@pytest.mark.parametrize("env,says", [
+@pytest.mark.parametrize("env,error", [
     ({"MODELGW_A_HOST": "a.example"}, "MODELGW_A_SECRET is not"),
     ({"MODELGW_B_SECRET": "s"}, "MODELGW_B_HOST is not"),
     ({"MODELGW_A_HOST": "a b;", "MODELGW_A_SECRET": "s"}, "not a host"),
     ({"MODELGW_A_HOST": "localhost", "MODELGW_A_SECRET": "s",
       "MODELGW_A_MODEL": "x;y"}, "not a model id"),
 ])
-def test_what_the_environment_lacks(tmp_path, env, says):
+def test_what_the_environment_lacks(tmp_path, env, error):
     d = Demo(tmp_path, free_port(), **env)
     assert d.process.wait(60) == 1
-    assert says in d.text()
+    assert error in d.text()
     wait_for(lambda: not d.group(), "processes are left")
 
 
 def test_real_hosts_are_asked_over_verified_tls(tmp_path):
-    """localhost stands for both vendors; nobody listens there, which is all
-    that is needed to see where and how the gateway goes."""
+    """localhost stands in for both vendors; nothing listens there, which is
+    enough to see where and how the gateway connects."""
 
     refused = Refused()
     port = refused.port

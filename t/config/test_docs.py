@@ -1,6 +1,6 @@
 """The documents against the sources: every directive, option, variable and
 error code is documented and nothing else is; links, widths and the complete
-configuration hold.  Their samples are run in test_demo.py."""
+configuration are checked.  Their samples are run in test_demo.py."""
 
 import glob
 import os
@@ -44,7 +44,7 @@ def headings(text):
 
 
 def anchors(text):
-    """As code hosts make them: GitHub, GitLab, Gitea."""
+    """As GitHub, GitLab and Gitea make them."""
     found = []
     for heading in headings(text):
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -54,7 +54,7 @@ def anchors(text):
 
 
 def section(text, heading):
-    """What is under the heading, with the sections in it."""
+    """The text under the heading, subsections included."""
     m = re.search(r"^(#+) %s$" % re.escape(heading), text, re.M)
     assert m, heading
     rest = text[m.end():]
@@ -63,7 +63,7 @@ def section(text, heading):
 
 
 def rows(text, n=0):
-    """Cells of the tables' n-th column, the head's left out."""
+    """Cells of the tables' n-th column, without the head."""
     cells = []
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         for line in table.strip().split("\n")[2:]:
@@ -72,7 +72,7 @@ def rows(text, n=0):
 
 
 def one_table(text, name):
-    """The strings of the table in C that has the name."""
+    """The strings of the C table of that name."""
     found = re.findall(r"\w+\[\] = \{((?:[^;])*?ngx_string\(\"%s\"\)[^;]*)\};"
                        % name, text)
     assert len(found) == 1, name
@@ -112,7 +112,7 @@ def test_lines_of_a_group():
 
 
 def test_options():
-    """Of models, keys and limits: each that is read, and no other."""
+    """Of models, keys and limits: exactly those that are read."""
     text = read("docs/directives.md")
     parsed = set(re.findall(r'"([a-z][a-z0-9_]*=)"', sources("src/http/conf")))
     parsed |= {"flush=", "keep="}
@@ -138,7 +138,7 @@ def test_variables():
 
 
 def test_error_codes():
-    """A code is a literal of capitals; two have one word."""
+    """A code is a literal of capitals; two of them are one word."""
     text = re.sub(r"/\*.*?\*/", "", sources(), flags=re.S)
     codes = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', text))
     codes |= set(re.findall(r'"(FORBIDDEN)"', text))
@@ -148,7 +148,7 @@ def test_error_codes():
 
 
 def test_translated_fields():
-    """What becomes of each field of the root, as the codec's tables say; all
+    """What becomes of each field of the root, by the codec's tables; all
     others are ignored."""
     code = sources("src/translate")
     translated = set(re.findall(r"^    ngx_modelgw_request_field\((\w+)", code,
@@ -198,7 +198,7 @@ def test_map():
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_names_in_the_sources(name):
-    """Functions, types and files of ours that a document names are there."""
+    """Functions, types and files of ours that a document names exist."""
     text, code = read(name), read("ngx_http_modelgw_module.c") + sources()
     for symbol in re.findall(r"`(ngx_(?:http_)?modelgw_\w+)(?:\(\))?`", text):
         assert symbol.endswith("_") or re.search(r"\b%s\b" % symbol, code), \
@@ -249,7 +249,7 @@ def test_links(name):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_width(name):
-    """100 columns, but for code and addresses."""
+    """100 columns, except for code and addresses."""
     for i, line in enumerate(prose(read(name)), 1):
         assert len(line) <= 100 or "://" in line, "%s:%d" % (name, i)
         assert line == line.rstrip(), "%s:%d" % (name, i)
@@ -262,7 +262,7 @@ def test_readme_is_one_page():
 
 
 def test_cited_documents():
-    """A document that a file cites is there, and so is the section."""
+    """A document that a file cites exists, and so does the section."""
     cited = 0
     for path in glob.glob(os.path.join(ROOT, "**/*"), recursive=True):
         name = os.path.relpath(path, ROOT)
@@ -281,8 +281,8 @@ def test_cited_documents():
 
 
 def test_complete_configuration(tmp_path):
-    """The README's, with nothing but places and names of hosts changed, after
-    the steps of "First start"."""
+    """The README's, after the steps of "First start", with only paths and host
+    names changed."""
     (text,) = re.findall(r"^```nginx\n(.*?)^```$", read(README), re.M | re.S)
 
     etc, lib = tmp_path / "etc", tmp_path / "lib"

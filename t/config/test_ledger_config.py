@@ -1,4 +1,5 @@
-"""nginx -t: the zone, the ledger, founding credit, and what models need then."""
+"""nginx -t: the zone, the ledger, founding credit, and what models need with
+them."""
 
 import hashlib
 import os
@@ -107,7 +108,7 @@ def test_nothing_is_made(conf):
 
 
 def test_relative_path(conf):
-    """It is under the prefix, as other files of nginx are."""
+    """It is relative to the prefix, as other files of nginx are."""
     os.mkdir(conf.path("sub"))
     conf.accepted(**parts(http="modelgw_ledger sub/ledger.db;"))
     conf.refused("/none", place=False, **parts(
@@ -197,7 +198,7 @@ def test_without_ledger_nothing_is_asked(conf):
 # modelgw_zone
 
 def least(conf, low, **kw):
-    """The size that the refusal names, in k, which is the least."""
+    """The minimum size in k, from the error message."""
     text = conf.refused("zone too small", '"modelgw_zone" of %dk' % low,
                         place=False,
                         **parts(http="modelgw_zone %dk;" % low + kw.pop("http",
@@ -223,7 +224,8 @@ def test_zone_any_limit(conf, limit):
 
 
 def test_zone_for_accounts(conf):
-    """Accounts take room in it, if there is credit; many keys may have one."""
+    """Accounts take room in it, if there is credit; many keys may share
+    one."""
     many = keys(1000, account=lambda i: "acct-%d" % (i // 2))
     size = least(conf, 100, keys=many, http=LEDGER)
     assert "500 accounts" in conf.text
@@ -235,7 +237,7 @@ def test_zone_for_accounts(conf):
 
 
 def test_zone_least(conf):
-    """64k is the least there is, and does to begin with."""
+    """64k is the minimum, and is enough at first."""
     conf.accepted(**parts(http="modelgw_zone 64k;" + LEDGER))
     conf.refused("zone too small", '"63k"', "64k",
                  **parts(http=LEDGER + "modelgw_zone 63k; # HERE"))
@@ -248,14 +250,14 @@ def test_zone_default(conf):
 
 
 def test_zone_name_taken(conf):
-    """Nobody else's zone is used."""
+    """A zone of another module is not used."""
     conf.refused("modelgw", place=False, **parts(
         http="limit_req_zone $binary_remote_addr zone=modelgw:1m rate=1r/s;"
              + LEDGER))
 
 
 def test_many_accounts(conf):
-    """100,000 keys with an account each are counted in a moment."""
+    """100,000 keys with an account each are counted quickly."""
     before = ended_cpu()
     with open(conf.path("many.conf"), "w") as f:
         for i in range(100000):

@@ -12,7 +12,7 @@ from upstream import chat_stream, sse
 
 
 class Load:
-    """Clients that call until they are told to stop."""
+    """Clients that call until they are stopped."""
 
     def __init__(self, g, key, n=4):
         self.g, self.key = g, key
@@ -123,7 +123,7 @@ def test_K9_half_written_file_keeps_the_old_set(gateway):
 
 
 def test_K9_cut_at_every_byte(gateway):
-    """Of the last line: nginx -t refuses each, or the keys are fewer."""
+    """In the last line: nginx -t refuses each, or there are fewer keys."""
     g = gateway()
     key = Key("tail", "b", "account=x models=fam-b-one,fam-b-two")
     head = "\n".join(k.line() for k in g.keys) + "\n"
@@ -161,7 +161,7 @@ def test_missing_file_keeps_the_old_set(gateway):
 
 
 def test_kept_connections_of_old_workers(gateway):
-    """An idle connection is closed by the reload, not left half dead."""
+    """The reload closes idle connections."""
     g = gateway()
     with g.connect() as c:
         c.request("GET", "/v1/models", [g.bob.bearer()])
@@ -174,7 +174,7 @@ def test_kept_connections_of_old_workers(gateway):
 
 
 def test_many_reloads(gateway):
-    """Nothing piles up and nothing fails."""
+    """Nothing accumulates and nothing fails."""
     g = gateway()
     with Load(g, g.bob, 2) as load:
         for _ in range(8):
@@ -183,7 +183,7 @@ def test_many_reloads(gateway):
 
 
 def test_K10_stream_of_a_removed_key_is_no_way_back(gateway):
-    """On the connection of the old worker a second request finds an end."""
+    """The connection to the old worker takes no second request."""
     gone = Key("gone", "b")
     g = gateway(keys=[gone])
     gate = threading.Event()

@@ -1,11 +1,11 @@
 
 /*
- * A module of the tests: a filter after the gateway's that replaces an answer
- * by 403, as nginx's image filter does.
+ * A module for tests: a filter after the gateway's that replaces an answer by
+ * 403, as nginx's image filter does.
  *
  *     test_finalize header|body;          location
  *
- * header   as the header passes
+ * header   at the header
  * body     the header is held, and the answer replaced as its body comes
  */
 
@@ -153,7 +153,7 @@ finalize_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 }
 
 
-/* once for each request: its new answer passes here, too */
+/* once for each request: the new answer passes here, too */
 
 static ngx_uint_t
 finalize_when(ngx_http_request_t *r)

@@ -1,5 +1,6 @@
-"""Clients that leave: what is cut closes the upstream at once, what is drained
-is read to its usage, in bounded time and bytes; and nginx lives on."""
+"""Clients that disconnect: a call that is cut closes the upstream connection
+at once, one that is drained is read to its usage, in bounded time and bytes;
+and nginx goes on."""
 
 import itertools
 import json
@@ -18,7 +19,7 @@ from upstream import (DONE, LIMIT, Blackhole, Gone, Hangup, chat_chunk,
                       chat_completion, chat_stream, chat_usage_chunk, data,
                       message, message_stream, raw, reply, reply_json, sse)
 
-pytestmark = pytest.mark.timed("what is drained is not closed in a moment")
+pytestmark = pytest.mark.timed("a drained connection is not closed at once")
 
 COUNT = itertools.count()
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -30,7 +31,7 @@ LOG = """log_format abort escape=json '{"tag":"$http_x_test_tag",'
         '"complete":"$modelgw_complete","time":"$request_time"}';"""
 SERVER = "access_log $dir/abort.log abort;"
 
-SETTLE = 0.25       # seconds in which what is drained must not be closed
+SETTLE = 0.25       # seconds in which a drained connection must not be closed
 LEFT = "client prematurely closed connection, "
 
 
@@ -56,10 +57,10 @@ def line(gw, tag, timeout=client.LIMIT):
 
 
 def wait_left(gw, before):
-    """Waits until one client more than before is known to have left."""
+    """Waits until nginx has noticed that one more client has left."""
     end = time.monotonic() + client.LIMIT
     while gw.log_count(LEFT) <= before:
-        assert time.monotonic() < end, "nobody saw the client leave"
+        assert time.monotonic() < end, "the client's leaving was not noticed"
         time.sleep(0.01)
 
 
@@ -76,16 +77,16 @@ def mode(request):
 
 @pytest.fixture
 def g(gateways, mode):
-    yield from well(gateways[mode])
+    yield from checked(gateways[mode])
 
 
 @pytest.fixture
 def drain(gateways):
-    yield from well(gateways["drain"])
+    yield from checked(gateways["drain"])
 
 
-def well(gw):
-    """The gateway, and that the test has not killed a worker."""
+def checked(gw):
+    """The gateway; afterwards, that no worker has exited or logged a fault."""
     for up in (gw.a, gw.b):
         up.reset()
         up.faults.clear()
@@ -94,7 +95,7 @@ def well(gw):
     for up in (gw.a, gw.b):
         up.reset()
         assert not up.faults, up.faults
-    assert gw.pids() == pids, "a worker has died"
+    assert gw.pids() == pids, "a worker has exited"
     assert not gw.faults()[seen:], "\n".join(gw.faults()[seen:])
 
 
@@ -152,8 +153,8 @@ class Script:
         x.body(part)
         self.sent += len(part)
 
-    def verdict(self, drained):
-        """Waits for what must become of the upstream's connection."""
+    def assert_end(self, drained):
+        """Waits for the end of the upstream connection: drained or cut."""
         if drained:
             self.stays()
             self.gate.set()
@@ -164,15 +165,16 @@ class Script:
             assert self.outcome == "gone"
 
     def stays(self):
-        """The gateway knows that the client has left, and still reads; before
-        it knows, a whole answer is that of a call nobody left."""
+        """The gateway has noticed that the client has left, and still reads;
+        an answer that ends earlier is that of a call whose client has not
+        left."""
         wait_left(self.gw, self.left)
         assert not self.over.wait(SETTLE), "the upstream was " \
             + str(self.outcome)
 
 
 class Call:
-    """One kind of call: whom it asks, and what comes back."""
+    """One kind of call: its target and its answer."""
 
     def __init__(self, gw, kind, **more):
         self.gw, self.kind = gw, kind
@@ -219,8 +221,8 @@ class Call:
         return [self.key.bearer(), ("X-Test-Tag", self.tag)]
 
     def start(self, before=False, **kw):
-        """Sends the call; returns when the upstream has come to its gate, and
-        the client has what there is to get."""
+        """Sends the call; returns when the upstream waits at its gate, and the
+        client has received all that was sent."""
         c = self.gw.connect(**kw)
         c.request("POST", self.target, self.headers(), body=self.body)
         assert self.upstream.held.wait(LIMIT)
@@ -243,7 +245,7 @@ class Call:
         return got
 
     def again(self):
-        """The gateway answers the same call."""
+        """The gateway answers the same call again."""
         parts = sum(self.parts(), [])
         self.up.script(sse(parts) if self.stream
                        else reply(body=b"".join(parts)))
@@ -273,7 +275,7 @@ def test_before_the_header(mode, call, how):
     up = call.script(before=True)
     c = call.start(before=True)
     LEAVE[how](c)
-    up.verdict(drained(mode, call))
+    up.assert_end(drained(mode, call))
     got = call.logged(drained(mode, call), 499)
     assert got["first_byte"] == "", got
     c.close()
@@ -286,7 +288,7 @@ def test_in_the_middle(mode, call, how, framing):
     up = call.script(framing=framing)
     c = call.start()
     LEAVE[how](c)
-    up.verdict(drained(mode, call))
+    up.assert_end(drained(mode, call))
     call.logged(drained(mode, call), 200 if call.stream else 499)
     c.close()
     call.again()
@@ -295,8 +297,8 @@ def test_in_the_middle(mode, call, how, framing):
 @pytest.mark.parametrize("how", ["close", "half"])
 @pytest.mark.parametrize("kind", ["chat", "messages", "translated"])
 def test_after_the_last_event(mode, g, kind, how):
-    """Nothing is cut or drained: the client has all of its answer, only the
-    upstream's connection is still open."""
+    """Nothing is cut or drained: the client has its whole answer, only the
+    upstream connection is still open."""
     call = Call(g, kind)
     first, rest = call.parts()
     up = call.upstream = Script(g, first + rest, [])
@@ -314,7 +316,7 @@ def test_after_the_last_event(mode, g, kind, how):
 
 @pytest.mark.parametrize("kind", ["chat", "messages", "translated"])
 def test_after_the_last_event_with_output_left(mode, g, kind):
-    """The last event was read, but the client's window is full."""
+    """The last event was read, but the client's receive window is full."""
     call = Call(g, kind)
     first, rest = call.parts(["w" * 200000])
     up = call.upstream = Script(g, first + rest, [])
@@ -330,11 +332,11 @@ def test_after_the_last_event_with_output_left(mode, g, kind):
 
 
 def test_half_closed_client_gets_no_more(mode, call):
-    """As nginx has it: who shuts down its side is gone."""
+    """As in nginx: a client that shuts down its side has left."""
     up = call.script()
     c = call.start()
     LEAVE["half"](c)
-    up.verdict(drained(mode, call))
+    up.assert_end(drained(mode, call))
     if call.stream:
         while c.read():
             pass
@@ -344,13 +346,13 @@ def test_half_closed_client_gets_no_more(mode, call):
     c.close()
 
 
-# A connection that a long stream has been through has a window of up to 32 MB,
-# and an upstream need not wait on it: such streams end theirs.
+# After a long stream a connection has a window of up to 32 MB, and an upstream
+# may not block on it: such streams close theirs.
 
 @pytest.mark.parametrize("how", ["reset", "close", "half"])
 @pytest.mark.parametrize("kind", ["chat", "messages", "translated"])
 def test_client_that_stopped_to_read(mode, g, kind, how):
-    """The upstream is not read any more by the time the client leaves."""
+    """The gateway has stopped reading the upstream when the client leaves."""
     call = Call(g, kind)
     words = ["%05d" % n + "w" * 16000 for n in range(1000)]
     up = call.script(words=words, framing="close")
@@ -359,9 +361,9 @@ def test_client_that_stopped_to_read(mode, g, kind, how):
     c.request("POST", call.target, call.headers(), body=call.body)
     assert c.head().status == 200
     settled(up)
-    assert not up.over.is_set(), "the upstream did not wait"
+    assert not up.over.is_set(), "the upstream was not blocked"
     LEAVE[how](c)
-    assert up.over.wait(LIMIT), "nobody reads the upstream"
+    assert up.over.wait(LIMIT), "the upstream is not read"
     assert up.outcome == ("whole" if drained(mode, call) else "gone")
     call.logged(drained(mode, call), 200)
     c.close()
@@ -369,11 +371,11 @@ def test_client_that_stopped_to_read(mode, g, kind, how):
 
 
 def settled(up):
-    """Waits until the upstream's sending has come to a stop."""
+    """Waits until the upstream is blocked in sending."""
     seen = -1
     end = time.monotonic() + LIMIT
     while up.sent != seen:
-        assert time.monotonic() < end, "the upstream did not come to a stop"
+        assert time.monotonic() < end, "the upstream was not blocked"
         seen = up.sent
         up.gw.wait_idle(0.4)
 
@@ -394,7 +396,7 @@ def test_h2(mode, call, how, when):
             c.close()
         else:
             c.wire.reset()
-        up.verdict(drained(mode, call))
+        up.assert_end(drained(mode, call))
         call.logged(drained(mode, call),
                     499 if before or not call.stream else 200)
     call.again()
@@ -404,22 +406,21 @@ def test_h2(mode, call, how, when):
 @pytest.mark.parametrize("kind", ["chat", "messages", "translated"])
 @pytest.mark.parametrize("size", [1000, 100000])
 def test_h2_with_a_full_window(mode, g, kind, how, size):
-    """Frames wait to be written when the client leaves; they point into our
-    bufs."""
+    """When the client leaves, unwritten frames still refer to our bufs."""
     call = Call(g, kind)
     words = ["%05d" % n + "w" * size for n in range(16000000 // size)]
     up = call.script(words=words, framing="close")
     up.gate.set()
     with client.H2(g.port2) as c:
         c.request("POST", call.target, call.headers(), call.body)
-        settled(up)             # nobody reads: no window update
-        assert not up.over.is_set(), "the upstream did not wait, but was " \
+        settled(up)             # not read: no window update
+        assert not up.over.is_set(), "the upstream was not blocked, but was " \
             + "%s at %d bytes" % (up.outcome, up.sent)
         if how == "stream":
             c.reset(1)
         else:
             c.close()
-        assert up.over.wait(LIMIT), "nobody reads the upstream"
+        assert up.over.wait(LIMIT), "the upstream is not read"
         assert up.outcome == ("whole" if drained(mode, call) else "gone")
     call.logged(drained(mode, call), 200)
     call.again()
@@ -438,19 +439,20 @@ def test_h2_other_streams_go_on(mode, g):
             assert scripts[-1].held.wait(LIMIT)
             assert c.body(sids[-1], 1)
         c.reset(sids[1])
-        scripts[1].verdict(mode == "drain")
+        scripts[1].assert_end(mode == "drain")
         for i in (0, 2):
             scripts[i].gate.set()
             r = c.response(sids[i])
             assert r.complete and r.body.endswith(DONE), r
         calls[1].logged(mode == "drain", 200)
-        # the same connection serves on
+        # the same connection still works
         g.b.script(sse(chat_stream("one-0613")))
         assert c.call("POST", CHAT, calls[0].headers(), calls[0].body).complete
 
 
 def test_finished_chat_is_drained(g, mode):
-    """All text is out, only the usage is missing: worth a moment's wait."""
+    """All text has been sent, only the usage is missing: worth a short
+    wait."""
     call = Call(g, "chat")
     events = chat_stream("one-0613")
     up = call.script()
@@ -459,13 +461,13 @@ def test_finished_chat_is_drained(g, mode):
     while b'"stop"' not in c.event():
         pass
     c.reset()
-    up.verdict(mode != "cut")
+    up.assert_end(mode != "cut")
     call.logged(mode != "cut", 200)
 
 
 def test_unfinished_chat_is_cut(gateways):
-    """One of two choices has ended, the other may go on for long."""
-    for gw in well(gateways["auto"]):
+    """One of two choices has ended, the other may take long."""
+    for gw in checked(gateways["auto"]):
         call = Call(gw, "chat")
         call.body["n"] = 2
         other = chat_chunk("one-0613", {"content": "Hel"})
@@ -477,7 +479,7 @@ def test_unfinished_chat_is_cut(gateways):
         while b'"stop"' not in c.event():
             pass
         c.reset()
-        up.verdict(False)
+        up.assert_end(False)
         call.logged(False, 200)
 
 
@@ -494,14 +496,14 @@ def test_choices_that_end_at_once(g, mode):
     while b'"stop"' not in c.event():
         pass
     c.reset()
-    up.verdict(mode != "cut")
+    up.assert_end(mode != "cut")
     call.logged(mode != "cut", 200)
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_choice_that_ends_twice(gateways, others):
-    """It is one choice of two all the same, with the other or without."""
-    for gw in well(gateways["auto"]):
+    """It still counts as one choice of two, with the other or without."""
+    for gw in checked(gateways["auto"]):
         call = Call(gw, "chat")
         call.body["n"] = 2
         events = chat_stream("one-0613")
@@ -516,12 +518,12 @@ def test_choice_that_ends_twice(gateways, others):
         while b": all" not in c.event():
             pass
         c.reset()
-        up.verdict(others == 1)
+        up.assert_end(others == 1)
         call.logged(others == 1, 200)
 
 
 def test_half_an_event_has_come(drain):
-    """What was read before the client left belongs to what comes after."""
+    """What was read before the client left is joined with what comes later."""
     call = Call(drain, "chat")
     up = call.script()
     text = b"".join(up.first + up.rest)
@@ -529,19 +531,19 @@ def test_half_an_event_has_come(drain):
     up.first, up.rest = [text[:at]], [text[at:]]
     c = call.start()
     c.reset()
-    up.verdict(True)
+    up.assert_end(True)
     call.logged(True, 200)
 
 
 def test_upstream_connection_is_kept(gateway):
-    """A drained answer leaves the upstream's connection as any other, for the
-    next call of the same worker."""
+    """After a drained answer the upstream connection is kept for the next call
+    of the same worker, as after any other."""
     drain = begin(gateway, "drain", workers=1)
     call = Call(drain, "chat")
     up = call.script()
     c = call.start()
     c.reset()
-    up.verdict(True)
+    up.assert_end(True)
     call.line()
     call.again()
     assert drain.b.last().conn == up.connection
@@ -566,7 +568,7 @@ def test_drained_upstream_breaks(drain, kind, before):
 
 
 def breaking(up):
-    """The gate's other side is a closed connection."""
+    """The connection is closed when the gate opens."""
     send = Script.send
 
     def run(x, part):
@@ -580,7 +582,7 @@ def breaking(up):
 
 @pytest.mark.parametrize("status", [429, 500])
 def test_drained_error(drain, status):
-    """An error that no client gets is logged."""
+    """An error whose client has left is logged."""
     gate, got = threading.Event(), threading.Event()
     call = Call(drain, "json")
     call.up.script(raw(lambda x: got.set(), gate,
@@ -605,7 +607,7 @@ def test_timeout_of_a_drain(gateway):
         c = call.start(before=before)
         start = time.monotonic()
         c.reset()
-        assert up.over.wait(LIMIT), "it is drained for ever"
+        assert up.over.wait(LIMIT), "the drain does not end"
         assert up.outcome == "gone"
         assert time.monotonic() - start > 0.4
         call.logged(False, 499 if before or kind == "json" else 200)
@@ -613,7 +615,7 @@ def test_timeout_of_a_drain(gateway):
 
 
 def test_timeout_of_a_drain_that_talks(gateway):
-    """Events, for ten seconds, do not prolong it."""
+    """Events for ten seconds do not extend it."""
     g = begin(gateway, "drain", "modelgw_abort_timeout 600ms;")
     call = Call(g, "chat")
     up = call.script(words=["w"] * 500)
@@ -639,7 +641,7 @@ def slowly(up, pause):
 
 @pytest.mark.parametrize("when", ["before", "middle"])
 def test_bytes_of_a_drain(drain, when):
-    """32 MB are read, and not for ever on."""
+    """32 MB are read, and no more."""
     part = data(chat_chunk("one-0613", {"content": "w" * 65536}))
     call = Call(drain, "chat")
     up = call.script(before=when == "before")
@@ -650,7 +652,7 @@ def test_bytes_of_a_drain(drain, when):
     up.stays()
     start = up.sent
     up.gate.set()
-    assert up.over.wait(LIMIT), "it is drained for ever"
+    assert up.over.wait(LIMIT), "the drain does not end"
     assert up.outcome == "gone"
     assert 32 * 2 ** 20 <= up.sent - start < 50 * 2 ** 20
     call.logged(False, 499 if when == "before" else 200)
@@ -672,13 +674,13 @@ def test_bytes_of_a_drain_without_an_event(drain):
 
 
 def test_long_drain_is_whole(drain):
-    """Below the bound all is read, and memory does not grow with it."""
+    """Below the limit all is read, and memory does not grow with it."""
     call = Call(drain, "chat")
     up = call.script(words=["w" * 16384] * 1500, framing="close")
     c = call.start()
     before = drain.memory()
     c.reset()
-    up.verdict(True)
+    up.assert_end(True)
     call.logged(True, 200)
     if not lib.ASAN:
         assert drain.memory() - before < 8 * 2 ** 20
@@ -698,7 +700,7 @@ def test_pipelined_call_is_no_abort(mode, g):
                 c.send(text[:100])
                 g.wait_idle()
                 c.send(text[100:])
-            assert not up.over.wait(SETTLE), "the first call was given up"
+            assert not up.over.wait(SETTLE), "the first call was canceled"
             second = Script(g, up.first, up.rest)
             second.gate.set()
             g.b.script(second)
@@ -714,20 +716,20 @@ def test_pipelined_call_is_no_abort(mode, g):
 
 
 def test_pipelined_bytes_and_the_end(mode, g):
-    """Bytes of a next request are there when the client leaves."""
+    """The client leaves when bytes of a next request have been received."""
     call = Call(g, "chat")
     up = call.script()
     c = call.start()
     c.send(b"POST " * 1000)
     g.wait_idle()
     c.close()
-    up.verdict(mode == "drain")
+    up.assert_end(mode == "drain")
     call.logged(mode == "drain", 200)
 
 
 @pytest.mark.parametrize("kind", ["chat", "json"])
 def test_request_and_end_in_one(mode, g, kind):
-    """The client's end is there before its request is read."""
+    """The client's FIN is received before its request is read."""
     call = Call(g, kind)
     up = call.script(before=True)
     c = g.connect()
@@ -736,9 +738,9 @@ def test_request_and_end_in_one(mode, g, kind):
     end = time.monotonic() + LIMIT
     while not up.held.wait(0.01) and not any(
             one["tag"] == call.tag for one in lines(g)):
-        assert time.monotonic() < end, "nothing comes of it"
-    if up.held.is_set():        # the upstream had it by then
-        up.verdict(drained(mode, call))
+        assert time.monotonic() < end, "the call was not handled"
+    if up.held.is_set():        # the upstream had got it by then
+        up.assert_end(drained(mode, call))
     got = call.line()
     assert got["status"] == "499", got
     c.close()
@@ -747,7 +749,7 @@ def test_request_and_end_in_one(mode, g, kind):
 
 
 def test_what_was_not_sent_is_cut(gateway, mode):
-    """Nothing is billed for what the upstream has not got."""
+    """Nothing is billed for a request that was not sent."""
     blackhole = Blackhole()
     try:
         g = begin(gateway, mode, b=blackhole)
@@ -764,7 +766,7 @@ def test_what_was_not_sent_is_cut(gateway, mode):
 
 
 def test_client_that_never_reads(gateway, mode):
-    """send_timeout is nginx's, whatever the mode."""
+    """nginx's send_timeout applies in every mode."""
     g = begin(gateway, mode, "send_timeout 1s;")
     call = Call(g, "chat")
     up = call.script(words=["%05d" % n + "w" * 16000 for n in range(1000)])
@@ -772,7 +774,7 @@ def test_client_that_never_reads(gateway, mode):
     with g.connect(rcvbuf=4096) as c:
         c.request("POST", call.target, call.headers(), body=call.body)
         assert c.head().status == 200
-        assert up.over.wait(LIMIT), "it waits for ever"
+        assert up.over.wait(LIMIT), "the connection stays open"
         assert up.outcome == "gone"
         call.logged(False, 200)
 
@@ -785,7 +787,7 @@ def test_drain_outlives_a_reload(gateway):
     c.reset()
     up.stays()
     g.reload()
-    up.verdict(True)
+    up.assert_end(True)
     call.logged(True, 200)
 
 
@@ -796,7 +798,7 @@ def test_default_is_auto(gateway):
         up = call.script()
         c = call.start()
         c.reset()
-        up.verdict(kind == "json")
+        up.assert_end(kind == "json")
         call.line()
 
 
@@ -806,14 +808,14 @@ def test_proxy_ignore_client_abort_changes_nothing(gateway):
         call = Call(g, "chat")
         up = call.script()
         call.start().reset()
-        up.verdict(False)
+        up.assert_end(False)
 
 
 @pytest.mark.parametrize("mode", ["drain", "auto"])
 def test_abort_anywhere(gateways, mode):
-    """200 clients leave at random, many at a time; each call that came to the
-    upstream is whole in the log of a gateway that drains."""
-    for gw in well(gateways[mode]):
+    """200 clients leave at random, many at a time; each call that reached the
+    upstream is complete in the log of a gateway that drains."""
+    for gw in checked(gateways[mode]):
         anywhere(gw, mode, random.Random(6))
 
 
@@ -857,7 +859,7 @@ def anywhere(gw, mode, rng):
 
 
 def pieces(text, seed):
-    """The stream in pieces that know nothing of events."""
+    """The stream in pieces that do not end where events do."""
 
     def script(x):
         own = random.Random(seed)
@@ -928,7 +930,7 @@ def test_contexts(check, where):
 
 def test_no_finish_in_an_empty_reason(gateways):
     """Some upstreams say "finish_reason": "" until the answer ends."""
-    for gw in well(gateways["auto"]):
+    for gw in checked(gateways["auto"]):
         call = Call(gw, "chat")
         up = call.script()
         part = data(chat_chunk("one-0613", {"content": "Hel"}, ""))
@@ -938,4 +940,4 @@ def test_no_finish_in_an_empty_reason(gateways):
         while b"Hel" not in c.event():
             pass
         c.reset()
-        up.verdict(False)
+        up.assert_end(False)

@@ -1,4 +1,4 @@
-"""Who may call: the two headers a key comes in, in every form clients send."""
+"""Authentication: the two headers for a key, in every form clients send."""
 
 import hashlib
 import itertools
@@ -94,7 +94,7 @@ def test_blanks_around_x_api_key(gw, form):
 
 @pytest.mark.parametrize("value", ["", "Bearer", "Bearer ", "bearer    "])
 def test_empty_bearer(gw, value):
-    """A header is there, or as good as not: in no case a way in."""
+    """Whether it counts as a header or as none, access is denied."""
     r = call(gw, [("Authorization", value)])
     assert_flat(r, 401, ("API_KEY_REQUIRED", "INVALID_API_KEY"))
     assert gw.untouched()
@@ -108,7 +108,7 @@ def test_empty_x_api_key(gw, value):
 
 
 def test_empty_beside_a_key(gw):
-    """An empty header is no second credential."""
+    """An empty header is not a second credential."""
     assert call(gw, [("Authorization", "Bearer "),
                      gw.alice.header()]).status == 200
     assert call(gw, [gw.alice.bearer(), ("x-api-key", "")]).status == 200
@@ -181,15 +181,15 @@ def test_expired_beside_valid_is_no_way_in(gw):
 
 
 def test_unknown_service_key_beside_valid(gw):
-    """An unknown key: refused, or as good as a vendor's."""
+    """An unknown key is refused, or ignored like a vendor's."""
     r = call(gw, [Key("x", "a").header(), gw.alice.bearer()])
     if r.status != 200:
         refused(gw, r)
 
 
 def test_H3_duplicates_matrix(gw):
-    """Up to three headers in any order; whatever gets in does so as one key,
-    and nothing of the client's goes up."""
+    """Up to three headers in any order; what is admitted is admitted with one
+    key, and no credential of the client is sent to the upstream."""
     forms = [gw.alice.bearer(), gw.alice.header(), gw.bob.header(),
              ("x-api-key", VENDOR), ("Authorization", "Bearer " + VENDOR)]
     for n in (2, 3):
@@ -232,7 +232,7 @@ def test_body_is_not_parsed_before_the_key_holds(gw, body, http):
 
 
 def test_refusal_comes_before_the_body(gw):
-    """The answer is there although the body is not."""
+    """The response is sent before the body has been received."""
     with gw.connect() as c:
         c.send(build("POST", "/v1/messages", [Key("x", "a").bearer()],
                      length=1000))
@@ -253,8 +253,8 @@ def test_K2_same_bytes_for_every_bad_key(gw):
 
 @pytest.mark.parametrize("target", ["/v1/chat/completions", "/v1/messages"])
 def test_H9_early_data(gw, target, http):
-    """What a proxy in front took from TLS early data may be a replay, and a
-    call costs money each time (RFC 8470, 5.2)."""
+    """A request that a proxy in front got in TLS early data may be a replay,
+    and each call costs money (RFC 8470, 5.2)."""
     key, body = (gw.bob, chat()) if "chat" in target \
         else (gw.alice, messages())
     r = gw.post(target, body, key, [("Early-Data", "1")], version=http)
@@ -286,7 +286,7 @@ def test_key_in_query_is_none(gw):
 
 
 def test_keys_of_two_groups_on_one_connection(gw):
-    """What holds for one request holds for no other."""
+    """The key of one request is not used for another."""
     with gw.connect() as c:
         for i in range(6):
             key = (gw.alice, gw.bob, None)[i % 3]
@@ -302,7 +302,7 @@ def test_keys_of_two_groups_on_one_connection(gw):
 
 
 def test_expires_at_its_day(gateway):
-    """expires= is the first moment of refusal; a day far away is none."""
+    """A key is refused from the day of expires= on, and works before."""
     late = Key("late", "b", "expires=2099-12-31")
     past = Key("past", "b", "expires=2001-01-01")
     zero = Key("zero", "b", "expires=1970-01-01")
@@ -313,7 +313,7 @@ def test_expires_at_its_day(gateway):
 
 
 def test_other_prefix(gateway):
-    """modelgw_key_prefix decides which credentials are ours."""
+    """modelgw_key_prefix selects which credentials are service keys."""
     ours = Key("ours", "a", prefix="gw_")
     g = gateway(http="modelgw_key_prefix gw_;", keys=[ours])
     assert g.messages(key=ours).status == 200

@@ -1,5 +1,5 @@
-"""The request body: what is refused before anything goes up (P1 to
-P14), and how bodies arrive."""
+"""The request body: what is refused before anything is sent to the upstream
+(P1 to P14), and how bodies arrive."""
 
 import gzip
 import itertools
@@ -23,7 +23,7 @@ FIELD = ("INVALID_FIELD", "INVALID_JSON")
 
 
 def bad(gw, body, code=FIELD, has=None, **kw):
-    """The body is refused and nothing went up."""
+    """The body is refused, and the upstream gets nothing."""
     gw.a.reset(), gw.b.reset()
     r = gw.chat(body if isinstance(body, bytes) else body.encode(), **kw)
     assert_flat(r, 400, code, has=has)
@@ -32,7 +32,7 @@ def bad(gw, body, code=FIELD, has=None, **kw):
 
 
 def good(gw, body, script=None, **kw):
-    """The body passes; but for the model's id it arrives byte for byte."""
+    """The body passes; except for the model's id it arrives byte for byte."""
     if isinstance(body, str):
         body = body.encode()
     gw.b.reset()
@@ -81,7 +81,7 @@ def test_P1_duplicate_include_usage(gw):
 
 
 def test_P1_duplicate_elsewhere_is_not_ours(gw):
-    """Deep inside it is the upstream's business, and passes as it is."""
+    """Deeper in the body it passes unchanged, for the upstream to judge."""
     good(gw, with_extra('"tools":[{"x":1,"x":2,"model":3,"model":4}]'))
     good(gw, with_extra('"metadata":{"model":"a","model":"b","Model":"c"}'))
 
@@ -164,7 +164,7 @@ def test_P3_near_keys_are_other_keys(gw, key):
 @pytest.mark.parametrize("key", ["model\\u0000", "model\\u0000x", "\\u0000",
                                  "m\\u0000odel"])
 def test_P3_keys_with_nul(gw, key):
-    """Another key, or refused: never the model."""
+    """It is another key, or is refused: never the model."""
     body = with_extra('"%s":"fam-b-two"' % key)
     r = gw.chat(body.encode())
     if r.status == 200:
@@ -251,7 +251,7 @@ def test_P4_control_bytes_in_strings(gw):
 
 
 # The cases of JSONTestSuite on which parsers differ (i_*.json), with our
-# verdict on each: 1 passes, 0 is refused, None: either.
+# result for each: 1 passes, 0 is refused, None: either.
 DISPUTED = {
     "number_double_huge_neg_exp": (b"[123.456e-789]", 1),
     "number_huge_exp": (b"[0.4e00669999999999999999999999999999999999999999"
@@ -299,7 +299,7 @@ DISPUTED = {
 
 @pytest.mark.parametrize("name", DISPUTED)
 def test_P4_disputed(gw, name):
-    """As the value of another key; the same verdict however it comes."""
+    """As the value of another key; with the same result in any framing."""
     text, verdict = DISPUTED[name]
     body = GOOD.encode() % (b',"x":' + text)
     for kw in ({}, {"chunked": 1}, {"version": "h2"}):
@@ -361,7 +361,7 @@ def test_P5_white_space_passes(gw):
 
 
 def test_P5_cut_everywhere(gw):
-    """No beginning of a body is a body."""
+    """A truncated body is never valid."""
     body = (GOOD % ',"x":[1.5e3,null,"\\u0041\\n\u20ac"]').encode()
     with gw.connect() as c:
         for i in range(len(body)):
@@ -427,7 +427,7 @@ COSTLY = {
 
 @pytest.fixture(scope="module")
 def meter(module_gateway):
-    """Processor time and memory of one body, on a gateway of its own."""
+    """CPU time and memory of one body, on a separate gateway."""
     gw = module_gateway(workers=1)
 
     # the usual upstream takes seconds to parse a million arrays
@@ -443,11 +443,11 @@ def meter(module_gateway):
     return run
 
 
-@pytest.mark.skipif(lib.ASAN, reason="time and memory are not ours")
+@pytest.mark.skipif(lib.ASAN, reason="time and memory are the sanitizer's")
 @pytest.mark.parametrize("name", COSTLY)
 def test_P6_cost_of_a_byte(meter, name):
-    """At most ten times that of plain text, in time and in memory; 50 ms are
-    for the clock's ticks."""
+    """At most ten times that of plain text, in time and in memory; 50 ms allow
+    for the resolution of the clock."""
     plain = min(meter('"x":"%s"' % ("x" * SIZE))[0] for _ in range(2))
     cpu, memory = meter(COSTLY[name]())
     assert cpu <= 10 * plain + 0.05, (cpu, plain)
@@ -455,8 +455,8 @@ def test_P6_cost_of_a_byte(meter, name):
 
 
 def test_P8_cost_of_small_chunks(meter):
-    """Reading costs what it costs; scanning is not done again (yajl took 15
-    seconds for 10 MB in pieces of 1400)."""
+    """Small chunks cost more to read, but nothing is scanned twice (yajl took
+    15 seconds for 10 MB in pieces of 1400)."""
     whole = meter('"x":"%s"' % ("x" * SIZE), chunked=65536)[0]
     pieces = meter('"x":"%s"' % ("x" * SIZE), chunked=1400)[0]
     assert pieces <= 10 * whole + 0.1, (pieces, whole)
@@ -531,7 +531,7 @@ def test_P9_same_verdicts_in_files(sized, chunked):
 
 
 def test_P9_splice_at_every_offset_around_the_buffer(sized):
-    """The model's token lies across the end of the buffer in each way."""
+    """The model's token spans the end of the buffer at each offset."""
     gw = sized
     with gw.connect() as c:
         for edge in (1024, 16384):
@@ -722,7 +722,7 @@ def test_no_body_at_all(gw, http):
     assert_flat(r, 400, ("INVALID_JSON", "MISSING_FIELD"))
 
 
-# the policy never hangs on Content-Type
+# the checks do not depend on Content-Type
 
 @pytest.mark.parametrize("ctype", [
     None, "application/json", "text/plain", "application/json; charset=utf-8",
@@ -802,7 +802,7 @@ def test_expect_continue(gw, chunked):
 
 
 def test_expect_continue_and_a_bad_key(gw):
-    """The refusal comes instead of the invitation, or after it."""
+    """The refusal is sent instead of the 100, or after it."""
     with gw.connect() as c:
         c.send(build("POST", "/v1/chat/completions",
                      [("x-api-key", "nope"), ("Expect", "100-continue")],
@@ -813,8 +813,8 @@ def test_expect_continue_and_a_bad_key(gw):
 
 @pytest.mark.parametrize("case", ["key", "path", "encoding"])
 def test_expect_continue_and_no_body_after_a_refusal(gw, case):
-    """A client that was refused keeps its body to itself: its next request
-    is not taken for that body (0.CL); the connection may be closed."""
+    """A client that was refused does not send its body: its next request is
+    not taken for that body (0.CL); the connection may be closed."""
     headers = [("Expect", "100-continue")]
     headers += {"key": [("x-api-key", "nope")], "path": [gw.bob.bearer()],
                 "encoding": [gw.bob.bearer(), ("Content-Encoding", "gzip")]
@@ -825,7 +825,7 @@ def test_expect_continue_and_no_body_after_a_refusal(gw, case):
         r = c.response()
         assert_flat(r, (401, 404, 415))
         if r.interim or r.get("connection") == "close":
-            return                  # it was invited, or is told to go
+            return                  # it got a 100, or the connection is closed
         c.request("GET", "/v1/models", [gw.bob.bearer()])
         r = c.response(method="GET")
         assert r is None or r.status == 200, r
@@ -855,7 +855,7 @@ def test_big_body_h2(gw):
 
 
 def test_P8_long_string_in_small_chunks(gw):
-    """Work is linear however the string is cut (finding 1)."""
+    """Work is linear for chunks of any size."""
     body = with_extra('"pad":"%s"' % ("\\u0041p" * (1 << 18)))
     cpu = gw.cpu()
     good(gw, body, chunked=1400)
@@ -868,7 +868,7 @@ def test_pretty_printed(gw):
 
 
 def test_python_sdk_order(gw):
-    """messages first: the model is wherever the conversation ends."""
+    """messages first: the model follows the conversation."""
     body = json.dumps({"messages": [{"role": "user", "content": "x" * n}
                                     for n in (1, 100, 5000)],
                        "model": "fam-b-one", "stream": False})

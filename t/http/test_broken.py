@@ -1,8 +1,8 @@
-"""Streams and answers that break: they never look complete.
+"""Streams and answers that break off never look complete.
 
-A stream that broke after its first event ends with an error frame in the
-protocol's own form, without the terminal event, and without a proper end of
-the response.  Before the first event it is a real status.
+A stream that breaks after its first event ends with an error frame in the form
+of its protocol, without the terminal event, and without a proper end of the
+response.  Before the first event the response is an error status.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from upstream import (DONE, chat_completion, chat_error, chat_stream, data,
 
 COUNT = itertools.count()
 
-# what lies between the upstream's end and the client's, by nginx's clock
+# time between the upstream's end and the client's, by nginx's clock
 LOG = """log_format end escape=json '{"tag":"$http_x_test_tag",'
         '"took":"$request_time","upstream":"$upstream_response_time",'
         '"at":"$msec","completion":"$request_completion"}';"""
@@ -65,14 +65,15 @@ def gateway_of(make, version, more=""):
 
 @pytest.fixture(scope="module", params=["1.1", "1.0"])
 def broken(request, module_gateway):
-    """Gateways that give up after a while, under both versions upwards."""
+    """Gateways with short timeouts, with both HTTP versions to the
+    upstream."""
     return gateway_of(module_gateway, request.param,
                       "proxy_read_timeout %ds; send_timeout %ds;"
                       % (STALL, 2 * STALL))
 
 
 @pytest.fixture(scope="module", params=["1.1", "1.0"])
-def patient(request, module_gateway):
+def no_timeouts(request, module_gateway):
     return gateway_of(module_gateway, request.param)
 
 
@@ -87,7 +88,7 @@ def frames(body):
 
 
 def assert_error_frame(frame, name):
-    """What the protocol's own clients raise on."""
+    """The frame on which clients of the protocol raise an error."""
     lines = frame.split(b"\n")
     values = [line[5:].strip() for line in lines if line.startswith(b"data:")]
     obj = json.loads(b"\n".join(values))
@@ -142,7 +143,7 @@ def test_without_the_terminal_event(side, framing, how, http):
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 def test_half_an_event(side, framing, http):
-    """What is left of an event is no event."""
+    """A partial event is not passed on."""
     part = side.events[1][:-9]
     side.up.script(sse(side.events[:1] + [part, 0.05], framing=framing,
                        end="close"))
@@ -155,8 +156,8 @@ def test_half_an_event(side, framing, http):
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 @pytest.mark.parametrize("cut", [1, 2])
 def test_event_without_its_blank_line(side, framing, cut):
-    """A whole document, but the upstream broke off before the event's end:
-    it may pass or not, and never becomes one with the error frame."""
+    """A whole document, but the upstream broke off before the event's end: it
+    may pass or not, but is never merged with the error frame."""
     side.up.script(sse([side.events[0], side.events[1][:-cut], 0.05],
                        framing=framing, end="close"))
     r = side.call(side.body)
@@ -169,7 +170,7 @@ def test_event_without_its_blank_line(side, framing, cut):
 
 
 def test_terminal_event_without_its_blank_line(side):
-    """Cut in the last byte: complete or broken, but one of the two."""
+    """Cut before the last byte: either complete or broken."""
     events = side.events[:-1] + [side.events[-1].rstrip(b"\n")]
     side.up.script(sse(events, framing="close"))
     r = side.call(side.body)
@@ -182,7 +183,7 @@ def test_terminal_event_without_its_blank_line(side):
     ("stall", 504, "UPSTREAM_TIMEOUT"), ("clean", 502, "UPSTREAM_ERROR")])
 @pytest.mark.parametrize("framing", ["chunked", "sized", "close"])
 def test_before_the_first_event(side, framing, how, status, code, http):
-    """The head of a stream and no event: a real status."""
+    """The head of a stream and no event: an error status."""
     side.up.script(sse([0.02], framing=framing, end=how))
     r = side.call(side.body, version=http)
     assert_flat(r, status, code)
@@ -211,7 +212,8 @@ def test_only_comments(side):
 
 @pytest.mark.parametrize("how", ["clean", "close", "reset", "stall"])
 def test_after_the_terminal_event(side, how):
-    """All is there: however the upstream ends now, the stream is whole."""
+    """However the upstream ends after the last event, the stream is
+    complete."""
     side.up.script(sse(side.events + [0.05], end=how))
     r = side.call(side.body)
     assert r.status == 200 and r.complete, r
@@ -219,7 +221,7 @@ def test_after_the_terminal_event(side, how):
 
 
 def test_events_after_the_terminal_event(side):
-    """Whatever comes then, the client has a whole stream."""
+    """Whatever follows, the client's stream is complete."""
     side.up.script(sse(side.events + [b": bye\n\n"], end="close"))
     r = side.call(side.body)
     assert r.status == 200 and r.complete, r
@@ -236,7 +238,7 @@ def test_broken_chunk_framing(side):
 
 
 def test_next_request_after_a_broken_stream(side, broken):
-    """The connection is not used again, the gateway goes on."""
+    """The connection is not reused, the gateway goes on."""
     side.up.script(sse(side.events[:2], end="close"))
     with broken.connect() as c:
         key = broken.bob if side.name == "chat" else broken.alice
@@ -250,18 +252,18 @@ def test_next_request_after_a_broken_stream(side, broken):
     assert side.call(side.body).complete
 
 
-def test_break_is_told_at_once(patient, name):
-    """Not when a timeout is over: there is none."""
-    patient.a.reset(), patient.b.reset()
-    side = Side(patient, name)
+def test_break_is_told_at_once(no_timeouts, name):
+    """Without waiting for a timeout: none is set."""
+    no_timeouts.a.reset(), no_timeouts.b.reset()
+    side = Side(no_timeouts, name)
     side.up.script(sse(side.events[:2], end="close"))
     assert_broken(side.call(side.body), side.name)
 
 
-# the unclean end follows the error frame, it does not come with it
+# the abnormal end follows the error frame after a delay
 
 class Ending:
-    """A stream of a client that is seen in the log."""
+    """A stream whose client can be found in the log."""
 
     def __init__(self, gw, side):
         self.gw, self.side = gw, side
@@ -304,7 +306,7 @@ GARBLED = b"data: {\n\n"
 @pytest.mark.parametrize("how", ["close", "reset", "stall", "clean",
                                  "garbled", "chunk"])
 def test_the_end_follows_the_error_frame(side, broken, how, http):
-    """Clients that meet both at once drop the frame."""
+    """Clients that get both at once drop the frame."""
     events = side.events[:2]
     if how == "chunk":
         side.up.script(sse(events + [0.05, lambda x: x.send(b"zzzz\r\n")],
@@ -317,12 +319,12 @@ def test_the_end_follows_the_error_frame(side, broken, how, http):
     assert_broken(one.call(http), side.name,
                   None if how == "reset" else mapped(events))
     assert one.waited() >= GRACE
-    if how != "clean":          # the upstream's connection does not wait
+    if how != "clean":          # the upstream connection is closed at once
         assert side.up.last().gone.wait(client.LIMIT)
 
 
 def test_an_error_of_the_upstream_ends_at_once(side, broken):
-    """It ends cleanly: nothing is to be waited for."""
+    """It ends properly: there is no delay."""
     error = event("error", message_error("x")) if side.name == "messages" \
         else data(chat_error("x"))
 
@@ -338,8 +340,8 @@ def test_an_error_of_the_upstream_ends_at_once(side, broken):
 
 @pytest.fixture
 def big(side):
-    """One event, longer than any buffer on the way, then nothing: a timeout is
-    the break that nginx sees while output waits for the client."""
+    """One event, larger than all buffers on the way, then nothing: only a
+    timeout breaks the stream while output waits for the client."""
     text = [e for e in side.events if b"Hel" in e][0].replace(
         b"Hel", b"H" + b"e" * 3500000 + b"l")
     side.up.script(sse(side.events[:1] + [text], end="stall"))
@@ -352,7 +354,7 @@ BROKEN = "cannot be passed on: it ended before"
 def wait_broken(gw, before):
     end = time.monotonic() + client.LIMIT
     while gw.log_count(BROKEN) == before:
-        assert time.monotonic() < end, "the break was not seen"
+        assert time.monotonic() < end, "the break was not noticed"
         time.sleep(0.01)
 
 
@@ -442,7 +444,7 @@ def test_answer_that_ends_early(side, framing, how, status, http):
 
 
 def test_answer_cut_by_the_close(side, http):
-    """Without a length only the JSON tells."""
+    """Without a length only the JSON shows that it is truncated."""
     side.up.script(reply(200, side.answer[:-1], framing="close"))
     assert_flat(side.call(side.plain, version=http), 502, "UPSTREAM_ERROR")
 
@@ -450,7 +452,8 @@ def test_answer_cut_by_the_close(side, http):
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("framing", ["sized", "chunked", "close"])
 def test_big_answer_that_ends_early(side, framing, how):
-    """A status if the head is still ours, a cut connection if not."""
+    """An error status if the head was not sent yet, else the connection is
+    closed early."""
     answer = side.answer.replace(b"xxx", b"x" * 900)
     side.up.script(reply(200, answer[:-9], framing=framing, end=how,
                          length=len(answer)))
@@ -472,7 +475,8 @@ def test_answer_cut_anywhere(side, at):
 
 @pytest.mark.parametrize("end", ["clean", "close", "stall"])
 def test_error_event_of_messages(broken, end):
-    """The upstream's passes, or one of the same shape and type is made."""
+    """The upstream's event passes, or one of the same form and type is
+    made."""
     events = message_stream("large-2026-01-01")[:3]
     error = event("error", message_error("Overloaded", "overloaded_error"))
     broken.a.reset()
@@ -487,7 +491,7 @@ def test_error_event_of_messages(broken, end):
 
 @pytest.mark.parametrize("end", ["clean", "close", "stall"])
 def test_error_frame_of_chat(broken, end):
-    """One frame that clients of chat raise on, and no [DONE]."""
+    """One error frame on which chat clients raise an error, and no [DONE]."""
     events = chat_stream("one-0613", usage=False)[:2]
     error = data(chat_error("The server had an error", "server_error"))
     broken.b.reset()
@@ -500,7 +504,7 @@ def test_error_frame_of_chat(broken, end):
 
 
 def test_error_frame_and_done(broken):
-    """[DONE] after an error does not make up for it."""
+    """[DONE] after an error does not make the stream complete."""
     events = chat_stream("one-0613", usage=False)[:2]
     broken.b.reset()
     broken.b.script(sse(events + [data(chat_error("x")), DONE]))
@@ -509,7 +513,7 @@ def test_error_frame_and_done(broken):
 
 
 def test_error_as_the_first_event(broken):
-    """Nothing is out yet: a status, or a stream that shows the error."""
+    """Nothing was sent yet: an error status, or a stream with the error."""
     broken.a.reset(), broken.b.reset()
     broken.a.script(sse([event("error", message_error("first"))]))
     broken.b.script(sse([data(chat_error("first"))]))
@@ -539,7 +543,7 @@ def test_K6_secrets_in_error_events(broken):
 
 @pytest.mark.timed("pauses shorter and longer than a timeout")
 def test_silence_in_a_long_stream(broken, name):
-    """Pauses below the timeout are none; above it the stream breaks."""
+    """Pauses below the timeout do no harm; above it the stream breaks."""
     side = Side(broken, name)
     side.up.reset()
     pause = 1.2 * STALL / len(side.events)

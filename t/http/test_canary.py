@@ -1,5 +1,4 @@
-"""Secrets and prompts end up in one place each: nowhere else (K4, K5,
-K6)."""
+"""Secrets and prompts are only where they belong (K4, K5, K6)."""
 
 import os
 import secrets
@@ -12,7 +11,7 @@ from upstream import (chat_error, chat_stream, message_error, message_stream,
 
 
 def test_canaries(gateway):
-    """50 keys, 50 prompts, every path; then a search of all files."""
+    """50 keys, 50 prompts, every path; then all files are searched."""
     keys = [Key("k%d" % i, "ab"[i % 2]) for i in range(50)]
     vendor = "sk-ant-api03-" + secrets.token_hex(20)
     prompts = ["canary" + secrets.token_hex(8) for _ in range(50)]
@@ -84,12 +83,12 @@ def test_canaries(gateway):
 
 
 def test_K5_no_file_is_left(gateway):
-    """Bodies that were in files are gone with their requests."""
+    """Temporary files of bodies are removed with their requests."""
     g = gateway(location="client_body_buffer_size 1k;")
     for _ in range(5):
         assert g.chat(chat(pad="p" * 50000)).status == 200
         assert g.chat(chat("none", pad="p" * 50000)).status == 400
-    end = time.monotonic() + LIMIT      # of the last, a moment later
+    end = time.monotonic() + LIMIT      # the last removal may lag
     while left := [os.path.join(d, n) for d, _, names
                    in os.walk(g.path("tmp")) for n in names]:
         assert time.monotonic() < end, left
@@ -108,7 +107,7 @@ def test_K4_keys_in_odd_headers(gw):
 
 
 def test_K4_log_names_the_key_by_its_id(gw):
-    """An operator can find the key of a loud line."""
+    """An operator can find the key of an error line."""
     before = len(gw.read("error.log"))
     gw.b.script(reply_json(chat_error("no"), 401))
     gw.chat()
@@ -117,7 +116,7 @@ def test_K4_log_names_the_key_by_its_id(gw):
 
 
 def test_K6_upstream_echo_in_every_place(gw):
-    """Status line, header, body: the credential comes out of none."""
+    """Status line, header, body: the credential is removed from each."""
     def script(x):
         secret = x.request.get("authorization")
         x.send(("HTTP/1.1 400 %s\r\nX-Echo: %s\r\nContent-Type: application"

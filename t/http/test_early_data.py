@@ -12,7 +12,7 @@ from client import assert_flat
 
 @pytest.mark.parametrize("header", ["Early-Data", "early-data"])
 def test_H9_behind_a_proxy(gw, header):
-    """The proxy in front took it early (RFC 8470, 5.1)."""
+    """The proxy in front got it as early data (RFC 8470, 5.1)."""
     gw.b.reset()
     r = gw.chat(headers=[(header, "1")])
     assert_flat(r, 425, "INVALID_REQUEST")
@@ -53,8 +53,8 @@ def test_H9_tls_early_data(gateway, tmp_path):
     assert b"HTTP/1.1 200 " in answer
     assert len(g.b.requests) == 1
 
-    # by the time nginx reads it the handshake may be over, and the request no
-    # replay any more: then it is served
+    # when nginx reads it the handshake may have completed, so that the request
+    # cannot be a replay: then it is served
 
     statuses = []
     for _ in range(10):

@@ -71,7 +71,7 @@ def test_unknown_transfer_encoding(gw):
 
 
 def test_plain_http_to_a_tls_port(gateway, tmp_path):
-    """497 of nginx's goes out as 400, and says what is wrong."""
+    """nginx's 497 is sent as 400, with the reason."""
     key, cert = str(tmp_path / "k.pem"), str(tmp_path / "c.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
                     "-subj", "/CN=gateway.test", "-days", "2", "-keyout", key,
@@ -89,10 +89,10 @@ def test_plain_http_to_a_tls_port(gateway, tmp_path):
 
 
 def test_oversized_header(gw, http):
-    """494 of nginx's goes out as 400."""
+    """nginx's 494 is sent as 400."""
     r = gw.get("/v1/models", headers=[("X-Big", "x" * 60000)], version=http)
     if r is None:
-        assert http == "h2"         # a connection error closes: it stays so
+        assert http == "h2"         # nginx closes the connection
         return
     assert_flat(r, 400, "INVALID_REQUEST")
 
@@ -109,7 +109,7 @@ def test_uri_too_long(gw):
 
 
 def test_413_by_length(gw, http):
-    """Over 32 MB, known from the head: said at once."""
+    """Over 32 MB by Content-Length: refused at once."""
     if http == "h2":
         r = gw.chat(b"x" * (33 << 20), version="h2")
         assert_flat(r, 413, "REQUEST_TOO_LARGE")
@@ -129,7 +129,7 @@ def test_413_chunked(gateway):
 
 
 def test_413_with_the_whole_upload(gateway):
-    """The client reads the refusal, not a reset, with 3 MB under way."""
+    """The client reads the refusal, not a reset, with 3 MB in flight."""
     g = gateway(location="client_max_body_size 100k;")
     body = json.dumps(chat(pad="x" * (3 << 20)))
     for version in ("h1", "h2"):
@@ -157,7 +157,8 @@ def test_deny_comes_before_the_body(gateway):
 
 
 def test_404_elsewhere(gw, http):
-    """modelgw on marks its server: other locations are flat, too."""
+    """modelgw on applies to its server: errors of other locations are flat,
+    too."""
     for target in ("/", "/x", "/index.html", "/favicon.ico", "/v2/x"):
         r = gw.get(target, version=http)
         assert_flat(r, (403, 404), ("NOT_FOUND", "FORBIDDEN"))
@@ -176,7 +177,7 @@ def test_405_of_the_static_module(gw):
     (500, "INTERNAL_ERROR"), (502, None), (503, None), (504, None),
     (401, None), (429, None), (418, None)])
 def test_return(gateway, status, code):
-    """Whatever nginx answers in such a server."""
+    """Whatever status nginx returns in such a server."""
     g = gateway(locations="location = /r { return %d; }" % status)
     r = g.get("/r")
     if status == 429:
@@ -201,7 +202,7 @@ def test_limit_req_and_conn(gateway):
 
 
 def test_flat_errors_for_a_whole_server(gateway):
-    """Of a server without a gateway location; its neighbour stays as it is."""
+    """For a server without a gateway location; other servers are unchanged."""
     flat, plain = lib.free_port(), lib.free_port()
     gateway(http="""
     server { listen 127.0.0.1:%d; modelgw_flat_errors on;
@@ -293,7 +294,8 @@ def test_upstream_hangs_up_before_a_byte(gw, how, http):
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_reused_connection_is_closed(gw, how):
-    """The upstream drops a kept connection as the second request arrives."""
+    """The upstream closes a kept connection when the second request
+    arrives."""
     assert gw.chat().status == 200
     gw.b.script(raw(how))
     r = gw.chat()
@@ -356,7 +358,7 @@ def test_H2_body_is_no_request(gw, name, target, status, headers, chunked):
         c.request("POST", target, refusal_headers(gw, headers), body=inner,
                   chunked=chunked)
         assert_flat(c.response(), status)
-        # nothing comes of the body; a true second request is answered
+        # the body is not read as a request; a real second request is answered
         # properly, or the connection is closed
         if not c.closed(0.4):
             assert not c.data
@@ -392,7 +394,7 @@ def test_H2_413_pipelined(gateway):
 
 
 def test_H2_half_the_body_then_silence(gw):
-    """The refusal does not wait for what never comes."""
+    """The refusal does not wait for the rest of the body."""
     with gw.connect() as c:
         c.send(build("POST", "/v1/messages", [("x-api-key", "no")],
                      length=5000) + b"x" * 100)
@@ -402,7 +404,8 @@ def test_H2_half_the_body_then_silence(gw):
 @pytest.mark.parametrize("case", ["key", "path", "mismatch", "json",
                                   "field", "encoding"])
 def test_3_mb_upload_reads_the_refusal(gw, case, http):
-    """Not a reset, whenever we knew better: clients drop what came before."""
+    """Not a reset, at whatever stage it is refused: on a reset clients discard
+    the response."""
     key, target, headers, pad = gw.bob, "/v1/chat/completions", [], ""
     status = 400
     if case == "key":
@@ -438,7 +441,7 @@ def test_3_mb_upload_that_does_not_stop_to_read(gw):
 
 
 def test_keep_alive_after_errors(gw):
-    """Errors that come once the body was read cost no connection."""
+    """Errors after the body was read keep the connection open."""
     with gw.connect() as c:
         for body, status in ((chat("nothing"), 400), (b"{", 400),
                              (chat("fam-a-large"), 403), (chat(), 200),
@@ -470,7 +473,7 @@ def test_keep_alive_after_upstream_errors(gw):
 # the form
 
 def test_head_of_an_error(gw):
-    """No body, but the headers of one."""
+    """No body, but its headers."""
     with gw.connect() as c:
         for _ in range(2):
             c.send(build("HEAD", "/v1/nothing", [gw.alice.bearer()]))
@@ -482,7 +485,7 @@ def test_head_of_an_error(gw):
 
 
 def test_messages_are_json_whatever_they_quote(gw):
-    """A key or id that is quoted back cannot break the body."""
+    """A quoted key or id cannot break the body."""
     for body in ('{"a\\"b\\\\c\\u0001\\n":1,"a\\"b\\\\c\\u0001\\n":2}',
                  '{"\u20ac\U0001f600\\u2028":1,"\u20ac\U0001f600\\u2028":2}',
                  '{"%s":1,"%s":2}' % ("\u00e9" * 40, "\u00e9" * 40),
@@ -494,7 +497,7 @@ def test_messages_are_json_whatever_they_quote(gw):
 
 
 def test_error_compat(gateway, http):
-    """Two members more, the inner one with code, type and message."""
+    """Two more members, the inner object with code, type and message."""
     g = gateway(location="modelgw_error_compat on;")
     g.b.script(reply_json({"error": {"message": "too big"}}, 400))
     for r, status, code in (
@@ -524,7 +527,7 @@ def test_error_compat_is_inherited(gateway):
 
 
 def test_body_that_never_comes(gateway):
-    """Stock nginx closes without an answer; it stays so."""
+    """nginx closes without a response, as usual."""
     g = gateway(location="client_body_timeout 1s;")
     with g.connect() as c:
         c.send(build("POST", "/v1/chat/completions", [g.bob.bearer()],

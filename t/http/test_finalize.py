@@ -1,5 +1,5 @@
-"""A filter of another module, after ours, replaces an answer on its way: the
-client gets that module's status, flat, and the worker goes on."""
+"""A filter of another module, after ours, replaces the response: the client
+gets that module's status as a flat error, and the worker goes on."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from upstream import (chat_completion, chat_stream, message, message_stream,
 
 MODULE = os.environ.get("MODELGW_FINALIZE",
                         os.path.join(lib.ROOT, "build/finalize.so"))
-LIMIT = 5           # seconds for the client; a worker that loops stays alone
+LIMIT = 5           # seconds for the client; a looping worker never answers
 
 pytestmark = pytest.mark.skipif(
     lib.ASAN or not lib.MODULE or not os.path.exists(MODULE)

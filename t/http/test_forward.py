@@ -62,7 +62,7 @@ def test_H6_request_line(gw, target, line, http):
     "https://evil.test:1/v1/chat/completions?x",
     "http://evil.test//v1/chat/completions"])
 def test_H6_path_grid(gw, target):
-    """Refused flatly, or served with the constant line; nothing between."""
+    """Refused with a flat error, or served with the constant request line."""
     r = gw.chat()
     assert r.status == 200
     gw.b.reset()
@@ -83,7 +83,7 @@ def test_H6_wrong_method(gw, method, target):
     key = gw.bob if "chat" in target else gw.alice
     r = gw.request(method, target, key)
     if method in ("TRACE", "CONNECT", "BREW", "post"):
-        assert_flat(r, (400, 405))      # nginx's own verdict on these
+        assert_flat(r, (400, 405))      # nginx itself refuses these
     else:
         assert_flat(r, 405, "METHOD_NOT_ALLOWED")
         assert r.get("allow") and "POST" in r.get("allow")
@@ -163,7 +163,7 @@ def test_H4_dropped(gw, name, value):
         assert request.get(name) is None
 
 
-# all that stay here; with "-" at its end a name is a prefix
+# all that are not forwarded; a name that ends in "-" is a prefix
 
 NAMES = """authorization x-api-key api-key x-goog-api-key cookie cookie2
 connection keep-alive proxy- te trailer transfer-encoding upgrade
@@ -173,7 +173,8 @@ content-type accept-encoding content-encoding range if-range if-match if-none-ma
 if-modified-since if-unmodified-since""".split()
 
 
-# what a request is read by, so that it would not be one any more
+# headers that change how a request is read: with the value "1" it would be
+# refused
 
 FRAMING = ("authorization", "host", "content-length", "transfer-encoding",
            "connection", "expect", "upgrade", "content-encoding", "early-data")
@@ -191,8 +192,8 @@ def test_H4_every_name_is_dropped(gw, form):
                                     "content-type"}
 
 
-# what a client could choose with: who pays, another's answer, another method
-# or target; and what nobody knows
+# what could select who pays, another's answer, another method or target; and
+# unknown headers
 
 UNLISTED = """OpenAI-Organization OpenAI-Project OpenAI-Foo OpenAI-Betas
 Idempotency-Key Idempotency_Key baggage b3 x-b3-traceid sentry-trace
@@ -220,7 +221,8 @@ def test_H4_names_beside_them_do_not_pass(gw):
     assert b"spoofed" not in request.head
 
 
-# a family is a prefix, but no name of one may say who pays, or be a credential
+# a family is a prefix, but none of its names may select who pays, or be a
+# credential
 
 PAYERS = """anthropic-organization-id anthropic-organisation anthropic-org-id
 anthropic-org anthropic-workspace anthropic-workspace-id anthropic-project
@@ -253,7 +255,7 @@ def test_H4_listed(gw, name):
 
 
 def test_H4_key_in_a_name(gw):
-    """A service key is no upstream's, nor a log's, in a name either."""
+    """A service key in a name is neither forwarded nor logged."""
     for prefix in ("x-claude-", "x-"):
         request = sent(gw, [(prefix + gw.bob.secret, "1")])
         assert gw.bob.secret.encode() not in request.head
@@ -306,7 +308,7 @@ def test_pass_header_passes_no_key(more):
 
 
 def test_pass_header_of_a_translated_call(gateway):
-    """What is the chat API's own does not pass, even so."""
+    """Headers of the chat API do not pass even so."""
     g = gateway(groups=lib.group_a(extra="pass_header x-foo openai-beta "
                                          "anthropic-beta accept openai-x;")
                 + lib.group_b())
@@ -340,8 +342,8 @@ CONTENT_TYPES = [
 @pytest.mark.parametrize("target", ["/v1/chat/completions", "/v1/messages",
                                     "/v1/messages/count_tokens"])
 def test_H4_content_type(gw, target, types, name, http):
-    """The upstream reads the body as what was checked, JSON in UTF-8: as a
-    form, or as UTF-7, it may name another model and another limit.  (nginx
+    """The upstream must read the body as it was checked, as JSON in UTF-8: as
+    a form, or in UTF-7, it may name another model and another limit.  (nginx
     itself may refuse a header that occurs twice.)"""
     key, body, up = (gw.bob, chat(), gw.b) if "chat" in target \
         else (gw.alice, messages(), gw.a)
@@ -368,7 +370,7 @@ def test_H4_content_type_of_a_translated_call(gw):
 
 
 def test_H4_content_type_of_a_variable(gateway):
-    """Nor does a line that passes on what the client said bring it back."""
+    """Nor does a directive that forwards the client's value restore it."""
     g = gateway(location="proxy_set_header Content-Type $content_type;"
                          "proxy_set_header X-Type $http_content_type;")
     assert g.chat(headers=[("Content-Type", "text/plain")]).status == 200
@@ -418,7 +420,7 @@ def test_H4_all_together(gw, http):
 
 @pytest.mark.parametrize("at", [0, 1, 18, 19, 20, 21, 39, 40, 41, 60])
 def test_H4_credential_at_any_place(gw, at):
-    """Compaction of the header list works wherever the key is."""
+    """The header list is compacted wherever the key is."""
     headers = [("X-Claude-Many-%d" % i, str(i)) for i in range(60)]
     headers[at:at] = [("Cookie", "x"), gw.alice.header()]
     r = gw.post("/v1/messages", messages(), headers=headers)
@@ -458,15 +460,15 @@ def test_H4_repeated_headers_pass(gw):
     assert ",".join(request.all("anthropic-beta")).replace(" ", "") == "a,b"
 
 
-# what did not pass is in the log
+# headers that did not pass are logged
 
 NOT_PASSED = re.compile(r"\[info\] \d+#\d+: client headers not passed to "
                         r"upstreams in the last minute: (.*)")
 
 
 def not_passed(g):
-    """{name: count}, as workers say when they leave; None: others.  A name is
-    said as it came first, so "_" may be "-"."""
+    """{name: count}, as workers log it when they exit; None: others.  A name
+    is logged as received first, so "_" may be "-"."""
     g.reload()
     g.wait_log("worker process .*exited with code 0", g.workers)
     counts = collections.Counter()
@@ -480,7 +482,7 @@ def not_passed(g):
 
 
 def test_unlisted_headers_are_logged(gateway):
-    """By name and count; one worker says all, several each say theirs."""
+    """By name and count; each worker logs its own."""
     g = gateway(groups=lib.group_a() + lib.group_b(extra="pass_header x-ok;"))
     once = [("Baggage", "canary-1"), ("OpenAI-Organization", "canary-2"),
             ("x-codex-account-id", "canary-3"), ("x_odd", "canary-4")]
@@ -500,7 +502,8 @@ def test_unlisted_headers_are_logged(gateway):
 
 
 def test_unlisted_headers_of_a_translated_call(gateway):
-    """What belongs to the chat API is expected, who pays is not listed."""
+    """Headers of the chat API are expected; those that select who pays are not
+    listed."""
     g = gateway()
     r = g.chat(chat("fam-a-large"), g.alice, [
         ("x-stainless-lang", "js"), ("accept", "*/*"), ("openai-beta", "x"),
@@ -510,7 +513,7 @@ def test_unlisted_headers_of_a_translated_call(gateway):
 
 
 def test_unlisted_headers_are_bounded(gateway):
-    """24 names, none too long or odd, no key; a whole line."""
+    """24 names, none too long or invalid, no key; on a complete line."""
     g = gateway(workers=1, server="ignore_invalid_headers off;")
     many = [("y%02d-" % i + "z" * 60, "1") for i in range(60)]
     r = g.chat(headers=[("y" * 65, "1"), ('x"y', "1"), ("x.y", "1"),
@@ -521,7 +524,7 @@ def test_unlisted_headers_are_bounded(gateway):
 
 
 def test_unlisted_headers_are_in_variables(gateway):
-    """The access log has them, as if they had passed, but no service key."""
+    """The access log has them as if they had passed, but no service key."""
     g = gateway(
         http='log_format odd "$http_x_odd|$http_baggage|$http_x_stainless_lang'
              '|$http_authorization$http_x_api_key$http_x_holds|";',
@@ -547,7 +550,7 @@ def test_unlisted_headers_only_at_info(gateway):
 
 
 def test_unlisted_headers_after_a_minute(gateway):
-    """One timer, of a minute, which does not keep a worker that leaves."""
+    """One timer of a minute, which does not delay the exit of a worker."""
     g = gateway(workers=1, log_level="debug")
     for _ in range(3):
         assert g.chat(headers=[("user-agent", "1")]).status == 200
@@ -573,8 +576,8 @@ def test_H5_no_new_lines_from_values(gw):
 
 
 def test_H8_connection_headers_over_h2(gw):
-    """RFC 9113, 8.2.2: such a request is malformed; if nginx takes it all
-    the same, the headers go no further."""
+    """RFC 9113, 8.2.2: such a request is malformed; if nginx accepts it
+    nevertheless, the headers are not forwarded."""
     for name, value in (("connection", "x-app"), ("te", "gzip"),
                         ("keep-alive", "1"), ("proxy-connection", "x"),
                         ("upgrade", "h2c"),
@@ -590,7 +593,7 @@ def test_H8_connection_headers_over_h2(gw):
 
 
 def test_H1_sized_upwards(gw):
-    """Whatever the client's framing, upwards it is a Content-Length."""
+    """Whatever the client's framing, the upstream gets a Content-Length."""
     for kw in ({}, {"chunked": True}, {"chunked": 1}, {"version": "h2"}):
         gw.b.reset()
         assert gw.chat(chat("code-x"), **kw).status == 200
@@ -624,7 +627,7 @@ def test_credential(gateway, spec, name, form):
 
 
 def test_keepalive_upwards(gw):
-    """One connection to the upstream for requests one after the other."""
+    """One connection to the upstream for consecutive requests."""
     for _ in range(5):
         assert gw.chat().status == 200
     if gw.workers == 1:
@@ -637,7 +640,8 @@ def test_host_is_the_upstreams_name(gw):
 
 
 def test_proxy_http_10_upwards(gateway):
-    """Even so the request has a length and no connection header leaks."""
+    """Even so the request has a length, and no connection header is
+    forwarded."""
     g = gateway(gateway="""
         location /v1/ {
             modelgw on;
@@ -653,7 +657,7 @@ def test_proxy_http_10_upwards(gateway):
 
 
 def test_proxy_set_header_of_the_operator(gateway):
-    """An operator's own header is added; ours cannot be lost by it."""
+    """An operator's own header is added; ours remain."""
     g = gateway(location='proxy_set_header X-Mine "yes"; '
                          'proxy_set_header Connection "";')
     r = g.chat(headers=[("Accept-Encoding", "gzip")])
@@ -702,7 +706,7 @@ def test_h2_streams_in_parallel(gw):
 @pytest.mark.parametrize("field", ["api_base", "base_url", "extra_headers",
                                    "user_config", "provider"])
 def test_K8_no_host_of_the_client(gw, field):
-    """No field of a body can say where a call goes."""
+    """No field of a body can select the host."""
     gw.a.reset(), gw.b.reset()
     r = gw.chat(chat(**{field: "http://127.0.0.1:%d/" % gw.a.port}))
     assert_flat(r, 400, "INVALID_FIELD", has=field)
@@ -711,7 +715,7 @@ def test_K8_no_host_of_the_client(gw, field):
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_K8_redirects_are_not_followed(gw, status):
-    """Nor can an upstream send it on."""
+    """Nor can an upstream, by a redirect."""
     gw.a.reset(), gw.b.reset()
     where = "http://127.0.0.1:%d/v1/chat/completions" % gw.a.port
     gw.b.script(reply(status, b"", headers=[("Location", where)]))

@@ -1,5 +1,5 @@
-"""HTTP framing as an attacker writes it (H1): one view of where a
-request ends, and a Content-Length upwards."""
+"""Malicious HTTP framing (H1): there is one view of where a request ends, and
+the upstream gets a Content-Length."""
 
 import pytest
 
@@ -37,7 +37,8 @@ REFUSED = [
 @pytest.mark.parametrize("headers", REFUSED,
                          ids=[str(h)[:60] for h in REFUSED])
 def test_H1_refused(gw, headers):
-    """Refused flatly and closed; nothing goes up."""
+    """Refused with a flat error and closed; nothing is sent to the
+    upstream."""
     with gw.connect() as c:
         c.send(request(gw, headers, b"0\r\n\r\n" + INNER))
         r = c.response()
@@ -75,10 +76,10 @@ BODY = b'{"model":"fam-b-one","messages":[]}'
     b"%x\r\n" % (len(BODY) + 2) + BODY + b"\r\n0\r\n\r\n",
     b"\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n",
     b"g\r\n" + BODY + b"\r\n0\r\n\r\n"], ids=range(12))
-@pytest.mark.timed("no answer in 2 seconds is none")
+@pytest.mark.timed("no answer within 2 seconds counts as none")
 def test_H1_odd_chunks(gw, body):
-    """Whatever nginx makes of them, the upstream gets a sized body that is
-    a whole document, and one request at most."""
+    """However nginx reads them, the upstream gets at most one request, whose
+    body has a length and is a whole document."""
     with gw.connect() as c:
         c.send(request(gw, [("Transfer-Encoding", "chunked")], body))
         c.try_send(INNER)
@@ -144,7 +145,7 @@ def test_H1_pipelined_good_requests(gw):
 
 
 def test_H1_body_longer_than_said(gw):
-    """The rest is the next request, and bad."""
+    """The rest is read as the next request, which is invalid."""
     with gw.connect() as c:
         c.send(build("POST", "/v1/chat/completions", [
             gw.bob.bearer(), ("Content-Length", str(len(BODY)))])

@@ -1,8 +1,8 @@
-"""Upstreams and clients that were thrown together at random.  Whatever
-an upstream sends, the client gets a whole answer, a flat error, or a stream that
-looks broken; nothing of the upstream's shows, and the next call is a good one.
-Whatever a client sends, an upstream gets one of the constant requests with one
-document, or nothing."""
+"""Randomly generated upstreams and clients.  Whatever an upstream sends, the
+client gets a whole answer, a flat error, or a stream that looks broken;
+nothing of the upstream is disclosed, and the next call works.  Whatever a
+client sends, an upstream gets one of the constant requests with one document,
+or nothing."""
 
 import gzip
 import json
@@ -21,8 +21,8 @@ REQUESTS = 600
 BATCH = 20
 
 
-class Chaos:
-    """One random answer; repr() tells it again."""
+class RandomAnswer:
+    """One random answer; repr() describes it."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -39,13 +39,13 @@ class Chaos:
             + ["text/html", "", "application/json; charset=latin-1", "/",
                "text/event-streams", "application/jsonp"])
         self.end = rnd.choice(["clean"] * 5 + ["close", "reset"])
-        self.lie = rnd.choice([0] * 6 + [-5, 5, 1000])
+        self.length_error = rnd.choice([0] * 6 + [-5, 5, 1000])
         self.body = self.make() if self.status not in (204, 304) else b""
         self.step = rnd.choice([1 << 20, 1 << 20, 4096, 100, 7])
         self.headers = self.some_headers()
 
     def __repr__(self):
-        return "Chaos(%d): %s" % (self.seed, {
+        return "RandomAnswer(%d): %s" % (self.seed, {
             k: v for k, v in vars(self).items() if k not in ("rnd", "body")})
 
     def some_headers(self):
@@ -97,12 +97,12 @@ class Chaos:
     def __call__(self, x):
         x.head(self.status, [("Content-Type", self.ctype)] * bool(self.ctype)
                + self.headers, framing=self.framing,
-               length=max(len(self.body) + self.lie, 0), reason="X")
+               length=max(len(self.body) + self.length_error, 0), reason="X")
         for i in range(0, len(self.body), self.step):
             x.body(self.body[i:i + self.step])
-        x.end(self.end if self.lie <= 0 or self.framing != "sized"
+        x.end(self.end if self.length_error <= 0 or self.framing != "sized"
               else "close")
-        if self.lie < 0 and self.framing == "sized":
+        if self.length_error < 0 and self.framing == "sized":
             x.end("close")
 
 
@@ -130,7 +130,7 @@ def assert_sound(c, r, secret):
 @pytest.mark.parametrize("batch", range(SCRIPTS // BATCH))
 def test_H11_hostile(gw, batch):
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
-        c = Chaos(seed)
+        c = RandomAnswer(seed)
         up, call, secret = (gw.b, gw.chat, gw.secret_b) if c.chatty \
             else (gw.a, gw.messages, gw.secret_a)
         up.reset()
@@ -154,7 +154,7 @@ JUNK = [b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b"\xff",
 
 
 def mutant(rnd, gw):
-    """A good request, spoilt in one to three places."""
+    """A valid request, damaged in one to three places."""
     body = json.dumps(chat(stream=rnd.random() < 0.3,
                            pad="p" * rnd.choice([0, 10, 3000])))
     text = build("POST", "/v1/chat/completions",
@@ -162,7 +162,7 @@ def mutant(rnd, gw):
                  chunked=rnd.choice([False, False, 7, 500]))
     for _ in range(rnd.choice([1, 1, 2, 3])):
         at = rnd.randrange(len(text))
-        if rnd.random() < 0.5:          # where it hurts: the head
+        if rnd.random() < 0.5:          # in the head
             at = rnd.randrange(text.index(b"\r\n\r\n") + 4) \
                 if b"\r\n\r\n" in text else at
         how = rnd.randrange(5)
@@ -181,7 +181,7 @@ def mutant(rnd, gw):
 
 
 def only_constant_requests(gw):
-    """A spoilt pad or header may pass; nothing else of the request can."""
+    """A damaged pad or header may pass; nothing else of the request can."""
     assert not gw.a.requests
     for sent in gw.b.requests:
         assert sent.line == "POST /v1/chat/completions HTTP/1.1"
@@ -198,16 +198,17 @@ def only_constant_requests(gw):
 
 
 @pytest.fixture(scope="module")
-def spoilt(module_gateway):
-    """nginx quotes spoilt headers in its log: no search for keys there."""
+def malformed(module_gateway):
+    """nginx quotes invalid headers in its log, which is not searched for
+    keys."""
     g = module_gateway()
     g.quiet = False
     return g
 
 
 @pytest.mark.parametrize("batch", range(REQUESTS // BATCH))
-def test_H1_spoilt_requests(spoilt, batch):
-    gw = spoilt
+def test_H1_spoilt_requests(malformed, batch):
+    gw = malformed
     gw.a.reset(), gw.b.reset()
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
         rnd = random.Random(seed)

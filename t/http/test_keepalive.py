@@ -1,7 +1,7 @@
 """Silent streams: modelgw_keepalive.
 
-The interval is 100 ms in most tests.  A busy machine makes pauses longer and
-keep-alives more, so none is counted: what is waited for is that they come.
+The interval is 100 ms in most tests.  On a busy machine pauses are longer and
+keep-alives more, so they are not counted: tests wait until some come.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def g(quick):
     seen, pids = len(quick.faults()), quick.pids()
     yield quick
     quick.a.reset(), quick.b.reset()
-    assert quick.pids() == pids, "a worker has died"
+    assert quick.pids() == pids, "a worker has exited"
     assert not quick.faults()[seen:], "\n".join(quick.faults()[seen:])
 
 
@@ -55,7 +55,7 @@ def name(request):
 
 
 class Call:
-    """A stream, and what keeps it alive."""
+    """A stream and its keep-alives."""
 
     def __init__(self, gw, name):
         self.gw, self.name = gw, name
@@ -92,7 +92,7 @@ class Call:
                 pass
 
     def plain(self, body):
-        """The stream without its keep-alives, which stand between events."""
+        """The stream without its keep-alives, which are between events."""
         parts = [p + b"\n\n" for p in body.split(b"\n\n")[:-1]]
         return b"".join(p for p in parts if p != self.text)
 
@@ -117,13 +117,13 @@ def undisturbed(call):
 
 
 def same(got, want):
-    """Ids and times of translated chunks are their own."""
+    """Translated chunks differ in ids and times."""
     assert len(got.split(b"\n\n")) == len(want.split(b"\n\n"))
     assert got[-14:] == want[-14:]
 
 
 def test_between_events(call):
-    """Several in one pause, and the stream is what it was."""
+    """Several in one pause; the stream is otherwise unchanged."""
     gate = threading.Event()
     call.up.script(sse(call.events[:3] + [gate] + call.events[3:]))
     with call.start() as c:
@@ -151,7 +151,7 @@ def test_between_events_h2(call):
 
 @pytest.mark.parametrize("size", [10, 500000])
 def test_not_inside_an_event(call, size):
-    """Of which half has come: large ones are not passed on in pieces."""
+    """Half of the event has come: large events are not passed in pieces."""
     at = [i for i, e in enumerate(call.events) if b"Hel" in e][0]
     text = call.events[at].replace(b"Hel", b"H" * size)
     call.events[at] = text
@@ -190,8 +190,8 @@ def test_off(gateway, name):
 
 
 def test_before_the_first_event(call):
-    """The header leaves, the stream has begun.  That was no byte of the
-    answer."""
+    """The header is sent, the stream has begun.  This does not count as the
+    first byte of the answer."""
     gate = threading.Event()
     call.up.script(sse([gate] + call.events))
     begin = time.monotonic()
@@ -216,7 +216,7 @@ def test_before_the_first_event(call):
 
 @pytest.mark.timed("the first keep-alive is due after a second, not two")
 def test_an_interval_after_the_first_event(gateway, name):
-    """Also if the timer was set when there was no event yet."""
+    """Also if the timer was set before the first event."""
     g = gateway(location="modelgw_keepalive 1s;")
 
     def waited():
@@ -237,7 +237,7 @@ def test_an_interval_after_the_first_event(gateway, name):
 
 
 def test_the_header_waits_for_twice_the_interval(gateway, name):
-    """An error until then is a status: test_broken.py."""
+    """An error before that is a status: test_broken.py."""
     g = gateway(http=LOG, server=SERVER, location="modelgw_keepalive 1s;")
     call = Call(g, name)
     begin = time.monotonic()
@@ -287,8 +287,8 @@ def ledger(module_gateway):
 
 @pytest.mark.parametrize("end", ["error", "break", "whole"])
 def test_the_charge_is_the_same(ledger, name, end):
-    """As without a keep-alive: an error in place of an answer is free, what
-    breaks off is estimated by its text, what is whole is reported."""
+    """As without a keep-alive: an error instead of an answer is free, a broken
+    answer is estimated by its text, a complete one is charged as reported."""
     rows = []
     for silent in (False, True):
         call = Call(ledger, name)
@@ -314,7 +314,7 @@ def test_the_charge_is_the_same(ledger, name, end):
 
 @pytest.mark.parametrize("name", ["chat", "translated"])
 def test_no_keep_alive_in_json(g, name):
-    """The answer is silent for longer than any interval."""
+    """The answer takes longer than several intervals."""
     call = Call(g, name)
     call.body["stream"] = False
     text = json.dumps(chat_completion("one-0613") if name == "chat"
@@ -327,7 +327,7 @@ def test_no_keep_alive_in_json(g, name):
 
 
 def test_not_after_the_end(call):
-    """The upstream takes its time to end: the client is done."""
+    """The client has the whole stream when the upstream ends late."""
     gate = threading.Event()
     call.up.script(sse(call.events + [gate]))
     with call.start() as c:
@@ -340,7 +340,7 @@ def test_not_after_the_end(call):
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("early", [True, False])
 def test_client_leaves_while_it_is_silent(call, how, early):
-    """The call is cut, as ever."""
+    """The call is cut, as usual."""
     call.up.script(sse([] if early else call.events[:3], end="stall"))
     with call.start() as c:
         call.silent(c)
@@ -361,7 +361,7 @@ def test_client_leaves_while_it_is_silent_h2(call):
 
 
 def test_drained_call(gateway, name):
-    """What goes nowhere is not kept alive."""
+    """A drained call needs no keep-alives."""
     g = gateway(http=LOG, server=SERVER,
                 location="modelgw_keepalive 100ms; modelgw_abort drain;")
     call = Call(g, name)
@@ -378,8 +378,8 @@ def test_drained_call(gateway, name):
 
 @pytest.mark.parametrize("version", ["h1", "h2"])
 def test_slow_reader(gateway, name, version):
-    """Nothing is added while output waits, and the client that does not read
-    is given up after send_timeout."""
+    """Nothing is added while output waits, and a client that does not read is
+    disconnected after send_timeout."""
     g = gateway(http=LOG, server=SERVER,
                 location="modelgw_keepalive 50ms; send_timeout 1s;")
     call = Call(g, name)
@@ -392,12 +392,12 @@ def test_slow_reader(gateway, name, version):
         c = client.H2(g.port2)
         c.request("POST", call.target, call.headers, call.body)
     with c:
-        assert call.up.wait().gone.wait(8), "it waits for ever"
+        assert call.up.wait().gone.wait(8), "the connection stays open"
         call.line()
 
 
 def test_slow_reader_that_reads_on(gateway, name):
-    """All of an event arrives, and keep-alives after it."""
+    """The whole event arrives, then keep-alives."""
     g = gateway(http=LOG, server=SERVER, location="modelgw_keepalive 50ms;")
     call = Call(g, name)
     at = [i for i, e in enumerate(call.events) if b"Hel" in e][0]

@@ -11,7 +11,7 @@ from upstream import message_stream, sse
 
 
 def body_without(r, *words):
-    """The answer's bytes, with the words that the client chose masked."""
+    """The answer, with what the client chose masked."""
     body = r.body.decode()
     for word in words:
         body = body.replace(word, "X")
@@ -66,7 +66,7 @@ def test_list_with_a_query(gw, query):
     ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
     ("If-Modified-Since", "Mon, 01 Jan 2035 00:00:00 GMT")])
 def test_conditions(gw, name, value):
-    """Nothing here has a version: the whole, or a flat error."""
+    """No resource has a version: the whole list, or a flat error."""
     for r in (gw.get("/v1/models", gw.alice, [(name, value)]),
               gw.chat(headers=[(name, value)])):
         if r.status != 200:
@@ -145,7 +145,7 @@ def test_object_of_hostile_ids(gw, id):
     r = gw.get("/v1/models/" + id, gw.alice)
     assert r.status in (200, 400, 404), r
     assert r.get("content-type").split(";")[0] == "application/json"
-    if r.status == 200:             # ".." was taken for the list
+    if r.status == 200:             # nginx resolves ".." to the list
         assert b"vendor-b" not in r.body
     assert r.get("x") is None
 
@@ -172,7 +172,7 @@ def test_pattern_object(gw):
                                 "code-a b", "code-\u00e9", 'code-"', "code-\\",
                                 "code-a\x00b", "code-\x7f", "code-<>"])
 def test_pattern_and_hostile_ids(gw, id):
-    """Ids are of [A-Za-z0-9._:/@+-]; nothing else reaches the upstream."""
+    """Ids match [A-Za-z0-9._:/@+-]; nothing else reaches the upstream."""
     r = gw.chat(chat(id))
     assert_flat(r, 400, ("INVALID_MODEL", "INVALID_FIELD"))
     assert gw.untouched()
@@ -202,7 +202,7 @@ def test_upstream_ids_are_no_service_ids(gw):
 
 
 def test_provider_mismatch(gw, http):
-    """Another group's family: the error says that the key is the wrong one."""
+    """Another group's family: the error says that the key is wrong for it."""
     for id in ("fam-a-large", "fam-a-nothing"):
         r = gw.chat(chat(id), version=http)
         assert_flat(r, 403, "PROVIDER_MISMATCH")
@@ -213,7 +213,7 @@ def test_provider_mismatch(gw, http):
 
 
 def test_provider_mismatch_tells_nothing_of_models(gw):
-    """A model of the other group that exists looks like one that does not."""
+    """An existing model of the other group looks like an unknown one."""
     one = gw.chat(chat("fam-a-large"))
     two = gw.chat(chat("fam-a-nothing"))
     assert body_without(one, "fam-a-large") == body_without(two,
@@ -229,7 +229,7 @@ def test_messages_endpoint_with_a_chat_group(gw, target, http):
 
 
 def test_chat_endpoint_with_a_messages_group(gw, http):
-    """It is translated: the upstream sees a call of the messages API."""
+    """It is translated: the upstream gets a call of the messages API."""
     r = gw.chat(chat("fam-a-large"), gw.alice, version=http)
     assert r.status == 200 and r.json()["object"] == "chat.completion", r
     assert r.json()["model"] == "fam-a-large"
@@ -240,7 +240,7 @@ def test_chat_endpoint_with_a_messages_group(gw, http):
 
 
 def test_group_of_both_protocols(gateway):
-    """The upstream speaks both: each endpoint natively."""
+    """The upstream has both APIs: neither endpoint is translated."""
     g = gateway(groups=lib.group_a(protocol="messages chat")
                 + lib.group_b(protocol="chat messages"))
     for key, id, upstream in ((g.alice, "fam-a-large", g.a),

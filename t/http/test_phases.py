@@ -1,5 +1,5 @@
-"""Configurations and detours that must not lead around the checks:
-the upstream is reached with a verdict or not at all."""
+"""Configurations and redirects that must not bypass the checks: the upstream
+is reached only by a call that was admitted."""
 
 import os
 
@@ -19,7 +19,8 @@ GATEWAY = """
 
 
 def assert_closed(g, status=(400, 401, 403, 404, 405, 500, 502, 503), **kw):
-    """Without a key nothing goes up; with one a bad body does not."""
+    """Without a key nothing is sent to the upstream; with one an invalid body
+    is not."""
     for r in (g.post("/v1/chat/completions", chat(), **kw),
               g.post("/v1/messages", messages(), **kw),
               g.chat(key=g.dave), g.chat(key=lib.Key("x", "b")),
@@ -30,7 +31,8 @@ def assert_closed(g, status=(400, 401, 403, 404, 405, 500, 502, 503), **kw):
 
 
 def test_satisfy_any(gateway):
-    """Another access handler says yes: ours is skipped, and asked again."""
+    """Another access handler allows the request: ours is skipped, but the call
+    is checked nevertheless."""
     g = gateway(location="satisfy any; allow all;")
     for _ in range(2):
         assert_closed(g)
@@ -73,7 +75,7 @@ def test_models_list_under_satisfy_any(gateway):
                                   "400 401 403 404 405 413 415 429 500 502 "
                                   "503 504 =200", "401 =302"])
 def test_error_page(gateway, code):
-    """Our refusals are ours: no page, no redirect, no 200."""
+    """Our refusals are not replaced: no page, no redirect, no 200."""
     for page in ("/ok.html", "@named", "http://evil.test/"):
         if page.startswith("http") and "=200" in code:
             continue
@@ -89,7 +91,7 @@ def test_error_page(gateway, code):
 
 
 def test_error_page_into_the_gateway(gateway):
-    """An error of another location is no way in."""
+    """An error of another location does not bypass the checks."""
     g = gateway(server="error_page 404 403 =200 /v1/chat/completions;",
                 locations="location /x { return 404; }")
     r = g.post("/x", chat())
@@ -100,7 +102,7 @@ def test_error_page_into_the_gateway(gateway):
 
 
 def test_fallback_location_asks_no_upstream(gateway):
-    """error_page 502 = @again: $modelgw_upstream is empty by then."""
+    """error_page 502 = @again: $modelgw_upstream is empty there."""
     g = gateway(location="proxy_intercept_errors on; "
                          "error_page 400 429 500 502 503 504 = @again;",
                 locations="location @again { modelgw on; "
@@ -116,7 +118,7 @@ def test_fallback_location_asks_no_upstream(gateway):
 
 
 def test_intercept_errors(gateway):
-    """Ours come first."""
+    """Our errors take precedence."""
     g = gateway(location="proxy_intercept_errors on; error_page 400 =200 "
                          "/ok.html;",
                 locations="location = /ok.html { return 200 hello; }")
@@ -125,7 +127,8 @@ def test_intercept_errors(gateway):
 
 
 def test_internal_redirect_by_rewrite(gateway):
-    """Another address in front of ours: all checks, one constant line."""
+    """A URI that is rewritten to ours: all checks, one constant request
+    line."""
     g = gateway(locations="location /api/ { rewrite ^/api/(.*)$ /$1 last; }")
     for target, body, key in (("/api/v1/chat/completions", chat(), None),
                               ("/api/v1/chat/completions", b"{", g.bob)):
@@ -139,7 +142,8 @@ def test_internal_redirect_by_rewrite(gateway):
 
 
 def test_rewrite_in_the_location(gateway):
-    """The endpoint is what it is by then; the line stays constant."""
+    """The endpoint is that of the rewritten URI; the request line stays
+    constant."""
     g = gateway(location="rewrite ^/v1/alias$ /v1/chat/completions break;")
     assert_flat(g.post("/v1/alias", chat()), 401)
     r = g.post("/v1/alias", chat(), g.bob)
@@ -162,7 +166,7 @@ def test_if_in_the_location(gateway):
 
 
 def test_try_files_and_named_location(gateway):
-    """try_files hands on to a named location: checked there, or refused."""
+    """try_files redirects to a named location: checked there, or refused."""
     g = gateway(gateway="""
         location /v1/ { try_files /none @gw; }
         location @gw { modelgw on; proxy_pass $modelgw_upstream; }""")
@@ -183,7 +187,7 @@ def test_try_files_in_the_gateway(gateway):
 
 
 def test_try_files_into_the_gateway(gateway):
-    """A file's location falls through to the gateway."""
+    """A location for files falls through to the gateway."""
     g = gateway(locations="location /files/ { try_files /none "
                           "/v1/chat/completions; }")
     assert_flat(g.post("/files/x", chat()), (401, 404, 405))
@@ -213,7 +217,8 @@ def test_post_action_is_no_second_call(check, gateway):
 @pytest.mark.parametrize("how", ["auth_request", "ssi", "addition",
                                  "mirror"])
 def test_subrequests(gateway, how):
-    """A subrequest into the gateway is refused; no upstream hears of it."""
+    """A subrequest into the gateway is refused; nothing is sent to an
+    upstream."""
     inside = {
         "auth_request": "auth_request /v1/chat/completions;",
         "ssi": "ssi on; default_type text/html;",
@@ -235,7 +240,7 @@ def test_subrequests(gateway, how):
     "proxy_pass_request_headers off;", "proxy_cache c;",
     "proxy_next_upstream error non_idempotent;"])
 def test_refused_in_a_gateway(check, directive):
-    """nginx -t says no, with the file and the line."""
+    """nginx -t refuses it, with the file and the line."""
     http = "proxy_cache_path /tmp/none-such keys_zone=c:1m;" \
         if "cache" in directive else ""
     r = check(location=directive, http=http)
@@ -246,7 +251,7 @@ def test_refused_in_a_gateway(check, directive):
 @pytest.mark.parametrize("target", [
     "http://api.vendor-a.test", "http://127.0.0.1:1/x"])
 def test_static_proxy_pass(check, target):
-    """An address that is not ours would be reached without a verdict."""
+    """Another address would be reached without the checks."""
     r = check(gateway=GATEWAY.replace("$modelgw_upstream", target) % "")
     assert r.returncode != 0, r.stderr
 
@@ -254,7 +259,7 @@ def test_static_proxy_pass(check, target):
 @pytest.mark.parametrize("target", [
     "http://api.vendor-b.test$request_uri", "http://$http_x_where"])
 def test_proxy_pass_with_other_variables(check, gateway, target):
-    """Refused by nginx -t, or nobody's credential goes anywhere."""
+    """Refused by nginx -t, or no credential is sent anywhere."""
     text = GATEWAY.replace("$modelgw_upstream", target) % ""
     if check(gateway=text).returncode:
         return
@@ -270,7 +275,7 @@ def test_proxy_pass_with_other_variables(check, gateway, target):
 
 
 def test_variable_in_a_plain_location(gateway):
-    """No verdict, no value: nginx finds no address in it."""
+    """Without an admitted call it is empty, which is no address for nginx."""
     g = gateway(locations="location /raw/ { proxy_pass $modelgw_upstream; } "
                           "location = /v1/chat/completions2 { "
                           "proxy_pass $modelgw_upstream; }")
@@ -281,7 +286,7 @@ def test_variable_in_a_plain_location(gateway):
 
 
 def test_variable_is_read_early(gateway):
-    """Reading it before the verdict, or twice, gives nothing away."""
+    """Reading it early, or twice, discloses nothing."""
     g = gateway(location='set $seen "$modelgw_upstream"; '
                          'add_header X-Seen "[$seen]" always; '
                          'add_header X-Now "[$modelgw_upstream]" always;')
@@ -305,7 +310,7 @@ def test_modelgw_off_in_a_nested_location(gateway):
 
 
 def test_on_for_the_server(gateway):
-    """modelgw may stand in the server; locations inherit it."""
+    """modelgw may be set in the server; locations inherit it."""
     g = gateway(gateway="""
         modelgw on;
         location / { proxy_pass $modelgw_upstream; }
@@ -316,7 +321,7 @@ def test_on_for_the_server(gateway):
 
 
 def test_no_proxy_pass(gateway):
-    """An operator forgot it: no answer is made up, nothing is served."""
+    """Without proxy_pass nothing is served."""
     g = gateway(gateway="location /v1/ { modelgw on; }", files={})
     r = g.chat()
     assert r.status >= 400, r
@@ -337,7 +342,7 @@ def test_two_gateway_locations(gateway):
 
 
 def test_other_servers_are_left_alone(gateway):
-    """A server without a gateway behaves as ever."""
+    """A server without a gateway is not affected."""
     port = lib.free_port()
     g = gateway(http="""
     server { listen 127.0.0.1:%d;
@@ -360,8 +365,8 @@ def test_other_servers_are_left_alone(gateway):
 @pytest.mark.parametrize("framing", ["sized", "chunked", "close"])
 @pytest.mark.parametrize("buffering", ["on", "off"])
 def test_errors_of_neighbours(gateway, size, framing, buffering):
-    """Every error of the server is flat; the neighbour's body, however long,
-    is dropped and disturbs nothing."""
+    """Every error of the server is flat; the body of another location's error,
+    however long, is discarded."""
     g = gateway(locations="location /other/ { proxy_buffering %s; "
                 "proxy_pass http://api.vendor-b.test; }" % buffering)
     g.b.script(reply(500, b"x" * size, framing=framing, ctype="text/html"))
@@ -377,7 +382,7 @@ def test_errors_of_neighbours(gateway, size, framing, buffering):
 
 
 def test_other_locations_pass_bodies(gateway):
-    """Uploads to neighbours are not scanned."""
+    """Uploads to other locations are not scanned."""
     g = gateway(locations="location /other/ { "
                           "proxy_pass http://api.vendor-b.test; }")
     g.b.script(reply_json({"ok": 1}))

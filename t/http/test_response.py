@@ -53,7 +53,7 @@ def test_count_tokens(gw):
     '{"usage":{"prompt_tokens":1,"completion_tokens":2},"choices":[],'
     '"model":@,"usage_x":null}'], ids=range(7))
 def test_only_the_model_changes(gw, text, old, framing):
-    """Byte for byte, but for the value of the top level's model."""
+    """Byte for byte, except for the value of the root's model."""
     expected = text.replace("@", '"fam-b-one"').encode()
     gw.b.script(reply(body=text.replace("@", old).encode(),
                       framing=framing))
@@ -89,7 +89,7 @@ def test_sizes(gw, size, framing, http):
 
 
 def test_size_beyond_any_bound(gw, framing):
-    """Whole, or refused: never cut."""
+    """Whole, or refused: never truncated."""
     obj = chat_completion("one-0613", "x" * (40 << 20))
     gw.b.script(reply_json(obj, framing=framing))
     r = gw.chat()
@@ -102,7 +102,7 @@ def test_size_beyond_any_bound(gw, framing):
 
 
 def test_model_behind_everything(gw, framing):
-    """The id is mapped wherever it is."""
+    """The id is replaced wherever it is."""
     obj = chat_completion("one-0613", "x" * 300000)
     obj["model"] = obj.pop("model")
     gw.b.script(reply_json(obj, framing=framing))
@@ -154,7 +154,7 @@ def test_K6_dropped_headers(gw, name, value, http):
 
 
 def test_K6_headers_that_echo(gw):
-    """An upstream that shows its request in its answer's headers."""
+    """An upstream that repeats its request in response headers."""
     gw.b.script(reply_json(chat_completion("one-0613"), headers=[
         ("x-debug-authorization", "Bearer " + gw.secret_b),
         ("x-goog-api-key", gw.secret_b),
@@ -187,7 +187,7 @@ def test_request_id_of_our_own(gw):
 
 
 def test_H10_x_accel(gw):
-    """X-Accel-* and friends drive nothing (and end at the gateway)."""
+    """X-Accel-* and similar headers have no effect, and do not pass."""
     for name, value in (("X-Accel-Redirect", "/v1/models"),
                         ("X-Accel-Buffering", "yes"),
                         ("X-Accel-Limit-Rate", "1"),    # it would not come
@@ -221,7 +221,7 @@ def test_H11_trailers(gw):
 
 
 def test_H11_bytes_after_the_end(gw):
-    """They are nobody's answer."""
+    """They are not read as an answer."""
     body = json.dumps(chat_completion("one-0613")).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     evil = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -241,7 +241,7 @@ def test_H11_bytes_after_the_end(gw):
 
 
 def test_stream_answer_to_a_plain_request(gw):
-    """Nothing we asked for; it passes as it is or becomes an error."""
+    """It was not asked for: it passes unchanged or becomes an error."""
     gw.b.script(sse(chat_stream("one-0613")))
     r = gw.chat()
     if r.status == 200:
@@ -271,7 +271,7 @@ def test_other_2xx(gw, status):
 
 
 def test_keep_alive(gw):
-    """One connection for the whole session of a client."""
+    """One connection serves a whole session."""
     with gw.connect() as c:
         for i in range(20):
             c.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
@@ -295,7 +295,8 @@ def test_http_10_client(gw):
 
 
 def test_gzip_module_beside_us(gateway):
-    """gzip on in the server: clients that ask get it, and it is right."""
+    """gzip on in the server: clients that accept it get a correct gzip
+    response."""
     g = gateway(location="gzip on; gzip_types *; gzip_min_length 1;")
     r = g.chat(headers=[("Accept-Encoding", "gzip")])
     assert r.status == 200, r

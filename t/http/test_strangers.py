@@ -1,4 +1,5 @@
-"""What strangers ask for: a flat answer at once, the connection kept."""
+"""Requests for anything else: a flat error at once, and the connection is
+kept."""
 
 import pytest
 
@@ -68,7 +69,8 @@ WEBSOCKET = [("Connection", "Upgrade"), ("Upgrade", "websocket"),
 @pytest.mark.parametrize("upgrade", ["websocket", "WebSocket",
                                      "h2c, websocket"])
 def test_websocket(gw, key, upgrade):
-    """Codex asks so before its first call, and goes on over HTTP at once."""
+    """Codex tries this before its first call, and falls back to HTTP at
+    once."""
     headers = [(n, upgrade if n == "Upgrade" else v) for n, v in WEBSOCKET]
     if key:
         headers.append(gw.bob.bearer())
@@ -93,7 +95,7 @@ def test_websocket(gw, key, upgrade):
     ("GET", "/v1/response", "websocket", "HTTP/1.1"),
     ("GET", "/V1/responses", "websocket", "HTTP/1.1")])
 def test_no_websocket(gw, method, target, upgrade, version):
-    """All else there is as it was: there is no such endpoint."""
+    """Everything else there is a 404, as usual."""
     headers = [(n, upgrade if n == "Upgrade" else v) for n, v in WEBSOCKET]
     r = gw.request(method, target, gw.bob, headers, host="gateway.test",
                    body=b"{}" if method == "POST" else None)
@@ -107,7 +109,7 @@ def test_no_websocket(gw, method, target, upgrade, version):
 
 
 def test_websocket_on_an_endpoint(gw):
-    """The upgrade is not handed on; the request is served as it is."""
+    """The upgrade is not forwarded; the request is served without it."""
     r = gw.chat(headers=[("Connection", "Upgrade"),
                          ("Upgrade", "websocket")])
     assert r.status == 200, r
@@ -116,7 +118,7 @@ def test_websocket_on_an_endpoint(gw):
 
 
 def test_no_tunnel(gw):
-    """An upstream that would switch protocols gets no line to the client."""
+    """An upstream that switches protocols gets no tunnel to the client."""
     gw.b.script(raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket"
                     b"\r\nConnection: upgrade\r\n\r\nevil", 0.2, "close"))
     with gw.connect() as c:
@@ -138,7 +140,7 @@ def test_head_of_an_endpoint(gw):
 
 
 def test_first_call_of_claude_code(gw):
-    """HEAD to open the connection, then the question on the same one."""
+    """HEAD to open the connection, then the call on the same one."""
     with gw.connect() as c:
         c.send(build("HEAD", "/api/hello"))
         assert c.response(method="HEAD").status == 404
@@ -159,7 +161,7 @@ def test_h2_strangers(gw):
 
 
 def test_connection_flood_of_refusals(gw):
-    """Many refusals on one connection leave nothing behind."""
+    """Many refusals on one connection leak nothing."""
     with gw.connect() as c:
         for i in range(300):
             c.request("POST", "/v1/messages", [("x-api-key", "no-%d" % i)],

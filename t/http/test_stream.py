@@ -1,5 +1,5 @@
-"""Event streams: each event leaves when it came, byte for byte but for the
-model's id; usage is asked for and hidden again."""
+"""Event streams: each event is sent when it arrives, byte for byte except for
+the model's id; usage is requested and hidden again."""
 
 import contextlib
 import gzip
@@ -344,7 +344,7 @@ def test_big_event(gw, size, framing):
 
 
 def test_event_beyond_any_bound(gw):
-    """An event that never ends is cut off, visibly."""
+    """An event that never ends breaks the stream."""
     gw.b.script(sse(chat_stream("one-0613", ["x"], usage=False)[:2]
                     + [b"data: " + b"x" * (9 << 20)] + [DONE]))
     r = gw.chat(chat(stream=True))
@@ -376,7 +376,7 @@ def test_thinking_signatures_arrive(gw):
 
 @pytest.mark.timed("other answers within two seconds, once in five times")
 def test_slow_reader_stalls_nobody(gw):
-    """A client that does not read: others go on; it loses nothing."""
+    """A client that does not read does not delay others, and loses nothing."""
     events = chat_stream("one-0613", ["z" * 50000] * 400, usage=False)
     gw.b.script(sse(events), sse(chat_stream("one-0613", usage=False)))
     p = Proto(gw, "chat")
@@ -400,7 +400,7 @@ def test_slow_reader_stalls_nobody_h2(gw):
     with client.H2(gw.port2) as c:
         slow = c.request("POST", p.target, [p.key.bearer()], p.body)
         hold = c.conn.acknowledge_received_data
-        # its window is not opened again; the connection's is
+        # its window is not updated; the connection's is
         c.conn.acknowledge_received_data = lambda n, sid: (
             c.conn.increment_flow_control_window(n) if sid == slow
             else hold(n, sid))
@@ -428,9 +428,9 @@ def test_pipelined_behind_a_stream(gw, p):
         assert c.response().json()["object"] == "list"
 
 
-@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+@pytest.mark.skipif(lib.ASAN, reason="the sanitizer keeps freed memory")
 def test_memory_of_a_long_stream(gateway):
-    """What has been sent is free again: 45 MB in 240,000 events."""
+    """What has been sent is freed: 45 MB in 240,000 events."""
     g = gateway(workers=1)
     p = Proto(g, "chat")
     block = b"".join(p.events[1:3]) * 200
@@ -444,7 +444,7 @@ def test_memory_of_a_long_stream(gateway):
     assert g.memory() - before < 4 << 20
 
 
-@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+@pytest.mark.skipif(lib.ASAN, reason="the sanitizer keeps freed memory")
 def test_memory_of_streams_that_wait(gateway):
     """A burst of events, each in a chunk of its own, leaves no memory."""
     g = gateway(workers=1)
@@ -472,9 +472,9 @@ def test_memory_of_streams_that_wait(gateway):
         gate.set()
 
 
-@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+@pytest.mark.skipif(lib.ASAN, reason="the sanitizer keeps freed memory")
 def test_memory_of_slow_readers(gateway):
-    """What waits for them is the upstream's buffer, and little beside it."""
+    """Only the upstream's buffer waits for them, and little else."""
     g = gateway(workers=1, location="proxy_buffer_size 256k; proxy_buffers "
                 "4 256k; proxy_busy_buffers_size 256k;")
     p = Proto(g, "chat")
@@ -490,7 +490,7 @@ def test_memory_of_slow_readers(gateway):
         assert g.memory("VmRSS") - before < 20 * (1 << 20)
 
 
-@pytest.mark.skipif(lib.ASAN, reason="freed memory is kept back")
+@pytest.mark.skipif(lib.ASAN, reason="the sanitizer keeps freed memory")
 def test_memory_of_a_big_answer(gateway):
     """What is held for a plain answer is freed with its request."""
     g = gateway(workers=1)
@@ -520,7 +520,7 @@ def test_many_streams_at_once(gw):
         c.close()
 
 
-# usage: asked for in any case, shown when asked for
+# usage: always requested, shown on request
 
 ASKED = [(None, False), ("null", False), ("{}", False),
          ('{"include_usage":false}', False),
@@ -535,7 +535,7 @@ ASKED = [(None, False), ("null", False), ("{}", False),
 @pytest.mark.parametrize("options,asked", ASKED, ids=lambda v: str(v))
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_P14_include_usage(gw, options, asked, place, http):
-    """Forced upwards; nothing else of the body changes."""
+    """Requested from the upstream; nothing else of the body changes."""
     option = '"stream_options":%s' % options if options else '"q":1'
     rest = ['"messages":[ {"role":"user","content":"\\u0041"} ]',
             '"model" : "fam-b-one"', '"stream": true', '"t":1.0e5']
@@ -596,7 +596,7 @@ def test_P14_in_a_file(gateway):
 
 
 def test_usage_in_the_last_chunk_stays(gw):
-    """Usage beside choices is no extra chunk."""
+    """Usage with choices is not an extra chunk."""
     events = [data(chat_chunk("one-0613", {"content": "a"})),
               data(dict(chat_chunk("one-0613", {}, "stop"),
                         usage={"prompt_tokens": 1, "completion_tokens": 2})),
@@ -619,7 +619,7 @@ def test_other_chunks_without_choices_stay(gw):
 
 
 def test_usage_chunk_in_the_same_write(gw):
-    """Hidden out of the middle of one read."""
+    """Removed from the middle of one read."""
     events = chat_stream("one-0613", usage=True)
     gw.b.script(sse([b"".join(events)]))
     r = gw.chat(chat(stream=True))
@@ -639,7 +639,7 @@ def test_usage_chunk_byte_by_byte(gw):
 
 
 def test_usage_chunk_written_oddly(gw):
-    """By its members, not by its spelling."""
+    """Recognized by its members, not by its form."""
     odd = (b'data:{ "usage" : {"completion_tokens":2,"prompt_tokens":1},'
            b'"choices" : [ ] , "model":"one-0613" }\n\n')
     events = chat_stream("one-0613", usage=False)
@@ -669,7 +669,7 @@ def test_message_delta_keeps_its_usage(gw):
 # hang-ups
 
 def test_client_hangs_up_in_the_middle(gw, p):
-    """The upstream hears of it at once; the gateway is fine."""
+    """The upstream connection is closed at once; the gateway goes on."""
     p.up.script(sse([p.events[0], 0.05] * 200))
     c = start(gw, p)
     assert c.head().status == 200
@@ -711,8 +711,8 @@ def test_client_hangs_up_h2(gw, p, how):
 
 
 def test_hang_up_right_after_done(gw, p, tag):
-    """As the OpenAI SDKs do: they do not wait for the end.  It counts as a
-    whole call."""
+    """As the OpenAI SDKs do: they do not wait for the end.  The call counts as
+    complete."""
     gate = threading.Event()
     events = p.events
     if p.up is gw.b:

@@ -1,5 +1,4 @@
-"""Everything at once: calls of all kinds side by side, each of which gets its
-own answer and no other."""
+"""Calls of all kinds in parallel, each of which gets its own answer."""
 
 import random
 import threading
@@ -18,7 +17,7 @@ THREADS = 8
 
 
 def answer(x):
-    """Says back the caller's word, or misbehaves as the word asks for."""
+    """Answers with the caller's word, or fails as the word requests."""
     body = x.request.json()
     word = body["messages"][0]["content"]
     kind = word.split("-")[0]
@@ -135,7 +134,7 @@ def test_everything_at_once(gateway, buffer):
 
 @pytest.mark.timed("an answer within a second, once in five times")
 def test_many_idle_streams(gateway):
-    """Three hundred open streams, and the gateway is as quick as ever."""
+    """The gateway is as fast with three hundred open streams."""
     g = gateway()
     gate = threading.Event()
     first = data(chat_chunk("one-0613", {"content": "a"}))
@@ -160,7 +159,7 @@ def test_many_idle_streams(gateway):
 
 
 def test_silence_of_a_client_costs_only_itself(gateway):
-    """L8: heads and bodies that never end, beside calls that do."""
+    """L8: heads and bodies that never end do not delay other calls."""
     g = gateway(location="client_body_timeout 2s;")
     idle = []
     for i in range(100):
@@ -180,7 +179,7 @@ def test_silence_of_a_client_costs_only_itself(gateway):
 
 
 def test_events_of_two_protocols_side_by_side(gateway):
-    """Two streams of one client in turns: each has its own state."""
+    """Two streams of one client, alternately: each has its own state."""
     g = gateway(groups=lib.group_a() + lib.group_b())
     one = [threading.Event() for _ in range(8)]
     two = [threading.Event() for _ in range(8)]

@@ -1,4 +1,4 @@
-"""TLS to the upstream: the certificate is verified, the name goes with it."""
+"""TLS to the upstream: the certificate and its name are verified."""
 
 import ssl
 import subprocess
@@ -40,7 +40,7 @@ def ca(tmp_path_factory):
 @pytest.fixture
 def tls(ca, gateway):
     """tls(name) makes a gateway to an upstream with that certificate.  nginx
-    never frees the sessions that it keeps for reuse."""
+    never frees the sessions that it caches."""
     made = []
 
     def make(name, **kw):
@@ -64,7 +64,7 @@ def tls(ca, gateway):
 
 
 def test_verified(tls):
-    """The right name from the right CA; SNI and Host say it."""
+    """The right name from the right CA; SNI and Host have it."""
     g = tls("good")
     for _ in range(3):
         r = g.chat()
@@ -77,7 +77,7 @@ def test_verified(tls):
 
 @pytest.mark.parametrize("name", ["bad", "self"])
 def test_not_verified(tls, name):
-    """Another name, or nobody's certificate: not one byte goes there."""
+    """Another name, or an untrusted certificate: not one byte is sent."""
     g = tls(name)
     r = g.chat()
     assert_flat(r, (502, 503))
@@ -87,7 +87,7 @@ def test_not_verified(tls, name):
 
 
 def test_plain_text_server(gateway, upstreams):
-    """No TLS at the other end: no credential in plain text."""
+    """The upstream has no TLS: no credential is sent in plain text."""
     g = gateway(groups=lib.group_a() + lib.group_b(scheme="https"),
                 location="proxy_connect_timeout 1s;")
     g.expect(r"SSL_do_handshake")

@@ -1,4 +1,4 @@
-"""Errors of upstreams: one flat form, the reason kept, secrets not."""
+"""Errors of upstreams: in one flat form, with the reason, without secrets."""
 
 import gzip
 import json
@@ -19,8 +19,8 @@ SHAPES = {"chat": lambda text: chat_error(text),
 
 @pytest.fixture(params=["chat", "messages"])
 def side(gw, request):
-    """The upstream, a call, and the error shape of one protocol.  Whatever
-    the upstream did, the next call is a good one."""
+    """The upstream, a call, and the error form of one protocol.  Whatever the
+    upstream did, the next call works."""
     if request.param == "chat":
         side = gw.b, gw.chat, chat, chat_error, request.param
     else:
@@ -75,7 +75,7 @@ def test_status(side, status, ours, code, text, stream):
 
 
 def test_529(gw, http):
-    """On messages a 529 stays one; chat knows none."""
+    """A 529 of messages is kept; chat has none."""
     gw.a.script(reply_json(message_error("Overloaded", "overloaded_error"),
                            529))
     assert_flat(gw.messages(version=http), 529, "UPSTREAM_OVERLOADED")
@@ -127,7 +127,7 @@ def test_bodies(side, name, framing):
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 def test_gzip(side, status):
-    """Unasked: not decoded, not passed on either."""
+    """Not requested: neither decoded nor passed."""
     up, call, body, shape, _ = side
     up.script(reply(status, gzip.compress(json.dumps(shape("z")).encode()),
                     headers=[("Content-Encoding", "gzip")]))
@@ -137,7 +137,7 @@ def test_gzip(side, status):
 
 
 def test_L3_gzip_of_a_good_answer(gw):
-    """It cannot be read: no upstream id may hide in it."""
+    """It cannot be read, and may contain an upstream id."""
     gw.b.script(reply(200, gzip.compress(json.dumps(
         chat_completion("one-0613")).encode()),
         headers=[("Content-Encoding", "gzip")]))
@@ -163,8 +163,8 @@ def test_204(side):
 @pytest.mark.parametrize("ctype", ["text/html", "text/plain", None,
                                    "application/octet-stream", "image/png"])
 def test_wrong_type_of_200(gw, side, ctype):
-    """A page is no answer; JSON under another name is typed JSON or not
-    passed."""
+    """An HTML page is not an answer; JSON of another type is sent as
+    application/json or not passed."""
     up, call, body, _, name = side
     up.script(reply(200, b"<html>It works</html>", ctype=ctype))
     why = ' answered 200 with Content-Type "%s" for model ' % (ctype or "")
@@ -212,7 +212,8 @@ def test_H11_garbage(side, answer):
 
 
 def test_H11_interim_answers(gw):
-    """1xx before the answer: skipped, or an error; never the answer."""
+    """1xx before the answer is skipped, or an error; it never is the
+    answer."""
     good = json.dumps(chat_completion("one-0613")).encode()
     end = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
            b"Content-Length: %d\r\n\r\n" % len(good) + good)
@@ -230,7 +231,7 @@ def test_H11_interim_answers(gw):
     assert_flat(gw.chat(), 502, "UPSTREAM_ERROR")
 
 
-# what is passed on of the text
+# what is passed of the text
 
 CONTEXT = [
     (chat_error("This model's maximum context length is 128000 tokens. "
@@ -251,7 +252,7 @@ def test_context_length(gw, obj, status):
 
 
 def test_text_is_verbatim(gw):
-    """Assistants match on it: quotes, escapes and letters of any kind."""
+    """Assistants match this text: quotes, escapes and letters of any kind."""
     text = 'messages.1.content: "x" \u2192 \\ / \t\U0001f600 d\u00e9j\u00e0'
     gw.a.script(reply_json(message_error(text), 400))
     r = gw.messages()
@@ -279,7 +280,7 @@ def test_upstream_ids_become_service_ids(gw):
     "key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789-AA is bad",
     "your key %(key)s is bad"])
 def test_K6_scrubbed(gw, text):
-    """Credentials, addresses and hosts never show."""
+    """Credentials, addresses and hosts are never disclosed."""
     text = text % {"secret": gw.secret_b, "key": gw.bob.secret}
     for status in (400, 401, 403, 404, 429, 500, 503):
         gw.b.script(reply_json(chat_error(text), status))
@@ -292,7 +293,7 @@ def test_K6_scrubbed(gw, text):
 
 
 def test_name_of_an_upstream_block_that_is_a_word(gateway):
-    """Only with a port is it an address; a name with a dot is one anyhow."""
+    """It is an address only with a port; a name with a dot always is."""
     g = gateway(groups=group_a(name="127.0.0.1") + group_b(name="mock"),
                 upstreams="""
     upstream 127.0.0.1 { server 127.0.0.1:$a; }
@@ -331,16 +332,16 @@ def test_K6_upstream_shows_its_request(gw):
 
 
 def test_loud_line_for_our_credential(gw):
-    """401 and 403 of the upstream are the operator's to mend."""
+    """401 and 403 of the upstream are for the operator to fix."""
     for status in (401, 402, 403, 404):
         before = len(gw.read("error.log"))
         gw.b.script(reply_json(chat_error("no"), status))
         assert_flat(gw.chat(), 502, "UPSTREAM_ERROR")
         new = gw.read("error.log")[before:]
-        loud = [line for line in new.splitlines()
-                if "[error]" in line or "[crit]" in line
-                or "[alert]" in line]
-        assert any(str(status) in line for line in loud), new
+        logged = [line for line in new.splitlines()
+                  if "[error]" in line or "[crit]" in line
+                  or "[alert]" in line]
+        assert any(str(status) in line for line in logged), new
         assert gw.secret_b not in new
 
 
@@ -366,7 +367,7 @@ def test_retry_after(side, status, value, ours):
 @pytest.mark.parametrize("value", ["", "abc", "-5", "1.5", "7, 8", "0x10",
                                    " 7 ", "1e3"])
 def test_retry_after_of_nonsense(gw, value):
-    """A whole number from 1 to 60, whatever came."""
+    """Always an integer from 1 to 60."""
     gw.b.script(reply_json(chat_error("x"), 429,
                            headers=[("Retry-After", value)]))
     assert_flat(gw.chat(), 429, "RATE_LIMITED")
@@ -396,7 +397,7 @@ def test_request_id_of_errors(side):
 
 
 def test_x_should_retry_of_the_upstream(gw):
-    """true on a 400 would make SDKs repeat it."""
+    """On a 400, true would make SDKs retry it."""
     gw.b.script(reply_json(chat_error("x"), 400,
                            headers=[("x-should-retry", "true")]))
     assert_flat(gw.chat(), 400)
@@ -422,7 +423,7 @@ def test_error_that_stalls(gateway):
 
 
 def test_error_without_end(gw):
-    """A body that goes on for ever is read no further than it is worth."""
+    """A body without end is read up to a limit only."""
     def endless(x):
         x.head(400, [("Content-Type", "application/json")],
                framing="chunked")
@@ -435,8 +436,8 @@ def test_error_without_end(gw):
 
 @pytest.mark.parametrize("status", [400, 200])
 def test_H11_rest_is_no_answer(gw, status):
-    """What is not read of an answer is not the answer to the next call on
-    that connection."""
+    """The unread rest of an answer is not read as the answer to the next
+    call."""
     evil = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
             b'Content-Length: 28\r\n\r\n{"model":"evil","choices":[]}')
     gate = threading.Event()
@@ -459,7 +460,7 @@ def test_H11_rest_is_no_answer(gw, status):
 
 
 def test_error_before_the_body_was_read(gw):
-    """413 while the gateway still sends: seen, not a broken pipe."""
+    """413 while the gateway is still sending: it is read, no broken pipe."""
     def script(x):
         x.head(413, [("Content-Type", "application/json")], length=2,
                framing="close")
@@ -481,7 +482,7 @@ def test_errors_on_count_tokens(gw):
 
 
 def test_error_object_in_a_200(side):
-    """Some upstreams say 200 and mean an error."""
+    """Some upstreams send errors with status 200."""
     up, call, _, shape, _ = side
     up.script(reply_json(shape("quota is gone")))
     r = call()

@@ -67,8 +67,9 @@ def test_tokens_of_messages(gw, tag, stream, http):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_cached_tokens(gw, tag, stream):
-    """One meaning for both protocols, though they count differently: chat's
-    prompt_tokens has the cached ones in it, input_tokens of messages not."""
+    """The same meaning for both protocols, though they count differently:
+    chat's prompt_tokens includes cached tokens, input_tokens of messages does
+    not."""
     usage = chat_usage(1000, 10, cached=600)
     gw.b.script(sse(chat_stream("one-0613", tokens=usage)) if stream
                 else reply_json(chat_completion("one-0613", usage=usage)))
@@ -84,7 +85,7 @@ def test_cached_tokens(gw, tag, stream):
 
 
 def test_latest_usage_counts(gw, tag):
-    """message_delta is cumulative: its numbers replace, they add nothing."""
+    """message_delta is cumulative: its numbers replace the earlier ones."""
     events = message_stream("large-2026-01-01", usage=message_usage(9, 50))
     events[-1:-1] = [event("message_delta", {
         "type": "message_delta", "delta": {},
@@ -107,7 +108,7 @@ def test_no_usage(gw, tag):
     {"prompt_tokens": 10 ** 18}, {"prompt_tokens": None}, [], "x", None, 5,
     {"prompt_tokens": {"a": 1}}], ids=str)
 def test_L4_odd_usage(gw, tag, odd):
-    """No number we could charge by is none; the answer passes."""
+    """What is not a valid count is ignored; the answer passes."""
     gw.b.script(reply_json(dict(chat_completion("one-0613"), usage=odd)))
     body = gw.chat(headers=[("X-Test-Tag", tag)])
     assert body.status == 200 and body.json()["usage"] == odd
@@ -137,7 +138,7 @@ def test_aborted_stream_keeps_what_was_seen(gw, tag):
 @pytest.mark.parametrize("name", ["key", "none", "json", "field", "model",
                                   "mismatch", "upstream", "refused"])
 def test_codes(gw, tag, name):
-    """The code that the client saw."""
+    """The code in the client's response."""
     headers = [("X-Test-Tag", tag)]
     if name == "key":
         r = gw.chat(key=gw.dave, headers=headers)
@@ -197,7 +198,7 @@ def test_count_tokens(gw, tag):
 
 
 def test_no_control_bytes_in_the_log(gw, tag):
-    """H5: what the client writes cannot forge a line."""
+    """H5: values of the client cannot forge a log line."""
     r = gw.chat(chat('x","tag":"forged"}\n{"tag":"forged'),
                 headers=[("X-Test-Tag", tag)])
     assert r.status == 400
