@@ -1,6 +1,7 @@
 """Coding assistants from npm, headless, against the gateway: Claude Code over
-messages, Qwen Code over chat and over chat that is translated.  sdk/assistant.py plays the sessions, cut off
-from every network; the tests look at what came of them."""
+messages, Qwen Code over chat and over chat that is translated.
+sdk/assistant.py runs the sessions without any network; the tests check their
+results."""
 
 import fcntl
 import json
@@ -18,7 +19,7 @@ PLAYER = os.path.join(ROOT, "t/clients/sdk/assistant.py")
 PROGRAMS = {"claude": [os.path.join(NPM, ".bin/claude")],
             "qwen": [NODE, os.path.join(NPM, ".bin/qwen")]}
 
-# as root; as somebody else, where the system lets users have namespaces
+# as root; as another user, where the system allows user namespaces
 NAMESPACES = [["unshare", "-n"], ["unshare", "-c", "--keep-caps", "-n"]]
 
 
@@ -47,8 +48,8 @@ def play(directory):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """What came of all sessions of the assistants that are installed.  With
-    xdist the first process to come here plays them for all."""
+    """The results of all sessions of the assistants that are installed.  With
+    xdist the first process runs them for all."""
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
@@ -129,7 +130,7 @@ def test_claude_tools(claude):
 
 @pytest.mark.parametrize("session", ["api_key", "both_keys"])
 def test_claude_keys(claude, session):
-    """The key in either variable, and beside somebody's real one."""
+    """The key in either variable, also with a vendor's key set."""
     r = claude[session]
     assert r["status"] == 0 and result(r)["result"] == "Hello", r
 
@@ -139,7 +140,7 @@ def test_claude_keys_stay_here(claude):
 
 
 def test_claude_401_ends_at_once(claude):
-    """Without x-should-retry it says nothing for three minutes."""
+    """Without x-should-retry it retries silently for three minutes."""
     r = claude["error_401"]
     assert r["status"] == 1 and "Invalid API key" in result(r)["result"], r
     assert statuses(r) == ["401"]
@@ -153,7 +154,7 @@ def test_claude_403_shows_the_reason(claude):
 
 
 def test_claude_broken_stream(claude):
-    """Half an answer is not taken for one: the question comes again."""
+    """Half an answer is not accepted: the request is repeated."""
     r = claude["broken"]
     assert r["status"] == 0 and "Hello" in result(r)["result"], r
     assert 2 <= len(r["upstream"]) <= 5
@@ -182,7 +183,7 @@ def test_qwen_401_shows_the_reason(qwen):
 
 
 def test_qwen_broken_stream(qwen):
-    """It asks again, a few times, and not for ever."""
+    """It retries, a limited number of times."""
     r = qwen["broken"]
     assert r["status"] == 0 and "Hello" in result(r)["result"], r
     assert 2 <= len(r["upstream"]) <= 8
@@ -191,7 +192,7 @@ def test_qwen_broken_stream(qwen):
 # Qwen Code, with a group that speaks messages.
 
 def test_translated_tools(translated):
-    """As over chat; and of all that it sends nothing is refused."""
+    """As over chat; and the upstream refuses none of its requests."""
     r = translated["tools"]
     assert r["refused"] == []
     assert r["status"] == 0, r

@@ -1,8 +1,8 @@
 """The official Node SDKs and the AI SDK against the gateway.
 
-sdk/scenes.mjs plays all scenes at once in one process; the tests look at what
-came of them.  The text of each question names its scene, by which SCRIPTS says
-what the upstream answers.
+sdk/scenes.mjs runs all scenes at once in one process; the tests check their
+results.  The text of each question names its scene, by which SCRIPTS selects
+the upstream's answer.
 """
 
 import json
@@ -30,14 +30,14 @@ WHY = {"ai-chat": "The upstream failed", "ai-messages": "The upstream failed",
 pytestmark = node.needed
 
 
-# What the upstream answers.
+# The upstream's answers.
 
 def speaks_chat(x):
     return x.request.target.endswith("/chat/completions")
 
 
 def begun(x):
-    """A stream that is not at its end."""
+    """The beginning of a stream."""
     model = x.request.json()["model"]
     return chat_stream(model)[:3] if speaks_chat(x) \
         else message_stream(model)[:5]
@@ -129,7 +129,7 @@ class Results(node.Results):
         self.hung_up = a.hung_up | b.hung_up
 
     def tries(self, name):
-        """How often the gateway was asked."""
+        """The number of requests that the gateway got."""
         return self.log.count('"tag":"%s"' % name)
 
 
@@ -272,7 +272,7 @@ ERRORS = {
 @of(NEW)
 @pytest.mark.parametrize("scene", ERRORS)
 def test_error(run, sdk, scene):
-    """One request each, and the reason is there to read."""
+    """One request each, and the error has the reason."""
     status, cls, codes, text = ERRORS[scene]
     name = "%s.%s" % (sdk, scene)
     e = run.error(name)
@@ -287,7 +287,7 @@ def test_error(run, sdk, scene):
 
 
 def test_error_529(run):
-    """Known to the one API, a 503 to the other."""
+    """Messages has this status, chat gets a 503."""
     e = run.error("anthropic.error_529")
     assert (e["status"], e["class"]) == (529, "OverloadedError")
     for sdk in CHAT:
@@ -297,7 +297,7 @@ def test_error_529(run):
 
 @pytest.mark.parametrize("sdk", ["openai-5", "openai-6"])
 def test_errors_of_older_majors(run, sdk):
-    """They read no flat body, but that of modelgw_error_compat."""
+    """They do not read the flat body, only that of modelgw_error_compat."""
     e = run.error(sdk + ".error_401")
     assert e["class"] == "AuthenticationError"
     assert (e["message"], e["code"]) == ("401 Invalid API key",
@@ -342,7 +342,7 @@ def test_refused_connection_is_repeated(run, sdk):
 def test_broken_stream_throws(run, sdk, how):
     r = run.ok("%s.broken_%s" % (sdk, how))
     assert r["text"] == "Hello"
-    assert "error" in r, "the half was taken for the whole"
+    assert "error" in r, "the partial answer was accepted"
     if how == "frame" and sdk == "translated":
         assert r["error"]["code"] == "UPSTREAM_OVERLOADED"
     elif how == "frame":
@@ -374,7 +374,7 @@ def test_ai_tools(run, sdk):
 
 @of(AI)
 def test_ai_error(run, sdk):
-    """It shows what is in "error"; the flat body is in responseBody."""
+    """The message is that of "error"; the flat body is in responseBody."""
     e = run.error(sdk + ".error_401")
     assert e["status"] == 401
     assert json.loads(e["text"]) == {"code": "INVALID_API_KEY",

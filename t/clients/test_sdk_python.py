@@ -1,6 +1,6 @@
 """The official Python SDKs, blocking and asynchronous, against the gateway;
-sdk/apis.py says how one test serves them all.  Translated is the chat SDK with
-a group that speaks messages.
+sdk/apis.py lets one test serve them all.  Translated is the chat SDK with a
+group that speaks messages.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def api(request, gw, form, tag):
 
 @pytest.fixture(params=["openai-sync", "anthropic-async", "translated-async"])
 def slow_api(request, gw, tag):
-    """For what takes seconds: one form each."""
+    """For slow tests: one form each."""
     name, form = request.param.split("-")
     return APIS[name](gw, form, tag)
 
@@ -71,8 +71,8 @@ def test_usage(chat, messages):
 
 @pytest.mark.parametrize("cls", [Chat, Messages])
 def test_body_arrives_byte_for_byte(gw, form, tag, cls):
-    """Only the model's id changes, 3 MB before it or after it, and fields
-    that nobody knows stay."""
+    """Only the model's id changes, with 3 MB before or after it; unknown
+    fields are kept."""
     api = cls(gw, form, tag)
     sent = []
 
@@ -256,7 +256,7 @@ def test_broken_stream_raises_in_the_helper(api, how):
 
 
 def test_stream_cut_inside_an_event(api):
-    """The half of an event is no event."""
+    """A partial event is not passed."""
     events = api.events(whole=False)
     api.up.script(sse(events[:-1] + [events[-1][:-9], 0.05], end="close"))
     text = []
@@ -271,7 +271,7 @@ def test_stream_cut_inside_an_event(api):
 
 
 def test_error_event_of_the_upstream(api):
-    """It is raised; on messages in the upstream's own words."""
+    """It raises; on messages with the upstream's text."""
     error = api.error("Overloaded, says the model", "overloaded_error")
     api.up.script(sse(api.events(whole=False) + [api.frame(error), 0.05],
                       end="close"))
@@ -385,7 +385,7 @@ def test_message_tools_in_a_stream(messages):
 
 
 def test_message_tool_runner(gw, tag):
-    """The loop of the SDK's own: call, result, answer."""
+    """The SDK's own loop: call, result, answer."""
     messages = Messages(gw, "sync", tag)
     messages.up.script(answers.tools("weather"))
     calls = []
@@ -625,7 +625,7 @@ def test_refused_connection_is_repeated(tmp_path, tag, cls, form):
 # Request ids.
 
 def test_request_ids(api):
-    """Each answer has one, the error too; the upstream's if there is one."""
+    """Each response has one, errors too; the upstream's if it has one."""
     r = api.run(lambda c: api.ask(c))
     assert r._request_id
     ids = [("request-id", "req_upstream_1"), ("x-request-id",

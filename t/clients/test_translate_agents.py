@@ -1,6 +1,6 @@
 """Frameworks on top of the chat SDK, with a group that speaks messages:
-LangChain, the Agents SDK and Pydantic AI.  None of them knows; the upstream
-refuses what the real one refuses (messages_api.py)."""
+LangChain, the Agents SDK and Pydantic AI.  The translation is transparent to
+them; the upstream refuses what the real one refuses (messages_api.py)."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from sdk.apis import environment
 from sdk.translated import make_chat, sync, translating
 from upstream import message_error, message_stream, reply_json, sse
 
-# one for all: LangChain keeps its connections from one test to the next
+# one loop for all tests: LangChain keeps its connections between tests
 LOOP = asyncio.new_event_loop()
 
 CITY = {"city": "Köln"}
@@ -44,8 +44,8 @@ CALLS = [text("I look."), use("weather", CITY, "toolu_1"),
 
 
 @pytest.fixture(autouse=True)
-def at_home(monkeypatch):
-    """Traces would go to the vendors of the frameworks."""
+def no_tracing(monkeypatch):
+    """Traces would be sent to the vendors of the frameworks."""
     for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
         monkeypatch.setenv(name, "false")
     agents.set_tracing_disabled(True)

@@ -1,9 +1,9 @@
 """The official chat SDK for Node, the AI SDK and LangChain with a group that
-speaks messages.  sdk/translate.mjs plays all scenes at once, the tests look at
-what came of them; the text of each question names its scene, by which ANSWERS
-says what the upstream answers.  It refuses what the real one refuses
-(messages_api.py).  What is not of translation's is in test_sdk_node.py, for
-this group too.
+speaks messages.  sdk/translate.mjs runs all scenes at once, the tests check
+their results; the text of each question names its scene, by which ANSWERS
+selects the upstream's answer.  It refuses what the real one refuses
+(messages_api.py).  What does not depend on translation is in test_sdk_node.py,
+for this group too.
 """
 
 import json
@@ -139,7 +139,7 @@ def test_stream_and_whole_are_the_same(run, name):
         assert message["role"] == "assistant"
         assert message["refusal"] == ("No." if name == "refusal" else None)
 
-    # the runner keeps the last piece only of members that it does not know
+    # of members unknown to it, the runner keeps the last piece only
     assert r["whole"].get("reasoning_content") \
         == ("Hm, so." if name == "thinking" else None)
     assert r["total"]["total_tokens"] == 138
@@ -197,7 +197,7 @@ def test_abort(run):
 
 @pytest.mark.parametrize("scene", ["tools", "tools_stream"])
 def test_ai_tools(run, scene):
-    """It sends the reasoning back, unsigned: that goes no further."""
+    """It sends the reasoning back, unsigned: that is dropped."""
     r = run.ok("ai." + scene)
     assert (r["text"], r["steps"], r["finish"]) == ("It is fine.", 3, "stop")
     assert r["calls"] == ["Bonn", "Köln", "Ulm"] and r["input"] == 3 * 131

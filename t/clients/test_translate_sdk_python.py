@@ -1,7 +1,7 @@
-"""The official chat SDK with a group that speaks messages.  What any API does,
-streams that break, errors and retries among it, is in test_sdk_python.py, for
-this group too; here is what translation adds.  The upstream refuses what the
-real one refuses (messages_api.py), and no test may make it do so.
+"""The official chat SDK with a group that speaks messages.  What all APIs
+share, such as broken streams, errors and retries, is in test_sdk_python.py,
+for this group too; here is what translation adds.  The upstream refuses what
+the real one refuses (messages_api.py), and no test may cause that.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def streamed(chat, c, **kw):
 
 
 def plain(completion):
-    """What streamed and whole answers have in common: everything."""
+    """What streamed and whole answers have in common."""
     out = completion.to_dict()
     del out["created"]
     out.pop("system_fingerprint", None)
@@ -76,7 +76,7 @@ def plain(completion):
 
 
 def refused(chat, path, status=400, code="UNSUPPORTED_FIELD", **kw):
-    """Here, and not by the upstream."""
+    """Refused by the gateway, not by the upstream."""
     n = len(chat.up.requests)
     e, _ = chat.fails(status, path, **kw)
     assert e.code == code
@@ -84,7 +84,7 @@ def refused(chat, path, status=400, code="UNSUPPORTED_FIELD", **kw):
     return e
 
 
-# Answers: streamed and whole they are the same.
+# Answers: streamed and whole ones are the same.
 
 ANSWERS = {
     "text": [text("Hello\nWörld \u2028 \U0001f600 \"\\")],
@@ -145,7 +145,7 @@ def test_stream_and_whole_are_the_same(chat, name):
 
 @pytest.mark.parametrize("cut", [1, 7, 4096])
 def test_stream_in_any_pieces(chat, cut):
-    """However the network cuts it."""
+    """However the network splits it."""
     chat.fake.cut = cut
     chat.says(ANSWERS["tools"])
 
@@ -158,7 +158,7 @@ def test_stream_in_any_pieces(chat, cut):
 
 
 def test_stream_of_large_events(chat):
-    """A megabyte in one of them."""
+    """One of them has a megabyte."""
     chat.fake.size = 2000000
     chat.says([text(LONG * 30), use("weather", {"city": LONG * 30})])
 
@@ -193,7 +193,7 @@ def test_message_of_a_whole_answer(chat):
 
 
 def test_chunks(chat):
-    """The role once, at the beginning; a finish once; usage if asked for."""
+    """The role once, at the beginning; one finish; usage if asked for."""
     chat.says(ANSWERS["tools"])
 
     async def body(c, **kw):
@@ -241,7 +241,7 @@ def test_events_of_the_helper(chat):
 # Requests: what the upstream gets.
 
 def test_head(chat):
-    """The group's credential, and nothing of the client's."""
+    """The group's credential, and none of the client's headers."""
     chat.run(lambda c: chat.ask(c, stream=False), default_headers={
         "anthropic-beta": "x", "OpenAI-Organization": "o"},
         project="p")
@@ -367,7 +367,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("n", range(len(REFUSED)))
 def test_refused_with_the_path(sync, n):
-    """Once, as no retry would help; streams are no different."""
+    """With one request, as no retry would help; also for streams."""
     kw, path = REFUSED[n]
     for stream in (False, True):
         e = refused(sync, path, stream=stream, retries=2, **kw)
@@ -455,7 +455,7 @@ def test_tool_loop(chat, stream):
 
 
 def test_tool_arguments_are_the_same_bytes(chat):
-    """There and back: no number is rounded, no key moved."""
+    """In both directions: no number is rounded, no key moved."""
     raw = ('{"z": 1.0, "a": 12345678901234567890123, "m": -0, "e": 1E400,'
            ' "s": "\\u00e9 \\/ é"}')
     call = {"id": "call_1", "type": "function",
@@ -500,7 +500,7 @@ def test_allowed_tools(sync):
 
 
 def test_conversation_of_another_vendor(sync):
-    """Its ids and its empty strings are not those of messages."""
+    """Its ids and empty strings are not valid in messages."""
     ids = ["functions.clock:0", "call|1", "chatcmpl-tool-9"]
     sync.run(lambda c: sync.ask(c, tools=[tool("clock")], messages=HI + [
         {"role": "assistant", "content": "", "tool_calls": [
@@ -519,7 +519,7 @@ def test_conversation_of_another_vendor(sync):
 
 
 def test_pydantic_tools(chat):
-    """The SDK's own: strict schemas there, models back."""
+    """The SDK's helper: strict schemas are sent, models returned."""
 
     class Weather(pydantic.BaseModel):
         """The weather of a city."""
@@ -573,7 +573,7 @@ def test_parse(chat):
 
 
 def test_parse_of_a_refusal(chat):
-    """Nothing is parsed: the SDK says why."""
+    """Nothing is parsed: the SDK reports the refusal."""
     chat.says(ANSWERS["refusal"])
 
     async def body(c):
@@ -631,7 +631,7 @@ def test_media(chat):
 
 
 def test_large_picture(chat):
-    """Megabytes go through, from a temporary file too."""
+    """Megabytes pass, from a temporary file too."""
     data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 4000000).decode()
     chat.run(lambda c: chat.ask(c, messages=[
         {"role": "user", "content": [{"type": "image_url", "image_url": {
@@ -677,7 +677,7 @@ def test_reasoning_effort(sync, model, effort, thinks, level):
 
 @pytest.mark.parametrize("limit", [1, 1024, 1025, 5000])
 def test_reasoning_fits_the_limit(sync, limit):
-    """The upstream wants it to: below 1024 there is none."""
+    """As the upstream requires: below 1024 there is no thinking."""
     sync.run(lambda c: sync.ask(c, max_completion_tokens=limit,
                                 reasoning_effort="high"))
     assert sync.asked()["max_tokens"] == limit
@@ -709,9 +709,9 @@ def test_reasoning_in_a_stream(chat):
 @pytest.mark.parametrize("model, thinks", [
     ("fam-a-large", False), ("fam-a-full", True), ("fam-a-silent", False)])
 def test_reasoning_in_a_tool_loop(chat, model, thinks, stream):
-    """Where thinking comes whole, it goes back signed; where it does not,
-    what comes back is left out, and thinking with it: the upstream would
-    refuse both."""
+    """If thinking is sent in full, it comes back signed; if not, what comes
+    back is dropped, and thinking is disabled: the upstream would refuse
+    both."""
     chat.says([redacted(), thinking("Hm, so."), text("I look."),
                use("weather", CITY, "toolu_1"), use("clock", {}, "toolu_2")],
               [text("It is fine.")])
@@ -735,7 +735,7 @@ def test_reasoning_in_a_tool_loop(chat, model, thinks, stream):
 # Errors.
 
 def test_the_upstreams_refusal_is_told(chat):
-    """What only it can know is its 400, in its words."""
+    """What only the upstream can check is its 400, with its text."""
     union = {"type": "function", "function": {"name": "x", "parameters": {
         "type": "object", "anyOf": [{"required": ["a"]}]}}}
     for stream in (False, True):
@@ -777,7 +777,7 @@ def test_class_of_an_error(chat, status, kind, cls, code, stream):
     ("invalid_request_error", "BadRequestError", "INVALID_REQUEST"),
 ])
 def test_error_as_the_first_event(chat, kind, cls, code):
-    """In a 200 of the upstream's: the client gets the real status."""
+    """In a 200 of the upstream: the client gets the real status."""
     chat.says(sse([event("error", message_error("no", kind))]))
 
     async def body(c):
@@ -806,7 +806,7 @@ def test_first_event_is_an_error_then_well(chat):
 @pytest.mark.parametrize("after", ["thinking", "text", "tool", "tools"])
 @pytest.mark.parametrize("how", ["error", "close", "clean"])
 def test_break_anywhere(chat, after, how):
-    """In the middle of a block: an error, and never a whole answer."""
+    """Also within a block: an error, and never a complete answer."""
     answer = messages_api.message("large-2026-01-01", *ANSWERS[after])
     events = messages_api.wire(messages_api.stream(answer))[:-3]
     if how == "error":
@@ -830,7 +830,7 @@ def test_break_anywhere(chat, after, how):
 
 
 def test_raw_lines(sync):
-    """As the wire has them."""
+    """As they are sent."""
     async def body(c):
         with c.chat.completions.with_streaming_response.create(
                 model=sync.model, messages=HI, stream=True) as r:
@@ -851,8 +851,8 @@ def test_raw_lines(sync):
 # Cancelled, and side by side.
 
 def test_cancelled_stream(make_chat):
-    """A task that is cancelled in the middle of a stream: the upstream is let
-    go, and the connection pool is as good as new."""
+    """A task that is cancelled in the middle of a stream: the upstream
+    connection is closed, and the connection pool still works."""
     chat = make_chat("async")
     gone = threading.Event()
 

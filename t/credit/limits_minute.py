@@ -1,10 +1,10 @@
-"""Limits under load: 60 seconds of as many calls as go, with 1, 2 and 4
-workers; what was let through must be the limit, within one in a hundred.
+"""Limits under load: 60 seconds of as many calls as possible, with 1, 2 and 4
+workers; the number admitted must be the limit, within one percent.
 
 usage: t/credit/limits_minute.py [workers...]
 
-A key with requests a minute and one with tokens a minute are hammered side by
-side.  Tokens are counted as the upstream reports them.
+A key with requests a minute and one with tokens a minute are used in parallel.
+Tokens are counted as the upstream reports them.
 """
 
 import json
@@ -30,7 +30,7 @@ USED = 1000                         # tokens of a call
 WITHIN = 0.01
 
 
-class Hammer:
+class Load:
     """Calls on THREADS connections for a minute from the first one on."""
 
     def __init__(self, g, path, key, body):
@@ -67,7 +67,7 @@ class Hammer:
     def join(self):
         for t in self.threads:
             t.join(2 * MINUTE)
-        assert self.ended == THREADS, "a client has died"
+        assert self.ended == THREADS, "a client has failed"
         assert set(self.statuses) <= {200, 429}, self.statuses
         return self.statuses.get(200, 0), self.statuses.get(429, 0)
 
@@ -84,9 +84,9 @@ def minute(workers):
         g.start()
         a.script(reply_json(message("large-2026-01-01", usage=message_usage(
             11, USED - 11))))
-        hammers = [Hammer(g, "/v1/chat/completions", rpm, gateway.chat()),
-                   Hammer(g, "/v1/messages", tpm,
-                          gateway.messages(max_tokens=USED - 50))]
+        hammers = [Load(g, "/v1/chat/completions", rpm, gateway.chat()),
+                   Load(g, "/v1/messages", tpm,
+                        gateway.messages(max_tokens=USED - 50))]
         begin = time.monotonic()
         for h in hammers:
             h.start(begin)

@@ -22,7 +22,7 @@ from upstream import both, raw
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
 
-# a ledger wants to know how much a model may answer
+# a ledger requires the maximum output of a model
 
 GROUPS = (group_a(models=MODELS_A.replace("max_output=64000", "")
                   .replace(";", " max_output=4000;"))
@@ -83,7 +83,7 @@ def admin(module_admin, upstreams):
     for u in upstreams:
         u.reset()
     yield module_admin
-    assert module_admin.gw.process.poll() is None, "nginx has died"
+    assert module_admin.gw.process.poll() is None, "nginx has exited"
 
 
 def refused(r, status, code, *words):
@@ -170,7 +170,7 @@ def test_topup(admin, http):
     assert r.json() == {"id": id, "account": "carol", "amount": "10.00",
                         "balance": after, "new": True}
 
-    # durable: another process sees it at once
+    # durable: another process can read it at once
     rows = store(admin.gw, "SELECT count(*) FROM topups WHERE id = ?", id)
     assert rows == [(1,)]
 
@@ -224,8 +224,8 @@ def test_bad_amount(admin, amount):
 
 
 def test_balance_that_would_overflow(gateway):
-    """A balance is nano-euro in an int64; what does not fit is told, and what
-    was made is known still."""
+    """A balance is nano-euro in an int64; a top-up that does not fit is
+    refused, and earlier ones are still known."""
     g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
     for i in range(9):
         assert g.topup("alice", "big-%d" % i, "999999999").status == 201
@@ -329,7 +329,7 @@ def test_browsers_cannot_topup(admin, header):
 
 
 def test_100_at_once_are_one(admin):
-    """The same id, in parallel, is one credit."""
+    """The same id, in parallel, is credited once."""
     before = nano(admin.balance("alice"))
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(
@@ -343,7 +343,8 @@ def test_100_at_once_are_one(admin):
 
 
 def test_ledger_that_cannot_be_written(gateway):
-    """The answer says that nobody knows, and the same id settles it."""
+    """The answer says that the result is unknown; a retry with the same id
+    settles it."""
     g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
     g.gw.expect("the ledger cannot be written")
     db = sqlite3.connect(g.gw.path("ledger.db"), isolation_level=None)
@@ -364,7 +365,7 @@ def test_ledger_that_cannot_be_written(gateway):
 
 
 def test_client_that_leaves(admin):
-    """What it asked for may be made; nobody is worse off."""
+    """The top-up may have been made; that does no harm."""
     for i in range(30):
         c = admin.gw.connect()
         c.request("POST", "/admin/accounts/alice/topups", [],
@@ -394,7 +395,7 @@ def test_pipelined(admin):
 
 @pytest.fixture(scope="module")
 def called(module_gateway):
-    """Two calls of bob's, one of alice's, in the store of another."""
+    """Two calls of bob, one of alice, in the store of a separate gateway."""
     gw = module_gateway(**WITH_LEDGER, locations=ADMIN)
     admin = Admin(gw)
     assert gw.chat().status == 200
@@ -433,7 +434,7 @@ def test_filters(called, query, n):
 
 
 def test_more(called):
-    """An answer that was cut says so, one that was not does not."""
+    """Only a truncated answer has "more"."""
     for path, n in (("/calls?", 3), ("/usage?by=model&", 3),
                     ("/usage?by=account&", 2), ("/calls?key=alice-1&", 1)):
         for limit in range(1, n + 2):
@@ -445,8 +446,8 @@ def test_more(called):
 
 
 def test_times(called):
-    """Each way to write an instant is the same instant; from is included, to
-    is not.  It is when a call ended that counts: then it was charged."""
+    """All forms of a time mean the same time; from is inclusive, to exclusive.
+    The end of a call counts: then it was charged."""
     ends = dict(store(called.gw, "SELECT id, ended FROM calls"))
     last = max(ends.values())
     day = time.strftime("%Y-%m-%d", time.gmtime(last // 1000))
@@ -592,20 +593,21 @@ def test_keepalive(admin):
 
 
 def test_reading_clients_leave(admin):
-    """Jobs whose client has gone end, and free their place."""
+    """Jobs whose client has left end, and free their slot."""
     for i in range(40):
         c = admin.gw.connect()
         c.request("GET", "/admin/calls?limit=10000")
         c.reset()
     end = time.monotonic() + client.LIMIT
     while admin.get("/calls").status != 200:
-        assert time.monotonic() < end, "all places are taken"
+        assert time.monotonic() < end, "all slots are taken"
         time.sleep(0.02)
 
 
 def test_long_questions(gateway):
-    """Four at a time are answered.  Those that nobody waits for any more end
-    at once, and nginx stops without them; a top-up waits for none."""
+    """Four at a time are answered.  Those whose client has left end at once,
+    and nginx stops without waiting for them; a top-up does not wait for
+    any."""
     g = Admin(gateway(**WITH_LEDGER, locations=ADMIN, workers=1))
     g.gw.stop()
     fill(g.gw, 150000)
@@ -616,9 +618,9 @@ def test_long_questions(gateway):
     alone = g.gw.cpu() - before
 
     def ask(n):
-        """n questions that are being answered, as soon as they can be.  There
-        is one worker: what it refuses it has refused before it answers what
-        was asked later, as that there is no such path."""
+        """n queries that are running, once they are admitted.  There is one
+        worker, which answers in order: when the later 404 is received, the
+        queries that it refuses have been refused."""
         conns, end = [], time.monotonic() + client.LIMIT
         while len(conns) < n:
             assert time.monotonic() < end
@@ -643,7 +645,7 @@ def test_long_questions(gateway):
         c.close()
 
     def left():
-        """Processor time of four after their clients have left."""
+        """CPU time of four after their clients have left."""
         conns = ask(4)
         before = g.gw.cpu()
         for c in conns:
@@ -654,23 +656,23 @@ def test_long_questions(gateway):
             time.sleep(0.01)
         return g.gw.cpu() - before
 
-    # once is enough: they may have been at their end
-    assert min(left() for _ in range(5)) < alone, "questions go on"
+    # once is enough: the others may have been about to end
+    assert min(left() for _ in range(5)) < alone, "queries go on"
 
     conns = ask(4)
     before = ended_cpu() + g.gw.cpu()
     process, g.gw.process = g.gw.process, None
     process.terminate()
     assert process.wait(client.LIMIT) == 0
-    assert ended_cpu() - before < alone + 0.5, "nginx waits for questions"
+    assert ended_cpu() - before < alone + 0.5, "nginx waits for queries"
     assert not g.gw.faults(), g.gw.faults()
     for c in conns:
         c.close()
 
 
 def fill(gw, n):
-    """Calls in the store of an nginx that is stopped, so many that a question
-    takes its time."""
+    """Adds so many calls to the store of a stopped nginx that a query takes
+    long."""
     db = sqlite3.connect(gw.path("ledger.db"), timeout=client.LIMIT)
     columns = [row[1:3] for row in db.execute("PRAGMA table_info(calls)")]
     now = int(time.time() * 1000)
@@ -747,14 +749,14 @@ NOBODY = 65534
 def public(tmp_path):
     """A directory that others may enter, as /run is."""
     if os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can run as another user")
     with tempfile.TemporaryDirectory() as path:
         os.chmod(path, 0o755)
         yield path
 
 
 def ask_as(uid, sock, *args):
-    """What curl is answered as another user: status, body."""
+    """The response to curl as another user: status, body."""
     p = subprocess.run(
         ["curl", "-q", "-sS", "--max-time", "20", "-w", "\n%{http_code}",
          "--unix-socket", sock, *args], user=uid, group=uid, extra_groups=[],
@@ -769,8 +771,8 @@ def ask_as(uid, sock, *args):
     "", "set_real_ip_from unix:; real_ip_header X-Real-IP;"])
 @pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
 def test_unix_socket_is_for_root(public, gateway, realip, version):
-    """nginx makes it for everybody.  A header that says where a client is from
-    changes nothing."""
+    """nginx makes the socket accessible to all users.  A header with the
+    client's address changes nothing."""
     path = public + "/admin.sock"
     http2 = version != "--http1.1"
     listen = "listen unix:%s; http2 on;" % path
@@ -781,7 +783,7 @@ def test_unix_socket_is_for_root(public, gateway, realip, version):
     assert os.stat(path).st_mode & 0o777 == 0o666
     topup = ["-d", '{"id":"x","amount":"1.00"}',
              "http://x/accounts/alice/topups"]
-    # an answer before the body has been sent is not for curl's HTTP/2
+    # curl's HTTP/2 does not accept a response before it has sent the body
     early = ["-X", "POST", topup[-1]] if http2 else topup
     for args in (["http://x/accounts"], ["http://x/keys"], ["http://x/no"],
                  early):
@@ -837,7 +839,7 @@ def assert_unserved(r):
 
 @pytest.mark.parametrize("host", FOREIGN)
 def test_host_of_a_stranger(admin, http, host):
-    """GET that reads a balance, POST that makes one, and what is not there."""
+    """GET that reads a balance, POST that changes one, and unknown paths."""
     for target in ("/keys", "/accounts", "/accounts/alice", "/nothing"):
         assert_unserved(admin.get(target, version=http, host=host))
     r = admin.topup("alice", "rebound-" + host, "1.00", version=http,
@@ -853,7 +855,7 @@ def test_host_of_the_server(admin, http, host):
 
 
 def test_host_in_the_request_line(admin):
-    """RFC 9112, 3.2.2: it counts, and Host beside it does not."""
+    """RFC 9112, 3.2.2: it takes precedence over Host."""
     port = admin.gw.port
     for authority, status in (("evil.example", 403), ("gateway.test", 200),
                               ("127.0.0.1:1", 200)):
@@ -887,8 +889,8 @@ def test_no_host(admin):
     ("server_name a.example ~^b; server_name *.c.example;",
      ["a.example", "bee", "x.c.example"], ["c.example", "a.b"])])
 def test_host_as_server_name(gateway, name, good, bad):
-    """As nginx takes names, with a second server on the address and alone;
-    neither "" nor "_" is a name for all that no server has."""
+    """As nginx matches names, with a second server on the address and without;
+    neither "" nor "_" matches all other names."""
     alone, beside = lib.free_port(), lib.free_port()
     gateway(http=NAMES % (alone, name) + NAMES % (beside, name)
             + "server { listen 127.0.0.1:%d; server_name other.test; }"
@@ -902,7 +904,7 @@ def test_host_as_server_name(gateway, name, good, bad):
 
 
 def test_host_as_a_name_that_is_no_wildcard(gateway):
-    """nginx refuses the name only beside another server."""
+    """nginx refuses the name only if there is another server."""
     port = lib.free_port()
     gateway(http=NAMES % (port, "server_name x.exampl*;"))
     assert_unserved(client.h1(port, "GET", "/keys", host="x.example"))
@@ -944,7 +946,7 @@ def test_host_as_an_ipv6_address(gateway):
 
 
 def test_any_host_over_a_unix_socket(gateway):
-    """No browser comes there, and curl sends what its URL has."""
+    """Browsers cannot connect to it, and curl sends the host of its URL."""
     g = gateway(http="""
     server { listen unix:$dir/admin.sock; location / { modelgw_admin; } }""")
     with unix(g) as c:
@@ -954,12 +956,12 @@ def test_any_host_over_a_unix_socket(gateway):
 
 
 def test_a_gateway_takes_any_host(gw):
-    """A key is asked for there, which no page has."""
+    """It requires a key, which no web page has."""
     assert gw.chat(host="evil.example").status == 200
 
 
 def test_errors_of_nginx_beside_an_admin_location(gateway):
-    """A server with nothing but the interface: what nginx answers is flat."""
+    """A server with nothing but the interface: errors of nginx are flat."""
     port = lib.free_port()
     gateway(http="""
     server {
@@ -1013,7 +1015,7 @@ def test_survives_a_restart(gateway):
 
 @pytest.mark.parametrize("workers", [3])
 def test_any_worker(gateway, workers):
-    """The writer is in one of them, the question comes to any."""
+    """One of them is the writer, any may get the query."""
     g = Admin(gateway(**WITH_LEDGER, locations=ADMIN, workers=workers))
     for i in range(20):
         assert g.topup("alice", "n-%d" % i, "0.10").status == 201
@@ -1044,7 +1046,7 @@ def test_guarded(conf, guard):
 
 @pytest.mark.parametrize("guard", ["", GUARD, "deny all;"])
 def test_reachable_over_tcp(conf, guard):
-    """Addresses are no guard against what runs on them."""
+    """Allowed addresses do not protect against programs on these machines."""
     conf.warned('admin location "/admin/"', "TCP", "password", "balances",
                 "unix socket", **open_to_all(place(guard)))
 

@@ -1,9 +1,8 @@
-"""Credit: what is set aside, what is charged, who is refused
-(docs/credit.md).
+"""Credit: what is held, what is charged, what is refused (docs/credit.md).
 
-What a call costs is worked out by money.py from the request, the model line
-and what the scripted upstream has said, and compared with the call's row in
-the store.  Each call has a model id of its own, which finds its row."""
+The cost of a call is computed by money.py from the request, the model line and
+the answer of the scripted upstream, and compared with the call's row in the
+store.  Each call has a model id of its own, by which its row is found."""
 
 import contextlib
 import gzip
@@ -103,7 +102,7 @@ class Bank:
         self.g = make(http=http + LOG, keys_text="\n".join(
             k.line() for k in made), **kw)
 
-    # what the store says
+    # the store
 
     def query(self, sql, *args):
         db = sqlite3.connect("file:%s?mode=ro" % self.g.path("ledger.db"),
@@ -118,7 +117,7 @@ class Bank:
         return self.query("SELECT * FROM calls ORDER BY id")
 
     def row(self, model, timeout=client.LIMIT):
-        """The row of a call; there must be one, and one only."""
+        """The row of a call; there must be exactly one."""
         end = time.monotonic() + timeout
         while True:
             rows = self.query("SELECT * FROM calls WHERE model = ?", model)
@@ -129,7 +128,7 @@ class Bank:
             time.sleep(0.01)
 
     def none(self, model):
-        """No row comes: another call's, made after it, is there first."""
+        """No row is written: that of a later call is written first."""
         other = fresh("tc-z")
         u = self.g.b
         scripts = u.scripts
@@ -141,7 +140,7 @@ class Bank:
                           model) == []
 
     def settled(self, timeout=client.LIMIT):
-        """Waits until nothing is held, and the store knows it all."""
+        """Waits until nothing is held, and all is in the store."""
         end = time.monotonic() + timeout
         while True:
             live, stored = self.live(), self.stored()
@@ -169,7 +168,7 @@ class Bank:
                 for a in r.json()["accounts"]}
 
     def audit(self, live=True):
-        """Each balance is what the rows say, and what the workers say."""
+        """Each balance agrees with the rows, and with the workers."""
         if live:
             self.settled()
         views = self.query("SELECT * FROM audit")
@@ -240,7 +239,7 @@ def bound(api, body):
 
 
 def expect(bank, api, body, seen, end="complete", status=200):
-    """The call's row is what the rules make of what was seen."""
+    """The call's row is what the rules say for what was received."""
     model = body["model"]
     b = bound(api, body)
     c = money.charge(line_of(model), b.hold, b.estimate, seen)
@@ -265,7 +264,7 @@ def module_bank(module_gateway):
 
 
 @pytest.fixture(scope="module")
-def module_hasty(module_gateway):
+def module_short_timeout(module_gateway):
     return Bank(module_gateway, locations=ADMIN,
                 location="proxy_read_timeout %ds;" % lib.STALL)
 
@@ -282,10 +281,10 @@ def bank(module_bank):
 
 
 @pytest.fixture
-def hasty(module_hasty, bank):
-    """One that does not wait for an upstream that stalls."""
-    yield module_hasty
-    module_hasty.audit()
+def short_timeout(module_short_timeout, bank):
+    """One with a short timeout for an upstream that stalls."""
+    yield module_short_timeout
+    module_short_timeout.audit()
 
 
 @pytest.fixture
@@ -304,7 +303,7 @@ def make_bank(gateway):
             b.audit()
 
 
-# Reported usage: (what the upstream says, tokens by class).
+# Reported usage: (the upstream's usage, tokens by class).
 
 def chat_usage(prompt, output, **details):
     usage = {"prompt_tokens": prompt, "completion_tokens": output,
@@ -371,8 +370,8 @@ REPORTED_MESSAGES = [
 ]
 
 
-def told(tokens):
-    """All that is not in the table is none."""
+def all_classes(tokens):
+    """The tokens, with 0 for the missing classes."""
     out = dict.fromkeys(money.CLASSES, 0)
     out.update(tokens)
     return out
@@ -381,24 +380,24 @@ def told(tokens):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("usage, tokens", REPORTED_CHAT)
 def test_reported_chat(bank, usage, tokens, stream):
-    """prompt_tokens has the cached ones in it."""
+    """prompt_tokens includes cached tokens."""
     body = body_of(CHAT, stream=stream)
     bank.g.b.script(sse(chat_stream("m", tokens=usage)) if stream
                     else reply_json(chat_completion("m", usage=usage)))
     assert bank.post(CHAT, body).complete
-    expect(bank, CHAT, body, Seen(200, told(tokens), True))
+    expect(bank, CHAT, body, Seen(200, all_classes(tokens), True))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", [MESSAGES, TRANSLATED])
 @pytest.mark.parametrize("usage, tokens", REPORTED_MESSAGES)
 def test_reported_messages(bank, api, usage, tokens, stream):
-    """input_tokens has not; an hour's cache has its price."""
+    """input_tokens does not; a cache of an hour has its own price."""
     body = body_of(api, stream=stream)
     bank.g.a.script(sse(message_stream("m", usage=usage)) if stream
                     else reply_json(message("m", usage=usage)))
     assert bank.post(api, body).complete
-    expect(bank, api, body, Seen(200, told(tokens), True))
+    expect(bank, api, body, Seen(200, all_classes(tokens), True))
 
 
 @pytest.mark.parametrize("more", [
@@ -415,7 +414,7 @@ def test_usage_is_asked_for_whatever_the_client_says(bank, more):
 
 
 def test_messages_totals_are_not_added(bank):
-    """message_delta has totals again; the last ones count."""
+    """message_delta repeats the totals; the last ones count."""
     usage = message_usage(10, 3, 20, 30)
     events = message_stream("m", usage=usage)
     delta = event("message_delta", {
@@ -462,11 +461,11 @@ def test_the_last_report_counts_also_if_it_is_lower(bank, api, delta, tokens):
     body = body_of(api, stream=True)
     bank.g.a.script(sse(events))
     assert bank.post(api, body).complete
-    expect(bank, api, body, Seen(200, told(tokens), True))
+    expect(bank, api, body, Seen(200, all_classes(tokens), True))
 
 
 def test_chat_usage_of_every_chunk_is_not_added(bank):
-    """Some vendors tell the totals so far in each chunk."""
+    """Some vendors report the totals so far in each chunk."""
     body = body_of(CHAT, stream=True)
     bank.g.b.script(sse(
         [data(chat_chunk("m", {"content": "ab"}, usage=chat_usage(50, n)))
@@ -489,10 +488,10 @@ def test_cost_is_rounded_up_once(bank):
     assert bank.row(body["model"])["cost"] == 123457 + 7001
 
 
-# No usage, or lies.
+# No usage, or invalid usage.
 
 def without_usage(api, words):
-    """The events of a stream that never tells its usage."""
+    """The events of a stream that never reports its usage."""
     if api == CHAT:
         return chat_stream("m", words, usage=False)
     events = [e for e in message_stream("m", words)
@@ -533,8 +532,8 @@ WORDS = ["", "a", " token", '"', "\\", "\n", "\x7f", "é", "日本", "😹",
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("api", APIS)
 def test_a_stream_is_estimated_however_it_comes(bank, api, seed):
-    """Events of which some repeat the one before, in pieces: all of the text
-    arrives, and is counted."""
+    """Some events repeat the one before, all are cut into pieces: the whole
+    text arrives, and is counted."""
     rnd = random.Random(seed)
     words = [rnd.choice(WORDS) + rnd.choice(WORDS) for _ in range(60)]
     raw = rnd.choice((True, False))
@@ -573,8 +572,8 @@ def test_a_stream_is_estimated_however_it_comes(bank, api, seed):
 
 
 def test_a_start_without_an_end_is_estimated(bank):
-    """message_start has told the input, message_delta tells nothing: its one
-    token of output was no last word."""
+    """message_start has reported the input, message_delta reports nothing: the
+    one token of output is not final."""
     for api in (MESSAGES, TRANSLATED):
         body = body_of(api, stream=True)
         events = [e for e in message_stream("m", ["x" * 100],
@@ -602,7 +601,7 @@ SILENT = len("Hello")
 @pytest.mark.parametrize("indent", [None, 4], ids=["a line", "lines"])
 @pytest.mark.parametrize("api", APIS)
 def test_an_answer_without_usage_is_estimated(bank, api, indent):
-    """By its text: the rest of the document is no answer."""
+    """By its text: the rest of the document does not count."""
     body = body_of(api)
     text = json.dumps(json.loads(silent(api)), indent=indent).encode()
     bank.up(api).script(reply(200, text))
@@ -611,7 +610,7 @@ def test_an_answer_without_usage_is_estimated(bank, api, indent):
 
 
 def test_an_answer_is_as_long_as_in_a_stream(bank):
-    """All that a model writes counts, and what is beside it does not."""
+    """All that a model writes counts, the rest of the document does not."""
     arguments = '{"path":"/tmp/é","lines":[1,2,{"a":null}]}'
     long = "Größe 😹 " * 9000
     answers = {
@@ -649,47 +648,47 @@ def test_estimates_never_exceed_the_hold(bank):
     assert row["cost"] == bound(CHAT, body).hold
 
 
-LIES = [-1, "7", 7.5, 1.0, 1e2, None, [], {}, True, 10 ** 9, 10 ** 18,
-        10 ** 30]
-GONE = "(no such member)"
+INVALID = [-1, "7", 7.5, 1.0, 1e2, None, [], {}, True, 10 ** 9, 10 ** 18,
+           10 ** 30]
+ABSENT = "(no such member)"
 
 
-def say(usage, path, lie):
-    """The usage with that member, or without it."""
+def changed(usage, path, value):
+    """The usage with that member changed, or removed."""
     usage = json.loads(json.dumps(usage))
     inside = usage
     for member in path[:-1]:
         inside = inside[member]
-    if lie is GONE:
+    if value is ABSENT:
         del inside[path[-1]]
     else:
-        inside[path[-1]] = lie
+        inside[path[-1]] = value
     return usage
 
 
 def odd_usage(bank, api, stream, usage):
     """A call with that usage, and its row."""
     body = body_of(api, stream=stream)
-    told = (money.ChatUsage if api == CHAT else money.MessageUsage)()
+    reported = (money.ChatUsage if api == CHAT else money.MessageUsage)()
     final = True
     if api == CHAT:
         script = (sse(chat_stream("m", tokens=usage)) if stream
                   else reply_json(chat_completion("m", usage=usage)))
     elif stream:
-        script = sse(twice_told(usage))
-        told.take(dict(usage, output_tokens=1))
+        script = sse(usage_in_delta(usage))
+        reported.take(dict(usage, output_tokens=1))
         final = usage.get("output_tokens") is not None
     else:
         script = reply_json(message("m", usage=usage))
-    told.take(usage)
+    reported.take(usage)
     bank.up(api).script(script)
     assert bank.post(api, body).complete
-    seen = Seen(200, text=SILENT).replaced(**money.changes(told, final))
+    seen = Seen(200, text=SILENT).replaced(**money.changes(reported, final))
     return expect(bank, api, body, seen)
 
 
-def twice_told(usage):
-    """A messages stream whose message_delta has all of the usage, too."""
+def usage_in_delta(usage):
+    """A messages stream whose message_delta repeats the whole usage."""
     events = message_stream("m", usage=dict(usage, output_tokens=0))
     return [event("message_delta", {
         "type": "message_delta", "delta": {"stop_reason": "end_turn"},
@@ -697,15 +696,15 @@ def twice_told(usage):
         for e in events]
 
 
-@pytest.mark.parametrize("lie", LIES + [GONE], ids=str)
+@pytest.mark.parametrize("value", INVALID + [ABSENT], ids=str)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", APIS)
-def test_L4_what_is_no_count_is_not_usage(bank, api, stream, lie):
-    """Of input and output: the row is estimated, with the one of them that is
-    a count."""
+def test_L4_what_is_no_count_is_not_usage(bank, api, stream, value):
+    """For input and output: the row is estimated, with the one of them that is
+    a valid count."""
     usage = chat_usage(50, 60) if api == CHAT else message_usage(50, 60)
     for name in list(usage)[:2]:
-        row = odd_usage(bank, api, stream, say(usage, [name], lie))
+        row = odd_usage(bank, api, stream, changed(usage, [name], value))
         assert row["outcome"] == "estimated"
         if name.startswith(("input", "prompt")):
             assert row["output"] == 60 and row["input"] != 50
@@ -713,11 +712,11 @@ def test_L4_what_is_no_count_is_not_usage(bank, api, stream, lie):
             assert row["input"] == 50 and row["output"] <= 2
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("value", INVALID, ids=str)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", APIS)
 def test_what_need_not_be_told_must_be_a_count_if_it_is(bank, api, stream,
-                                                        lie):
+                                                        value):
     if api == CHAT:
         usage = dict(chat_usage(5000, 60, cached_tokens=40,
                                 cache_write_tokens=30),
@@ -733,8 +732,8 @@ def test_what_need_not_be_told_must_be_a_count_if_it_is(bank, api, stream,
                  ["cache_creation", "ephemeral_5m_input_tokens"],
                  ["cache_creation", "ephemeral_1h_input_tokens"]]
     for path in paths:
-        row = odd_usage(bank, api, stream, say(usage, path, lie))
-        fits = lie is None or (lie == {} and path[-1].endswith(
+        row = odd_usage(bank, api, stream, changed(usage, path, value))
+        fits = value is None or (value == {} and path[-1].endswith(
             ("details", "creation")))
         assert row["outcome"] == ("reported" if fits else "estimated")
         assert row["output"] == 60
@@ -753,7 +752,7 @@ def test_usage_that_is_not_whole_never_costs_more_than_the_hold(bank, api,
     assert row["output"] == 70000
 
 
-# Answers that end otherwise.
+# Answers that end in other ways.
 
 PARTS = 4       # events before the cut
 
@@ -773,11 +772,11 @@ def cut_events(api):
 
 @pytest.mark.parametrize("end", ["close", "reset", "stall"])
 @pytest.mark.parametrize("api", APIS)
-def test_a_cut_stream_is_charged_what_was_seen(hasty, api, end):
-    bank = hasty
+def test_a_cut_stream_is_charged_what_was_seen(short_timeout, api, end):
+    bank = short_timeout
     body = body_of(api, stream=True)
     events, seen = cut_events(api)
-    # what was sent must have been read when the connection is reset
+    # what was sent must have been read before the connection is reset
     bank.up(api).script(sse(events + [0.05], end=end))
     r = bank.post(api, body)
     assert r.status == 200 and b"message_stop" not in r.body \
@@ -788,8 +787,8 @@ def test_a_cut_stream_is_charged_what_was_seen(hasty, api, end):
 
 @pytest.mark.parametrize("end", ["close", "stall"])
 @pytest.mark.parametrize("api", APIS)
-def test_usage_that_came_before_the_cut_counts(hasty, api, end):
-    bank = hasty
+def test_usage_that_came_before_the_cut_counts(short_timeout, api, end):
+    bank = short_timeout
     body = body_of(api, stream=True)
     if api == CHAT:
         bank.g.b.script(sse(chat_stream("m", done=False,
@@ -799,14 +798,14 @@ def test_usage_that_came_before_the_cut_counts(hasty, api, end):
                                            usage=message_usage(5, 6)),
                             end=end))
     assert bank.post(api, body).status == 200
-    # a translated stream is whole with its stop reason
+    # a translated stream is complete with its stop reason
     expect(bank, api, body, Seen(200, dict(input=5, output=6), True),
            end="complete" if api == TRANSLATED else
            "timeout" if end == "stall" else "upstream")
 
 
 def whole(api, usage=True):
-    """An answer, and what it tells."""
+    """An answer, and the usage it reports."""
     if api == CHAT:
         obj, tokens = chat_completion("m", usage=chat_usage(
             5, 6, cached_tokens=2)), dict(input=3, cache_read=2, output=6)
@@ -821,7 +820,7 @@ def whole(api, usage=True):
 @pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("api", APIS)
 def test_a_cut_answer(bank, api, n):
-    """The text that came counts, and no other byte."""
+    """Only the text that was received counts."""
     body = body_of(api)
     text = whole(api)[0]
     text = text[:text.index(b"Hello") + n]
@@ -830,7 +829,7 @@ def test_a_cut_answer(bank, api, n):
     expect(bank, api, body, Seen(200, {}, False, n), end="upstream")
 
 
-# How a 200 becomes our 502: the bytes, how they are sent.
+# Answers with status 200 that become a 502: the bytes, how they are sent.
 
 UNFIT = {
     "broke off": (lambda text: text, dict(length=9000, end="close")),
@@ -848,7 +847,8 @@ UNFIT = {
 @pytest.mark.parametrize("how", UNFIT)
 @pytest.mark.parametrize("api", APIS)
 def test_an_answer_that_the_client_never_got(bank, api, how, usage):
-    """It costs what it says it cost, else by its text: the upstream bills."""
+    """It costs the usage that it reports, else its text: the upstream bills
+    for it."""
     text, tokens = whole(api, usage)
     change, kw = UNFIT[how]
     body = body_of(api)
@@ -869,7 +869,7 @@ def test_an_answer_that_the_client_never_got(bank, api, how, usage):
 ], ids=["gzip", "noise", "a page", "blanks", "a string", "nothing"])
 @pytest.mark.parametrize("api", APIS)
 def test_bytes_that_are_no_text_cost_nothing(bank, api, stream, bytes, kw):
-    """The client has no answer: the estimate of the input is all there is."""
+    """The client has no answer: only the estimate of the input is charged."""
     body = body_of(api, stream=stream)
     bank.up(api).script(reply(200, bytes, **kw))
     assert_flat(bank.post(api, body), 502)
@@ -928,7 +928,7 @@ def test_an_answer_whose_client_leaves_costs_the_text_that_came(make_bank,
     bank.up(api).script(script)
     with bank.open(api, body) as c:
         assert sent.wait(5)
-        # the worker has read what was there before this
+        # the worker has read what was sent before this
         assert bank.g.get("/v1/models", bank.key(api)).status == 200
         c.reset()
     expect(bank, api, body, Seen(200, {}, False, 4), end="client")
@@ -949,8 +949,8 @@ def test_upstream_errors_are_free(bank, api, status):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", APIS)
-def test_a_timeout_costs_the_estimate(hasty, api, stream):
-    bank = hasty
+def test_a_timeout_costs_the_estimate(short_timeout, api, stream):
+    bank = short_timeout
     body = body_of(api, stream=stream)
     bank.up(api).script(raw("stall"))
     assert_flat(bank.post(api, body), 504, "UPSTREAM_TIMEOUT")
@@ -962,8 +962,8 @@ def test_a_timeout_costs_the_estimate(hasty, api, stream):
 @pytest.mark.parametrize("end", ["close", "reset"])
 @pytest.mark.parametrize("reused", [False, True])
 def test_a_reset_before_any_byte(make_bank, end, reused):
-    """Of a fresh connection: it may have been read.  Of one that was kept
-    open: it was not, if it comes at once."""
+    """On a new connection the request may have been read.  On a kept one it
+    was not, if the reset comes at once."""
     bank = make_bank(workers=1)
     for _ in range(5):
         bank.g.b.reset()
@@ -981,7 +981,7 @@ def test_a_reset_before_any_byte(make_bank, end, reused):
 
 
 def test_a_kept_connection_that_answers_late_was_read(make_bank):
-    """It is closed a while after the request: somebody has read that."""
+    """It is closed a while after the request: the upstream has read that."""
     bank = make_bank(workers=1)
     assert bank.post(CHAT, body_of(CHAT)).status == 200
     body = body_of(CHAT)
@@ -993,7 +993,7 @@ def test_a_kept_connection_that_answers_late_was_read(make_bank):
 
 @pytest.mark.parametrize("api", APIS)
 def test_connect_refused_costs_nothing(make_bank, api):
-    """The hold comes back each time: there is credit for one."""
+    """The hold is released each time: there is credit for one."""
     one = body_of(api, max_tokens=100)
     refused = Refused()
     bank = make_bank(money.euro(bound(api, one).hold + 1000), upstreams="""
@@ -1114,10 +1114,10 @@ def test_402_says_what_fits(make_bank, api, line, name, more):
     left = bank.balance()
     body = padded(api, fresh(line), 60000, name, **more)
     b = bound(api, body)
-    told = assert_flat(bank.post(api, body), 402, "INSUFFICIENT_CREDIT")
+    error = assert_flat(bank.post(api, body), 402, "INSUFFICIENT_CREDIT")
     fits = b.fits(line_of(body["model"]), left)
     assert fits > 0
-    assert money.refusal(told["message"]) == (b.hold, left, fits)
+    assert money.refusal(error["message"]) == (b.hold, left, fits)
     assert bank.g.untouched()
 
     over = padded(api, body["model"], fits + 1, name, **more)
@@ -1130,20 +1130,20 @@ def test_402_says_what_fits(make_bank, api, line, name, more):
 def test_402_when_the_input_alone_is_too_much(make_bank):
     bank = make_bank("0.00003")
     body = body_of(CHAT, max_tokens=1)
-    told = assert_flat(bank.post(CHAT, body), 402, "INSUFFICIENT_CREDIT",
-                       has="add credit")
-    assert "max_tokens" not in told["message"]
-    assert money.refusal(told["message"]) == (
+    error = assert_flat(bank.post(CHAT, body), 402, "INSUFFICIENT_CREDIT",
+                        has="add credit")
+    assert "max_tokens" not in error["message"]
+    assert money.refusal(error["message"]) == (
         bound(CHAT, body).hold, 30000, 0)
     assert bank.rows() == [] and bank.g.untouched()
 
 
 def test_402_without_any_credit(make_bank):
-    """0 is the default; what costs nothing works."""
+    """0 is the default; calls that cost nothing work."""
     bank = make_bank("0")
-    told = assert_flat(bank.post(CHAT, body_of(CHAT)), 402,
-                       "INSUFFICIENT_CREDIT")
-    assert money.refusal(told["message"])[1:] == (0, 0)
+    error = assert_flat(bank.post(CHAT, body_of(CHAT)), 402,
+                        "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"])[1:] == (0, 0)
     for api, line in ((CHAT, "tc-f"), (MESSAGES, "tm-f"), (CHAT, "tc-z")):
         body = body_of(api, fresh(line))
         assert bank.post(api, body).status == 200
@@ -1164,7 +1164,8 @@ def test_count_tokens_costs_nothing(bank):
 
 
 def test_usage_above_the_hold(make_bank):
-    """True usage is charged, the balance goes negative, the next is 402."""
+    """The real usage is charged, the balance becomes negative, the next call
+    gets 402."""
     body = body_of(CHAT, max_tokens=10)
     bank = make_bank(money.euro(bound(CHAT, body).hold))
     start = bank.balance()
@@ -1175,9 +1176,9 @@ def test_usage_above_the_hold(make_bank):
                                         True))
     assert row["cost"] > bound(CHAT, body).hold
     assert bank.balance() == start - row["cost"] < 0
-    told = assert_flat(bank.post(CHAT, body_of(CHAT)), 402,
-                       "INSUFFICIENT_CREDIT")
-    assert money.refusal(told["message"])[1:] == (start - row["cost"], 0)
+    error = assert_flat(bank.post(CHAT, body_of(CHAT)), 402,
+                        "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"])[1:] == (start - row["cost"], 0)
     assert bank.post(CHAT, body_of(CHAT, fresh("tc-f"))).status == 200
 
 
@@ -1188,7 +1189,7 @@ def text(n):
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
 
-# What makes a hold, and how: more of the body, the line, the API.
+# What determines a hold: more of the body, the line, the API.
 
 HOLDS = [
     (CHAT, "tc-a", {}),
@@ -1258,13 +1259,13 @@ def module_poor(module_gateway):
 
 @pytest.mark.parametrize("api, line, more", HOLDS)
 def test_hold_and_estimate(bank, module_poor, api, line, more):
-    """The hold is what a 402 asks for; the estimate what is charged for input
-    of which the upstream says nothing."""
+    """The hold is the amount in the 402; the estimate is what is charged for
+    input that the upstream does not report."""
     body = body_of(api, fresh(line), **more)
     b = bound(api, body)
-    told = assert_flat(module_poor.post(api, body), 402,
-                       "INSUFFICIENT_CREDIT")
-    assert money.refusal(told["message"]) == (b.hold, 0, 0)
+    error = assert_flat(module_poor.post(api, body), 402,
+                        "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"]) == (b.hold, 0, 0)
 
     answer = silent(api)
     bank.up(api).script(reply(200, answer))
@@ -1278,8 +1279,8 @@ def test_hold_and_estimate(bank, module_poor, api, line, more):
                                  {"version": "h2", "length": False}])
 def test_the_hold_is_of_the_body_however_it_comes(module_poor, how):
     body = body_of(CHAT, user=text(3000), tools=[])
-    told = assert_flat(module_poor.post(CHAT, body, **how), 402)
-    assert money.refusal(told["message"])[0] == bound(CHAT, body).hold
+    error = assert_flat(module_poor.post(CHAT, body, **how), 402)
+    assert money.refusal(error["message"])[0] == bound(CHAT, body).hold
 
 
 def test_names_that_are_written_with_escapes_count(module_poor):
@@ -1288,8 +1289,8 @@ def test_names_that_are_written_with_escapes_count(module_poor):
         {"type": "image_url", "image_url": {"url": "https://a.test/1"}}]
     escaped = wire(plain).replace(b'"url"', b'"\\u0075rl"').replace(
         b'"image_url":', b'"image\\u005furl":')
-    told = assert_flat(module_poor.post(CHAT, escaped), 402)
-    assert money.refusal(told["message"])[0] == Bound(
+    error = assert_flat(module_poor.post(CHAT, escaped), 402)
+    assert money.refusal(error["message"])[0] == Bound(
         escaped, line_of(plain["model"]), True).hold
 
 
@@ -1314,27 +1315,27 @@ OTHER_CASE = [
 
 @pytest.mark.parametrize("api, line, more, names", OTHER_CASE)
 def test_names_in_other_case_count(module_poor, api, line, more, names):
-    """As the exact ones do: Go's decoder takes them for these."""
+    """As the exact names do: Go's decoder accepts both."""
     plain = wire(body_of(api, fresh(line), **more))
     other = plain
     for name, spelled in names:
         key = '"%s":' % name
         assert key.encode() in plain
         other = other.replace(key.encode(), ('"%s":' % spelled).encode())
-    # as long as the other one: what is counted is bytes, too
+    # as long as the other one: bytes count, too
     plain += b" " * (len(other) - len(plain))
     assert len(plain) == len(other) and plain != other
-    told = assert_flat(module_poor.post(api, other), 402)
+    error = assert_flat(module_poor.post(api, other), 402)
     hold = Bound(plain, line_of(line), api != MESSAGES).hold
-    assert money.refusal(told["message"])[0] == hold
-    told = assert_flat(module_poor.post(api, plain), 402)
-    assert money.refusal(told["message"])[0] == hold
+    assert money.refusal(error["message"])[0] == hold
+    error = assert_flat(module_poor.post(api, plain), 402)
+    assert money.refusal(error["message"])[0] == hold
 
 
 # One account, many at once.
 
 def race(bank, api, body, n):
-    """n calls at once; (statuses of those that were refused at once, the
+    """n calls in parallel; (statuses of those that were refused, the
     connections that wait)."""
     conns = [bank.open(api, body) for _ in range(n)]
     statuses = []
@@ -1353,8 +1354,8 @@ def race(bank, api, body, n):
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("api", [CHAT, MESSAGES])
 def test_L1_credit_for_ten_admits_ten(make_bank, workers, api):
-    """A thousand at once, credit for exactly ten; the upstream waits until
-    all have been decided on."""
+    """A thousand in parallel, credit for exactly ten; the upstream waits until
+    all have been admitted or refused."""
     body = body_of(api, max_tokens=50)
     hold = bound(api, body).hold
     bank = make_bank(money.euro(hold * 10), workers=workers,
@@ -1402,7 +1403,7 @@ def test_one_nano_euro_less_admits_one_less(make_bank):
 
 
 def test_keys_share_an_account(make_bank):
-    """What one of them spends, the other has not."""
+    """What one of them spends is missing for the other."""
     body = body_of(CHAT, max_tokens=10)
     hold = bound(CHAT, body).hold
     bank = make_bank(money.euro(hold))
@@ -1410,8 +1411,8 @@ def test_keys_share_an_account(make_bank):
         11, 10))))
     assert bank.post(CHAT, body).status == 200
     bank.row(body["model"])
-    told = assert_flat(bank.post(MESSAGES, body_of(MESSAGES)), 402)
-    assert money.refusal(told["message"])[1] \
+    error = assert_flat(bank.post(MESSAGES, body_of(MESSAGES)), 402)
+    assert money.refusal(error["message"])[1] \
         == hold - line_of(body["model"]).cost(dict(input=11, output=10))
 
 
@@ -1459,7 +1460,7 @@ def test_without_a_ledger_nothing_is_refused(make_bank, gateway):
     assert not os.path.exists(bank.g.path("ledger.db"))
 
 
-# What has a price elsewhere.
+# What has a separate price.
 
 TOOL = "web_search_20250305"
 
@@ -1530,7 +1531,7 @@ def test_other_case_of_what_has_its_own_price(bank, api, field, more):
 
 @pytest.mark.parametrize("api", [CHAT, MESSAGES])
 def test_other_case_elsewhere_passes(bank, api):
-    """Names of the client's own, and values: Go compares these exactly."""
+    """Names chosen by the client, and values: Go compares these exactly."""
     schema = {"type": "object", "properties": {
         "Type": {"type": "string", "enum": ["Web_Search_20250305"]},
         "URL": {"type": "string"}, "Data": {"type": "string"},
@@ -1557,7 +1558,7 @@ def test_what_leaves_the_price_as_it_is_passes(bank, more):
 
 
 def test_text_alone_is_no_audio(bank):
-    """"modalities" that name text only leave the price as it is."""
+    """"modalities" with text only do not change the price."""
     assert bank.post(CHAT, body_of(CHAT, modalities=["text"])).status == 200
 
 
@@ -1569,7 +1570,7 @@ def test_a_header_that_raises_the_price(bank, value):
     body = body_of(MESSAGES)
     r = bank.post(MESSAGES, body, headers)
     if value != value.lower() and r.status == 200:
-        return                      # vendors do not know it so
+        return                      # vendors do not accept this form
     assert_flat(r, 400, "INVALID_FIELD", has="anthropic-beta")
     assert bank.g.untouched()
     body = body_of(MESSAGES, fresh("tm-x"))
@@ -1605,8 +1606,8 @@ def raised():
 
 @pytest.mark.parametrize("api", APIS)
 def test_L13_a_reload_in_the_middle_of_a_stream(make_bank, api):
-    """Settled once, at the price that it was held at; the next one has the
-    new price."""
+    """Settled once, at the price of its hold; the next call has the new
+    price."""
     bank = make_bank(location="proxy_read_timeout 60s;")
     gate = threading.Event()
     events = (chat_stream("m", tokens=chat_usage(5, 6)) if api == CHAT
@@ -1666,8 +1667,8 @@ def test_a_restart_keeps_the_balance(make_bank):
 
 @contextlib.contextmanager
 def running(bank, api):
-    """A stream whose events have come to the client, and that goes on; gives
-    its body, and what was seen of it."""
+    """A stream whose first events have reached the client, and that goes on;
+    yields its body, and what was received of it."""
     events, seen = cut_events(api)
     bank.up(api).script(sse(events + [lambda x: x.wait_gone()]))
     body = body_of(api, stream=True)
@@ -1681,7 +1682,7 @@ def running(bank, api):
 
 @pytest.mark.parametrize("api", APIS)
 def test_term_with_a_running_stream(make_bank, api):
-    """A fast stop settles what runs, by what was seen."""
+    """A fast stop settles running calls by what was received."""
     bank = make_bank(location="proxy_read_timeout 60s;")
     with running(bank, api) as (body, seen):
         bank.g.process.send_signal(signal.SIGTERM)
@@ -1718,7 +1719,7 @@ def test_quit_with_a_running_stream(make_bank):
 @pytest.mark.timed("once in five times within two seconds")
 @pytest.mark.parametrize("api", APIS)
 def test_L10_kill_of_a_worker_with_a_running_stream(make_bank, api):
-    """Settled within a second by what was seen; the hold is free."""
+    """Settled within a second by what was received; the hold is released."""
     bank = make_bank(location="proxy_read_timeout 600s;", workers=2)
     bank.g.expect("exited on signal 9")
     took = []
@@ -1737,7 +1738,7 @@ def test_L10_kill_of_a_worker_with_a_running_stream(make_bank, api):
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_power_cut_with_a_running_stream(make_bank, api):
-    """Charged its estimate as nginx is started again: it is lost."""
+    """Charged its estimate at the next start of nginx: it is lost."""
     bank = make_bank(location="proxy_read_timeout 60s;")
     events, _ = cut_events(api)
     bank.up(api).script(sse(events + [lambda x: x.wait_gone()]))
@@ -1765,7 +1766,7 @@ def test_a_power_cut_with_a_running_stream(make_bank, api):
     assert len(bank.rows()) == 2
 
 
-# What the log says.
+# The access log.
 
 def money_log(bank, tag):
     end = time.monotonic() + client.LIMIT
@@ -1789,7 +1790,8 @@ def test_the_log_says_what_it_cost(bank, api, stream, tag):
 
 
 def test_the_log_of_what_cost_nothing(bank, tag):
-    """An error of the upstream: a call, and 0; a refusal of ours: no call."""
+    """An error of the upstream is logged as a call that costs 0; a refusal of
+    ours as no call."""
     bank.g.b.script(reply_json(chat_error("no"), 500))
     body = body_of(CHAT)
     bank.post(CHAT, body, [("X-Test-Tag", tag)])

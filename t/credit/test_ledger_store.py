@@ -1,7 +1,7 @@
-"""The ledger through starts, reloads, ends of every kind, and bad disks.
+"""The ledger through starts, reloads, exits of every kind, and disk failures.
 
-The store is read with Python's own sqlite3, as an accountant would; its view
-"audit" says whether balances are what top-ups and calls make them.
+The store is read with Python's sqlite3, as an accountant would; its view
+"audit" shows whether balances agree with top-ups and calls.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from gateway import Key, chat
 from upstream import chat_stream, sse
 
 EURO = 10 ** 9
-COST = 11 * 1000 + 7 * 2000      # nano-euro, of a call that upstream.both() has
+COST = 11 * 1000 + 7 * 2000      # nano-euro, of a call to upstream.both()
 
 MODELS_A = """
         model fam-a-large  large  input=3 output=15 max_output=1000;
@@ -69,7 +69,7 @@ def wait_query(g, sql, want, path="ledger.db", timeout=LIMIT):
     while True:
         try:
             got = query(g, sql, path)
-        except sqlite3.OperationalError as e:    # not there yet
+        except sqlite3.OperationalError as e:    # not created yet
             got = e
         if got == want:
             return
@@ -78,7 +78,7 @@ def wait_query(g, sql, want, path="ledger.db", timeout=LIMIT):
 
 
 def stored(g, calls, path="ledger.db", cost=COST):
-    """So many calls are on disk, each once, and the balances are theirs."""
+    """That many calls are on disk, each once, and the balances agree."""
     wait_query(g, "SELECT count(*) FROM calls", [(calls,)], path)
     assert query(g, "SELECT * FROM audit WHERE difference <> 0", path) == []
     assert query(g, "SELECT sum(cost) FROM calls WHERE account = 'bob-1'",
@@ -90,7 +90,8 @@ def opened(g, account):
 
 
 def finish(g, sig):
-    """Ends all of it by a signal to the master; it says that it went well."""
+    """Stops nginx by a signal to the master, and checks that it exits with
+    0."""
     process, g.process = g.process, None
     process.send_signal(sig)
     ended(g, process)
@@ -102,8 +103,8 @@ def ended(g, process):
 
 
 class Stream:
-    """A call whose answer began and does not end before end() or its upstream
-    is told to."""
+    """A call whose answer has begun and does not end before end(), or the
+    upstream's."""
 
     def __init__(self, g, key=None):
         self.g = g
@@ -162,7 +163,7 @@ def test_opened_by_reload(start):
 
 
 def test_founding_of_later(start):
-    """The amount of the configuration that opens the account counts."""
+    """The amount of the configuration that creates the account counts."""
     g = start(founding="0.000000001")
     assert_flat(g.chat(), 402, "INSUFFICIENT_CREDIT")
     g.http = http(founding="2.50")
@@ -176,7 +177,7 @@ def test_founding_of_later(start):
 
 
 def test_keys_share_an_account(start):
-    """Two keys, one account; a key that moves takes no credit along."""
+    """Two keys, one account; a key that changes accounts leaves the credit."""
     one, two = (Key("k-%d" % i, "b", "account=shared") for i in range(2))
     g = start(keys=[one, two])
     assert opened(g, "shared") == 1
@@ -194,7 +195,7 @@ def test_keys_share_an_account(start):
 
 
 def test_failed_reload_opens_nothing(start, upstreams):
-    """One that fails after the zone has been found, at a port in use."""
+    """A reload that fails after the zone was found, at a port in use."""
     g = start()
     stored(g, 0)
     good = g.server
@@ -215,14 +216,14 @@ def test_failed_reload_opens_nothing(start, upstreams):
 
 
 def test_no_room_for_accounts(start):
-    """The zone keeps all accounts that there ever were: a reload whose new ones
-    find no room is refused, though they would fit alone, and all goes on."""
+    """The zone keeps all accounts ever created: a reload whose new accounts do
+    not fit is refused, even if they would fit alone, and nginx goes on."""
     first = [Key("a-%d" % i, "b") for i in range(30)]
     g = start(more="modelgw_zone 64k;", keys=first)
     fresh = [Key("b-%d" % i, "b") for i in range(40)]
     g.keys[4:] = fresh
     g.write_keys()
-    assert g.check_again().returncode == 0    # it is good in itself
+    assert g.check_again().returncode == 0    # it is valid
     g.reload(ok=False)
     text = g.read("error.log")
     assert "zone too small" in text and "stop nginx, then start it" in text
@@ -253,14 +254,15 @@ def test_accounts_of_the_ledger_need_room(start):
     g.expect("zone too small")
 
 
-# what a reload may not do
+# reloads that are refused
 
 @pytest.mark.parametrize("http, words", [
     (http(more="modelgw_zone 33m;"), '"modelgw_zone"'),
     (http().replace("ledger.db", "other.db"), '"modelgw_ledger"'),
     ("", "modelgw_ledger ")])
 def test_reload_refused(start, http, words):
-    """The old workers serve on, with the same ledger, and nothing is made."""
+    """The old workers continue with the same ledger, and no file is
+    created."""
     g = start()
     good = g.http
     for _ in range(2):
@@ -269,7 +271,7 @@ def test_reload_refused(start, http, words):
         g.reload(ok=False)
         text = g.read("error.log")
         assert words in text and "stop nginx, then start it" in text
-        assert g.check_again().returncode == 0    # it is good in itself
+        assert g.check_again().returncode == 0    # it is valid
         assert g.chat().status == 200
     stored(g, 2)
     assert not os.path.exists(g.path("other.db"))
@@ -291,7 +293,7 @@ def test_reload_ledger_added(start):
 
 
 def test_reload_keys_removed(start):
-    """A ledger does not go with the last of its keys, either."""
+    """A ledger is not removed with the last of its keys, either."""
     g = start()
     g.http, good = "", g.http
     g.write()
@@ -309,8 +311,8 @@ def test_reload_keys_removed(start):
 
 
 def test_reload_with_calls(start):
-    """A call that began two reloads ago is settled into the same ledger, and
-    meanwhile its worker need not be the writer."""
+    """A call that began two reloads ago is settled in the same ledger; its
+    worker may no longer be the writer."""
     g = start()
     with Stream(g):
         wait_query(g, "SELECT account FROM holds", [("bob-1",)])
@@ -345,7 +347,7 @@ def test_second_nginx(start, gateway):
 
 
 def test_workers_without_master(start):
-    """They still write: a new nginx waits until they are gone."""
+    """They still write: a new nginx waits until they have exited."""
     g = start()
     pids = g.pids()
     g.process.kill()
@@ -366,7 +368,7 @@ def test_workers_without_master(start):
 
 
 def test_check_while_it_runs(start):
-    """nginx -t leaves the files alone, byte by byte, and opens nothing."""
+    """nginx -t does not change a byte of the files, and creates no account."""
     g = start()
     assert g.chat().status == 200
     stored(g, 1)
@@ -382,7 +384,7 @@ def test_check_while_it_runs(start):
         return out
 
     before, end = None, time.monotonic() + LIMIT
-    while before != files():        # the writer is still at it
+    while before != files():        # the writer is still running
         assert time.monotonic() < end
         before = files()
         g.wait_idle()
@@ -398,7 +400,7 @@ def test_check_while_it_runs(start):
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT,
                                  signal.SIGINT])
 def test_end(start, sig):
-    """What was answered is on disk when nginx is gone."""
+    """What was answered is on disk when nginx has exited."""
     g = start(options="flush=200ms", workers=2)
     for _ in range(20):
         assert g.chat().status == 200
@@ -411,7 +413,7 @@ def test_end(start, sig):
 
 
 def test_terminated_with_a_call(start):
-    """It is charged by what was seen of it, as one that is cut."""
+    """It is charged by what was received, as one that is cut."""
     g = start()
     with Stream(g):
         finish(g, signal.SIGTERM)
@@ -423,8 +425,8 @@ def test_terminated_with_a_call(start):
 
 
 def test_all_killed(start):
-    """A call in flight is charged by its hold's row at the next start; what was
-    durable is there."""
+    """A call in flight is charged by its hold's row at the next start; what
+    was durable is kept."""
     g = start(workers=2)
     for _ in range(5):
         assert g.chat().status == 200
@@ -447,7 +449,7 @@ def test_all_killed(start):
 
 
 def test_worker_killed(start):
-    """The others, or its successor, charge its calls within a moment."""
+    """The other workers, or a new one, charge its calls soon."""
     g = start(workers=2)
     with Stream(g):
         wait_query(g, "SELECT count(*) FROM holds", [(1,)])
@@ -465,7 +467,7 @@ def test_worker_killed(start):
 
 
 def kill_and_signal(g, pids, sig):
-    """Kills workers, and ends nginx before their master can replace them."""
+    """Kills workers, and stops nginx before the master can replace them."""
     process, g.process = g.process, None
     g.expect("exited on signal 9")
     process.send_signal(signal.SIGSTOP)
@@ -482,9 +484,9 @@ def kill_and_signal(g, pids, sig):
 @pytest.mark.parametrize("workers, killed", [(1, 1), (2, 1), (2, 2), (4, 2),
                                              (4, 4)])
 def test_worker_killed_then_end(start, sig, workers, killed):
-    """Workers die, and nginx is stopped before any other looks after them, or
-    with none left but the master: it is as if they had been swept up, and what
-    they had settled is written."""
+    """Workers are killed, and nginx is stopped before another worker sweeps
+    them up, or with only the master left: their calls are settled as if they
+    had been swept up, and what they had settled is written."""
     g = start(options="flush=1s", workers=workers)
     assert g.chat().status == 200
     stored(g, 1)
@@ -513,7 +515,7 @@ def test_worker_killed_then_end(start, sig, workers, killed):
 
 
 def test_writers_killed(start):
-    """Whoever dies, another one writes."""
+    """Whichever worker is killed, another one writes."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     done = 0
@@ -544,7 +546,7 @@ def test_short_calls_store_no_holds(start):
         calls += 1
         if time.monotonic() - begun < 0.15:
             short += 1
-        else:               # the machine is busy: this one may have a hold
+        else:               # the machine is busy: this call may have a hold
             stored(g, calls)
         assert query(g, "SELECT count(*) FROM holds") == [(0,)]
 
@@ -561,7 +563,7 @@ def test_short_calls_store_no_holds(start):
 @pytest.mark.timed("the file is locked for 0.8 seconds")
 def test_nothing_to_write(start):
     """A flush that finds only holds of calls that have ended begins no
-    transaction: a file that somebody else has locked is none of its affairs."""
+    transaction: a file locked by another process does not matter."""
     g = start(options="flush=300ms")
     for n in range(2):      # the first flush goes on after its commit
         assert g.chat().status == 200
@@ -579,9 +581,9 @@ def test_nothing_to_write(start):
     assert g.log_count(CANNOT) == 0
 
 
-@pytest.mark.timed("five calls are written in fewer than four flushes of old")
+@pytest.mark.timed("five calls are written in less than four old intervals")
 def test_flush_may_change(start):
-    """The writer follows it, though it is of an older configuration."""
+    """The writer uses the new value, even if it has an older configuration."""
     g = start(options="flush=1s")
     with Stream(g):
         g.http = http(options="flush=5ms")
@@ -599,7 +601,8 @@ def test_flush_may_change(start):
 
 
 def test_roll_up(start):
-    """Calls older than keep= become days; balances stay what they are."""
+    """Calls older than keep= are rolled up into days; balances do not
+    change."""
     g = start()
     for _ in range(3):
         assert g.chat().status == 200
@@ -621,7 +624,7 @@ def test_roll_up(start):
 
 
 class Single(lib.Gateway):
-    """One process, master and worker; nginx itself accepts nothing any more
+    """One process is master and worker; nginx itself accepts no connections
     after a reload of it."""
 
     def config(self):
@@ -655,7 +658,7 @@ class Nobody(lib.Gateway):
 
 
 def writer_ids(pid):
-    """The user ids of the process's first thread, and of that which writes."""
+    """The user ids of the process's first thread, and of the writer thread."""
     tasks, ids, end = "/proc/%d/task/" % pid, [], time.monotonic() + LIMIT
     while len(ids) < 2 or ids[0] == ids[1]:
         assert time.monotonic() < end, ids
@@ -668,7 +671,8 @@ def writer_ids(pid):
 
 
 def files(path):
-    """(name, stat) of what is in a directory, and is not removed meanwhile."""
+    """(name, stat) of the files in a directory that are not removed
+    meanwhile."""
     for name in os.listdir(path):
         with contextlib.suppress(FileNotFoundError):
             yield name, os.stat(os.path.join(path, name))
@@ -676,7 +680,7 @@ def files(path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
 def test_user(upstreams):
-    """What the master makes belongs to the workers' user, who writes it."""
+    """Files that the master creates are owned by the workers' user."""
     for u in upstreams:
         u.reset()
     directory = tempfile.mkdtemp(prefix="modelgw-")
@@ -713,7 +717,7 @@ def test_user(upstreams):
         db.execute("ROLLBACK")
         db.close()
         ended(g, process)
-        assert ids == [{0}, {nobody}]       # for good: saved ids are the same
+        assert ids == [{0}, {nobody}]       # permanently: saved ids, too
         for name, st in files(g.path("data")):
             assert st.st_uid == nobody, name
         g.start()
@@ -725,9 +729,9 @@ def test_user(upstreams):
         shutil.rmtree(directory)
 
 
-# disks that fail; what stays as it is does so for a moment: these are timed
+# disk failures; a state that must persist is watched for a while: timed tests
 
-timed = pytest.mark.timed("what stays as it is does so for 1.5 seconds")
+timed = pytest.mark.timed("a state that must persist is watched for 1.5 s")
 
 
 class Faults:
@@ -755,14 +759,15 @@ class Faults:
             time.sleep(0.01)
 
     def stays(self, status, seconds=1.5):
-        """For so long; what is to stay cannot be waited for."""
+        """For so long; a state that persists cannot be waited for."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             assert self.call() == status
             time.sleep(0.05)
 
-    def well(self, times=1):
-        """All is written, and the log has a line a fault, and one after."""
+    def recovered(self, times=1):
+        """All is written; the log has one line per failure, and one per
+        recovery."""
         stored(self.g, self.answered, self.path)
         assert query(self.g, "SELECT count(*) FROM holds", self.path) == [(0,)]
         assert len(self.g.b.requests) == self.answered
@@ -787,13 +792,13 @@ def test_locked(start):
         db.execute("ROLLBACK")
         db.close()
         f.until(200)
-        f.well(n)
+        f.recovered(n)
 
 
 @timed
 def test_moved(start):
     """The file is moved away, and back: nothing is admitted meanwhile, nothing
-    is lost, and no other file takes its place."""
+    is lost, and no other file is used instead."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     f = Faults(g)
@@ -811,14 +816,14 @@ def test_moved(start):
         f.stays(503)
         os.rename(path + ".away", path)
         f.until(200)
-        f.well(n)
+        f.recovered(n)
     g.stop()
     stored(g, f.answered)
 
 
 @timed
 def test_removed(start):
-    """A stop does not wait for it for ever, and makes none."""
+    """A stop does not wait for it without limit, and creates none."""
     g = start()
     f = Faults(g)
     f.until(200)
@@ -837,8 +842,8 @@ ADMIN = "location /admin/ { modelgw_admin; }"
 
 
 def test_replaced_is_not_read(start):
-    """Another file of that name is not read either, beside the WAL of the one
-    that we have."""
+    """Another file of that name is not read either with the WAL of the open
+    one."""
     g = start(locations=ADMIN)
     f = Faults(g)
     path = g.path("ledger.db")
@@ -854,7 +859,7 @@ def test_replaced_is_not_read(start):
     os.rename(path + ".away", path)
     assert g.get("/admin/calls").status == 200
     f.until(200)
-    f.well()
+    f.recovered()
 
 
 def remove(path):
@@ -869,8 +874,8 @@ def replace(path):
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 @pytest.mark.parametrize("lose", [remove, replace])
 def test_wal_lost(start, suffix, lose):
-    """What is answered as durable is there after a kill of everything: all that
-    the file had is in the ledger before."""
+    """What was answered as durable survives a kill of everything: all of the
+    lost file is in the ledger before the answer."""
     g = start(workers=2, locations=ADMIN)
     for n in range(1, 4):
         assert g.chat().status == 200
@@ -892,7 +897,7 @@ def test_wal_lost(start, suffix, lose):
 
 
 def test_wal_lost_while_idle(start):
-    """It is noticed without a call, and again at the next time."""
+    """It is noticed without a call, each time."""
     g = start()
     assert g.chat().status == 200
     stored(g, 1)
@@ -908,8 +913,8 @@ def test_wal_lost_while_idle(start):
 
 @timed
 def test_wal_lost_beside_a_reader(start):
-    """Who reads keeps it from being saved: nothing is admitted, and no top-up
-    is said to be made."""
+    """A reader prevents that it is saved: nothing is admitted, and no top-up
+    is confirmed."""
     g = start(workers=2, locations=ADMIN)
     f = Faults(g)
     f.until(200)
@@ -927,7 +932,7 @@ def test_wal_lost_beside_a_reader(start):
     g.wait_log(CANNOT + '.*ledger.db-wal" is ')
     db.close()
     f.until(200)
-    f.well()
+    f.recovered()
     assert g.post(*topup).status in (200, 201)
     g.power_cut()
     g.start()
@@ -937,7 +942,7 @@ def test_wal_lost_beside_a_reader(start):
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT])
 def test_wal_lost_at_the_end(start, sig):
-    """Beside a connection that stays, closing does not save it by itself."""
+    """While another connection stays open, closing alone does not save it."""
     g = start()
     for _ in range(3):
         assert g.chat().status == 200
@@ -953,7 +958,8 @@ def test_wal_lost_at_the_end(start, sig):
 @timed
 def test_all_lost(start):
     """All files are removed, and the ledger comes back: what was committed is
-    only in what the writer has open, which it does not let go of before."""
+    only in the files that the writer has open, which it keeps open until
+    then."""
     g = start(workers=2)
     f = Faults(g)
     path = g.path("ledger.db")
@@ -966,7 +972,7 @@ def test_all_lost(start):
         f.stays(503)
         os.rename(path + ".kept", path)
         f.until(200)
-        f.well(n)
+        f.recovered(n)
     g.power_cut()
     g.start()
     stored(g, f.answered)
@@ -974,8 +980,8 @@ def test_all_lost(start):
 
 @timed
 def test_back_beside_a_reader(start):
-    """A file that was merely moved leaves nothing in doubt: a reader that stays
-    does not keep its writer from going on."""
+    """If the file was only moved, no data are unsynced: a reader that stays
+    open does not stop the writer."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     f = Faults(g)
@@ -994,11 +1000,11 @@ def test_back_beside_a_reader(start):
     os.rename(path + ".away", path)
     f.until(200)
     db.close()
-    f.well()
+    f.recovered()
 
 
 def test_locked_beside_a_reader(start):
-    """Nor does a lock leave anything in doubt: nothing was written."""
+    """Nor are data unsynced after a lock: nothing was written."""
     g = start(workers=2)
     f = Faults(g)
     f.until(200)
@@ -1017,13 +1023,13 @@ def test_locked_beside_a_reader(start):
     db.close()
     f.until(200)
     reader.close()
-    f.well()
+    f.recovered()
 
 
 @timed
 def test_locked_reload_and_end(start):
-    """A worker that ends meanwhile leaves its calls to the others; a new one
-    that finds the store locked goes on trying."""
+    """A worker that exits meanwhile leaves its calls to the others; a new one
+    that finds the store locked keeps trying."""
     g = start()
     f = Faults(g)
     db = sqlite3.connect(g.path("ledger.db"), isolation_level=None,
@@ -1035,13 +1041,13 @@ def test_locked_reload_and_end(start):
     db.execute("ROLLBACK")
     db.close()
     f.until(200)
-    f.well()
+    f.recovered()
     g.stop()
     stored(g, f.answered)
 
 
 def test_locked_stream(start):
-    """A call that runs as it happens is settled, and written afterwards."""
+    """A call that runs meanwhile is settled, and written afterwards."""
     g = start()
     f = Faults(g)
     with Stream(g):
@@ -1060,7 +1066,7 @@ def test_locked_stream(start):
 
 
 def test_ended_while_locked(start):
-    """What cannot be written at the end is said, and charged by the holds."""
+    """What cannot be written at exit is logged, and charged by the holds."""
     g = start()
     with Stream(g):
         wait_query(g, "SELECT count(*) FROM holds", [(1,)])
@@ -1072,7 +1078,7 @@ def test_ended_while_locked(start):
         db.execute("ROLLBACK")
         db.close()
     said = g.log_count("could not be written before this worker ended")
-    assert 1 <= said <= g.workers, "each worker that leaves says it"
+    assert 1 <= said <= g.workers, "logged once per worker at most"
     assert query(g, "SELECT count(*) FROM calls") == [(0,)]
     g.b.script(lib_both)
     g.start()
@@ -1080,11 +1086,11 @@ def test_ended_while_locked(start):
     assert g.chat().status == 200
 
 
-def test_terminated_while_locked_on_a_busy_machine(dying, start):
-    """A worker whose sleeps are longer than they should be is still gone
-    before its master kills it, 1.5 seconds after the signal."""
+def test_terminated_while_locked_on_a_busy_machine(faulty, start):
+    """A worker whose sleeps are too long still exits before the master kills
+    it, 1.5 seconds after the signal."""
     g = start()
-    dying.set("late")
+    faulty.set("late")
     assert g.chat().status == 200
     stored(g, 1)
     db = sqlite3.connect(g.path("ledger.db"), isolation_level=None)
@@ -1095,12 +1101,12 @@ def test_terminated_while_locked_on_a_busy_machine(dying, start):
     db.execute("ROLLBACK")
     db.close()
     said = g.log_count("could not be written before this worker ended")
-    assert 1 <= said <= g.workers, "each worker that leaves says it"
+    assert 1 <= said <= g.workers, "logged once per worker at most"
 
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of its own, 4 MB."""
+    """A separate file system of 4 MB."""
     path = str(tmp_path / "disk")
     os.mkdir(path)
     p = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", path],
@@ -1153,9 +1159,9 @@ usleep(useconds_t us)
 
 
 class Disk:
-    """fsync() that hangs, or fails, while a file of that name is there; what
-    is written stays in the page cache, as on a disk that dies.  While "late"
-    is there a sleep is longer, as on a busy machine."""
+    """fsync() hangs or fails while a file "hang" or "fail" exists; what is
+    written stays in the page cache, as on a failing disk.  While "late"
+    exists, sleeps are longer, as on a busy machine."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -1172,12 +1178,12 @@ class Disk:
 
 
 @pytest.fixture
-def dying(tmp_path, monkeypatch):
-    """nginx with a disk that the test may let hang or fail."""
+def faulty(tmp_path, monkeypatch):
+    """A disk that the test can make hang or fail."""
     os.mkdir(str(tmp_path / "shim"))
     d = Disk(tmp_path / "shim")
     preload = [d.library]
-    if lib.ASAN:                # which wants to be the first
+    if lib.ASAN:                # which must be the first
         preload.insert(0, subprocess.run(
             ["cc", "-print-file-name=libasan.so"], check=True,
             capture_output=True, text=True).stdout.strip())
@@ -1186,26 +1192,26 @@ def dying(tmp_path, monkeypatch):
 
 
 @timed
-def test_sync_fails(dying, start):
-    """What was written and never synced is there for SQLite, and does not pass
-    for durable: nothing is admitted before a sync has worked."""
+def test_sync_fails(faulty, start):
+    """What was written and never synced is visible to SQLite, but is not
+    durable: nothing is admitted before a sync has succeeded."""
     g = start(workers=2)
     f = Faults(g)
     for n in range(1, 3):
         f.until(200)
-        dying.set("fail")
+        faulty.set("fail")
         f.until(503)
         f.stays(503)
         assert g.log_count("the ledger is written again") == n - 1
-        dying.clear("fail")
+        faulty.clear("fail")
         f.until(200)
-        f.well(n)
+        f.recovered(n)
 
 
 @timed
-def test_replaced_while_closed(dying, start):
-    """While the writer has let go of it, and after a reload, too: a copy never
-    gets the inode that the file is known by."""
+def test_replaced_while_closed(faulty, start):
+    """While the writer has closed it, and after a reload, too: a copy never
+    gets the inode by which the file is recognized."""
     g = start(workers=2)
     f = Faults(g)
     path = g.path("ledger.db")
@@ -1214,14 +1220,14 @@ def test_replaced_while_closed(dying, start):
     f.until(200)
     shutil.copy(path, path + ".bak")
     inode = os.stat(path).st_ino
-    dying.set("fail")
+    faulty.set("fail")
     f.until(503)
     time.sleep(1)
     for _ in range(3):
         os.unlink(path)
         shutil.copy(path + ".bak", path)
         assert os.stat(path).st_ino != inode
-    dying.clear("fail")
+    faulty.clear("fail")
     f.stays(503, 2.5)
     g.expect("could not be written before this worker ended")
 
@@ -1231,9 +1237,9 @@ def wal(g):
         return f.read()
 
 
-def killed_in_a_commit(dying, start, hung, pause=0):
-    """Beside a reader, who keeps the WAL from being moved to the file; then
-    there is no worker for so many seconds."""
+def killed_in_a_commit(faulty, start, stalled, pause=0):
+    """With a reader, which prevents a checkpoint of the WAL; then there is no
+    worker for "pause" seconds."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     g.expect("writing the ledger hangs")
@@ -1245,9 +1251,9 @@ def killed_in_a_commit(dying, start, hung, pause=0):
     db.execute("BEGIN")
     db.execute("SELECT count(*) FROM calls").fetchone()
     before = wal(g)
-    dying.set("hang")
+    faulty.set("hang")
     f.until(200)
-    if hung:
+    if stalled:
         f.until(503)
         g.wait_log("writing the ledger hangs")
     else:
@@ -1259,7 +1265,7 @@ def killed_in_a_commit(dying, start, hung, pause=0):
     os.kill(g.process.pid, signal.SIGSTOP)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    dying.clear("hang")
+    faulty.clear("hang")
     lib.wait_dead(pids)
     time.sleep(pause)
     os.kill(g.process.pid, signal.SIGCONT)
@@ -1268,41 +1274,41 @@ def killed_in_a_commit(dying, start, hung, pause=0):
 
 @timed
 @pytest.mark.parametrize("pause", [0, 2.5])
-def test_killed_in_a_commit(dying, start, pause):
-    """A disk that was at work has not failed: nobody waits for who reads, even
-    if there was no writer for longer than a disk may take."""
-    f, db = killed_in_a_commit(dying, start, False, pause)
+def test_killed_in_a_commit(faulty, start, pause):
+    """A disk that was busy has not failed: the next writer does not wait for
+    the reader, even if there was no writer for longer than a disk may take."""
+    f, db = killed_in_a_commit(faulty, start, False, pause)
     f.until(200)
     stored(f.g, f.answered)
     f.stays(200)
     db.close()
-    f.well(0)
+    f.recovered(0)
 
 
 @timed
-def test_killed_in_a_commit_that_hung(dying, start):
-    """Whether it had failed its writer did not live to say: what is found of it
-    in the WAL is not believed before it is in the file, and that waits for who
-    reads."""
-    f, db = killed_in_a_commit(dying, start, True)
+def test_killed_in_a_commit_that_hung(faulty, start):
+    """Its writer was killed before it could tell whether it had failed: what
+    is in the WAL is not trusted before a checkpoint, which waits for the
+    reader."""
+    f, db = killed_in_a_commit(faulty, start, True)
     f.until(503)
     f.stays(503)
     f.g.wait_log(CANNOT)
     db.close()
     f.until(200)
-    f.well()
+    f.recovered()
 
 
 @timed
-def test_sync_hangs(dying, start):
-    """A disk that neither works nor fails: refused after two seconds, said
-    once."""
+def test_sync_hangs(faulty, start):
+    """A disk that neither works nor fails: calls are refused after two
+    seconds, and it is logged once."""
     g = start(workers=2)
     g.expect("writing the ledger hangs")
     f = Faults(g)
     f.until(200)
     stored(g, f.answered)
-    dying.set("hang")
+    faulty.set("hang")
     begun = time.monotonic()
     f.until(200)
     f.until(503)
@@ -1311,7 +1317,7 @@ def test_sync_hangs(dying, start):
     g.wait_log("does not hang any more|writing the ledger hangs for")
     assert g.log_count("writing the ledger hangs") == 1
     assert g.log_count("does not hang any more") == 0
-    dying.clear("hang")
+    faulty.clear("hang")
     f.until(200)
     g.wait_log("writing the ledger does not hang any more")
     stored(g, f.answered)
@@ -1320,17 +1326,17 @@ def test_sync_hangs(dying, start):
 
 
 @timed
-def test_topup_of_a_writer_that_died(dying, start):
+def test_topup_of_a_writer_that_died(faulty, start):
     """The commit of a top-up reached the file, its writer was killed before it
-    said so, and the next one has a bad disk: it does not say that it failed,
-    so that what is in the file is credited when all is well."""
+    reported that, and the next one has a failing disk: it does not report a
+    failure, so that what is in the file is credited on recovery."""
     g = start(workers=2, locations="location /admin/ { modelgw_admin; }",
               options="flush=5ms")
     g.expect("exited on signal 9")
     g.expect(CANNOT)
     assert g.chat().status == 200
     stored(g, 1)
-    dying.set("hang")
+    faulty.set("hang")
     answers = []
 
     def ask():
@@ -1343,13 +1349,13 @@ def test_topup_of_a_writer_that_died(dying, start):
     while b"t-1" not in wal(g):
         assert time.monotonic() < end
         time.sleep(0.01)
-    dying.set("fail")
-    dying.clear("hang")
+    faulty.set("fail")
+    faulty.clear("hang")
     for pid in g.pids():
         os.kill(pid, signal.SIGKILL)
     g.wait_log(CANNOT)
     time.sleep(0.3)
-    dying.clear("fail")
+    faulty.clear("fail")
     g.wait_log("the ledger is written again")
     thread.join(LIMIT)
     assert not thread.is_alive() and answers == [None]    # it was killed
@@ -1385,12 +1391,12 @@ def test_disk_full(disk, start):
         f.stays(503)
         os.unlink(disk + "/filler")
         f.until(200)
-        f.well(n)
+        f.recovered(n)
 
 
 @timed
 def test_start_on_full_disk(disk, start):
-    """Not a single call is admitted before the disk is well."""
+    """No call is admitted before the disk works."""
     path = disk + "/ledger.db"
     g = start(http=on(disk))
     f = Faults(g, path)
@@ -1416,9 +1422,8 @@ def test_start_on_full_disk(disk, start):
 @timed
 @pytest.mark.parametrize("change", ["reload", "kill_workers"])
 def test_full_disk_and_a_new_writer(disk, start, change):
-    """A new writer is not patient with a disk that is full: what is admitted
-    is what comes before its first batch, or what comes at a time if the machine
-    is busy."""
+    """A new writer has no grace period for a full disk: calls are admitted
+    only before its first batch, or at once if the machine is busy."""
     path = disk + "/ledger.db"
     g = start(http=on(disk), workers=2)
     g.expect("exited on signal 9")
@@ -1438,17 +1443,17 @@ def test_full_disk_and_a_new_writer(disk, start, change):
         if admitted[-1] <= 3:
             break
     assert admitted[-1] <= 3, admitted
-    f.well(len(admitted))
+    f.recovered(len(admitted))
 
 
-def until_said(f):
-    """Workers die all the time, until a writer has stopped the calls."""
+def kill_until_refused(f):
+    """Kills workers repeatedly, until a writer has stopped the calls."""
     end = time.monotonic() + LIMIT
     while not f.g.log_count(CANNOT):
         assert time.monotonic() < end
         f.g.kill_workers()
         f.call()
-        time.sleep(0.9)     # that is less than a new writer is patient
+        time.sleep(0.9)     # less than the grace period of a new writer
     for _ in range(3):
         f.g.kill_workers()
         f.stays(503, 0.2)
@@ -1456,34 +1461,34 @@ def until_said(f):
 
 @timed
 def test_full_disk_and_dying_workers(disk, start):
-    """No writer lives for long, but what one has found out stays."""
+    """No writer runs for long, but what one has found persists."""
     path = disk + "/ledger.db"
     g = start(http=on(disk), workers=2)
     g.expect("exited on signal 9")
     f = Faults(g, path)
     f.until(200)
     fill(disk)
-    until_said(f)
+    kill_until_refused(f)
     os.unlink(disk + "/filler")
     f.until(200)
-    f.well()
+    f.recovered()
 
 
 @timed
 def test_locked_and_dying_workers(start):
-    """New writers are patient with a lock, which may be that of a dead one, for
-    a time that is over for all of them."""
+    """New writers have a grace period for a lock, which may be that of a
+    killed one; it is one period for all of them."""
     g = start(workers=2)
     g.expect("exited on signal 9")
     f = Faults(g)
     f.until(200)
     db = sqlite3.connect(g.path("ledger.db"), isolation_level=None, timeout=5)
     db.execute("BEGIN EXCLUSIVE")
-    until_said(f)
+    kill_until_refused(f)
     db.execute("ROLLBACK")
     db.close()
     f.until(200)
-    f.well()
+    f.recovered()
 
 
 @timed
@@ -1500,13 +1505,13 @@ def test_disk_nearly_full(disk, start):
     f.stays(503, 2.5)
     os.unlink(disk + "/filler")
     f.until(200)
-    f.well()
+    f.recovered()
 
 
 @timed
 def test_read_only(disk, start):
-    """The kernel does not let a file system become read-only while a file of it
-    is open to be written, so it is locked first: then the writer lets go."""
+    """The kernel does not remount a file system read-only while a file of it
+    is open for writing, so it is locked first: then the writer closes it."""
     path = disk + "/ledger.db"
     g = start(http=on(disk))
     f = Faults(g, path)

@@ -1,6 +1,6 @@
-"""Limits of keys: requests and tokens a minute, calls in flight; what clients
-are told of them.  The arithmetic of a minute is in unit/test_limit.c, whole
-minutes under load are in limits_minute.py.
+"""Limits of keys: requests and tokens a minute, calls in flight; the headers
+about them.  The arithmetic of a minute is in unit/test_limit.c, whole minutes
+under load are in limits_minute.py.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MESSAGES_PATH = "/v1/messages"
 
 
 class Api:
-    """One way to call: its endpoint, group, upstream, and what that says."""
+    """One kind of call: its endpoint, group, upstream, and the answer."""
 
     def __init__(self, path, group, body, answer, stream):
         self.path = path
@@ -73,7 +73,7 @@ def native(request):
 
 
 def refused(r, limit, what):
-    """A 429 that names the limit and says when to come again."""
+    """A 429 that names the limit and has Retry-After."""
     body = assert_flat(r, 429, "RATE_LIMITED")
     seconds = int(r.get("retry-after"))
     if what == "calls":
@@ -89,12 +89,12 @@ def refused(r, limit, what):
 
 
 def a_minute(seconds, begin):
-    """What is left of the minute that the first call began, rounded up."""
+    """The rest of the minute that the first call began, rounded up."""
     assert 60 - (time.monotonic() - begin) <= seconds <= 60
 
 
 def eventually(call, timeout=LIMIT):
-    """Calls until the answer is no 429; that answer."""
+    """Calls until the answer is not a 429; returns that answer."""
     end = time.monotonic() + timeout
     while True:
         r = call()
@@ -135,7 +135,7 @@ def test_keys_are_apart(gateway, native):
 
 
 def test_refused_before_the_body(gateway, native):
-    """The answer comes while the body is still on its way."""
+    """The response comes before the body was sent."""
     key = native.key("rpm=1")
     g = gateway(keys=[key])
     assert native.post(g, key).status == 200
@@ -148,7 +148,7 @@ def test_refused_before_the_body(gateway, native):
 
 
 def test_what_does_not_count(gateway):
-    """Lists of models, counts of tokens, keys that are none."""
+    """Lists of models, counts of tokens, invalid keys."""
     key = Key("limited", "a", "rpm=1 tpm=1 concurrency=1")
     g = gateway(keys=[key])
     g.a.script(reply_json({"input_tokens": 5}))
@@ -156,9 +156,9 @@ def test_what_does_not_count(gateway):
              "messages": [{"role": "user", "content": "Hi"}]}
     for _ in range(3):
         r = g.get("/v1/models", key)
-        assert r.status == 200 and not told(r)
+        assert r.status == 200 and not limit_headers(r)
         r = g.post("/v1/messages/count_tokens", count, key)
-        assert r.status == 200 and not told(r)
+        assert r.status == 200 and not limit_headers(r)
         assert g.post(MESSAGES_PATH, messages(),
                       Key("unknown", "a")).status == 401
     g.a.reset()
@@ -167,7 +167,7 @@ def test_what_does_not_count(gateway):
 
 
 def test_a_refused_call_counts(gateway, native):
-    """A request is a request, whatever else is wrong with it."""
+    """A request counts, whatever else is wrong with it."""
     key = native.key("rpm=2")
     g = gateway(keys=[key])
     assert g.post(native.path, "{", key).status == 400
@@ -179,7 +179,7 @@ def test_a_refused_call_counts(gateway, native):
 # Tokens a minute.
 
 def test_tpm(gateway, api):
-    """What was used counts, as the upstream reports it."""
+    """Tokens count as the upstream reports them."""
     key = api.key("tpm=1000")
     g = gateway(keys=[key])
     api.up(g).script(api.answer(489))
@@ -228,7 +228,7 @@ def test_tpm_estimate_holds_while_a_call_runs(gateway, api, limit):
 
 
 def test_tpm_of_what_the_upstream_refused(gateway, api):
-    """Nothing was used: all is given back."""
+    """Nothing was used: the whole estimate is given back."""
     key = api.key("tpm=1000")
     g = gateway(keys=[key])
     api.up(g).script(reply_json({"error": {"message": "no"}}, 500))
@@ -282,8 +282,8 @@ def test_concurrency(gateway, api):
 
 
 def test_concurrency_freed_by_errors(gateway, api):
-    """A call that is refused, by us or by the upstream, is in flight no
-    more, and is so at once."""
+    """A call that is refused, by us or by the upstream, is no longer in
+    flight, immediately."""
     key = api.key("concurrency=1")
     g = gateway(keys=[key])
     for _ in range(3):
@@ -295,7 +295,8 @@ def test_concurrency_freed_by_errors(gateway, api):
 
 
 def test_concurrency_from_the_headers_on(gateway, native):
-    """Who is slow to send a body has a call in flight, until he leaves."""
+    """A client that is slow to send a body has a call in flight until it
+    leaves."""
     key = native.key("concurrency=1")
     g = gateway(keys=[key])
     with g.connect() as c:
@@ -338,7 +339,7 @@ def test_concurrency_freed_by_a_killed_worker(gateway, api):
 
 @pytest.mark.timed("a second")
 def test_retry_after_of_concurrency(gateway, native):
-    """Who comes again when he was told to, passes, if there is room."""
+    """A retry after Retry-After passes, if there is room."""
     key = native.key("concurrency=1")
     g = gateway(keys=[key])
     gate = threading.Event()
@@ -355,7 +356,7 @@ def test_retry_after_of_concurrency(gateway, native):
 # Defaults of the group.
 
 def test_group(gateway, native):
-    """Its limits are those of each key that has none of its own."""
+    """Its limits apply to each key that has none of its own."""
     keys = [native.key("", "one"), native.key("", "two"),
             native.key("rpm=5", "three"), native.key("tpm=5000", "four")]
     g = gateway(keys=keys, groups=group_a(extra="limits rpm=3;")
@@ -401,7 +402,7 @@ def test_reload(gateway, native):
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_workers_share(gateway, native, workers):
-    """However the calls are spread, the limit is one."""
+    """However the calls are distributed, there is one limit."""
     key = native.key("rpm=40")
     g = gateway(keys=[key], workers=workers)
     statuses = []
@@ -447,7 +448,7 @@ def test_workers_share_concurrency(gateway, native, workers):
             finish(c)
 
 
-# What clients are told.
+# Headers for clients.
 
 OPENAI = {"limit": "x-ratelimit-limit-%s",
           "remaining": "x-ratelimit-remaining-%s",
@@ -457,8 +458,8 @@ ANTHROPIC = {"limit": "anthropic-ratelimit-%s-limit",
              "reset": "anthropic-ratelimit-%s-reset"}
 
 
-def told(r):
-    """The names of all headers that tell of limits."""
+def limit_headers(r):
+    """The names of all headers about limits."""
     return sorted(n.lower() for n, v in r.headers if "ratelimit" in n.lower())
 
 
@@ -473,10 +474,10 @@ def seconds_of(reset):
 
 
 def limits_of(api, r, kinds=("requests", "tokens")):
-    """{kind: (limit, remaining, seconds until the reset)}; there is nothing
-    else."""
+    """{kind: (limit, remaining, seconds until the reset)}; checks that there
+    are no others."""
     names = ANTHROPIC if api.path == MESSAGES_PATH else OPENAI
-    assert told(r) == sorted(name % kind for name in names.values()
+    assert limit_headers(r) == sorted(name % kind for name in names.values()
                              for kind in kinds), r
     out = {}
     for kind in kinds:
@@ -511,7 +512,7 @@ def test_headers(gateway, api):
 
 
 def test_numbers(gateway, native):
-    """Of any number of digits, with none to spare."""
+    """With any number of digits."""
     limits = sorted({n + d for n in (10 ** k for k in range(10))
                      for d in (-1, 0, 1, 2) if 1 <= n + d <= 10 ** 9}
                     | {60, 1234567, 20304050, 909090909})
@@ -572,8 +573,8 @@ def test_headers_of_errors(gateway, api):
     refused(r, 5, "requests")
     assert limits_of(api, r)["requests"][:2] == (5, 0)
 
-    # who has no key is told nothing
-    assert not told(g.post(api.path, api.body()))
+    # without a key there are no headers
+    assert not limit_headers(g.post(api.path, api.body()))
 
 
 def test_headers_of_the_upstream_do_not_pass(gateway, native):
@@ -588,7 +589,8 @@ def test_headers_of_the_upstream_do_not_pass(gateway, native):
     r = native.post(g, key)
     assert r.status == 200
     assert limits_of(native, r, ["requests"])["requests"][:2] == (5, 4)
-    assert not told(native.post(g, g.alice if native.group == "a" else g.bob))
+    assert not limit_headers(
+        native.post(g, g.alice if native.group == "a" else g.bob))
 
 
 # No room.
@@ -648,7 +650,7 @@ def test_sdk_raises(gateway, form, tag, cls):
 @pytest.mark.parametrize("form", ["sync", "async"])
 @pytest.mark.parametrize("cls", [Chat, Messages])
 def test_sdk_waits(gateway, form, tag, cls):
-    """It comes again after Retry-After, by itself, and passes."""
+    """The SDK retries after Retry-After by itself, and passes."""
     key = "b" if cls is Chat else "a"
     g = gateway(groups=group_a(extra="limits concurrency=1;")
                 + group_b(extra="limits concurrency=1;"))
@@ -690,8 +692,8 @@ def wait_refused(g, event):
 
 @pytest.mark.timed("a minute")
 def test_retry_after_of_a_minute(gateway):
-    """Who comes again when he was told to, passes: with requests and with
-    tokens, side by side, since it takes a minute."""
+    """A retry after Retry-After passes: with requests and with tokens, in
+    parallel, since it takes a minute."""
     cases = [(APIS["chat"], Key("one", "b", "rpm=2"), "requests"),
              (APIS["messages"], Key("two", "a", "tpm=2000"), "tokens")]
     g = gateway(keys=[key for _, key, _ in cases], workers=2)
@@ -708,7 +710,7 @@ def test_retry_after_of_a_minute(gateway):
     for (api, key, what), at in zip(cases, waits):
         time.sleep(max(at - time.monotonic() - 5, 0))
         r = api.post(g, key, max_tokens=50)
-        if r.status == 429:             # the machine was not as late as that
+        if r.status == 429:             # the machine was not that late
             wait = refused(r, 2 if what == "requests" else 2000, what)
             assert wait <= 10
             time.sleep(wait)

@@ -96,7 +96,7 @@ def test_account(ctl):
 
 
 def test_where(gw):
-    """The ways to say where the gateway is; the option goes before."""
+    """The ways to give the gateway's address; the option takes precedence."""
     unix = "unix:" + gw.path("admin.sock")
     url = "http://127.0.0.1:%d/admin" % gw.port
     for args, env in ((["--url", url], {}), (["--url", url + "/"], {}),
@@ -124,7 +124,7 @@ def test_no_admin_there(gw):
 @pytest.mark.parametrize("command", [["accounts"], ["keys"], ["calls"],
                                      ["usage"], ["accounts", "alice"]])
 def test_json(ctl, command):
-    """Either place of --json."""
+    """--json before or after the command."""
     one = json.loads(ok(ctl("--json", *command)))
     assert one == json.loads(ok(ctl(*command, "--json"))) and one
 
@@ -157,7 +157,7 @@ def test_usage_and_calls(ctl, gw):
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_more(shell):
-    """An answer that was cut; a string that looks like that is none."""
+    """A truncated answer; a string that looks like one is not."""
     answer = (b'{"usage":[{"key":"a\\"]}","cost":"1.00"}],"more":true}',
               b'{"usage":[{"key":"],\\"more\\":true}","cost":"1.00"}]}')
     for body, more in zip(answer, (True, False)):
@@ -237,7 +237,7 @@ def test_topup(ctl, gw):
 
 
 def test_topup_makes_an_id(ctl, gw):
-    """It is told before, so that a failed one can be repeated."""
+    """It is printed first, so that a failed top-up can be repeated."""
     p = ctl("--json", "topup", "carol", "1.00")
     answer = json.loads(ok(p, err=".*"))
     id = uuid.UUID(answer["id"])
@@ -340,7 +340,7 @@ def test_key_new_nowhere(tmp_path):
 
 
 def test_many_at_once(tmp_path):
-    """None is lost, and one id is taken once."""
+    """None is lost, and each id is used once."""
     file = tmp_path / "keys.conf"
     ps = [subprocess.Popen([CTL, "key", "new", "key-%d" % (i // 2), "--group",
                             "a", "--keys", str(file)],
@@ -376,7 +376,7 @@ def test_a_new_key_works(gateway):
 
 
 def test_shell_is_plain():
-    """No bashism that dash would not take, nor a pipe to what is not there."""
+    """No bashism that dash would refuse, nor a pipe to a missing command."""
     for shell in SHELLS:
         command = ["busybox", "sh"] if shell == "busybox" else [shell]
         subprocess.run(command + ["-n", CTL], check=True, timeout=10)

@@ -1,4 +1,4 @@
-"""The check of torture.py on books that are made here."""
+"""The check of torture.py on constructed results."""
 
 from types import SimpleNamespace
 
@@ -10,12 +10,12 @@ import torture_audit as audit
 from torture_call import Call
 
 SEED = "541097cd"
-OVERDRAWN = (56, 176)   # calls of poor-0 that use more than they hold
+OVERDRAWN = (56, 176)   # calls of poor-0 that cost more than they hold
 
 
 def book_of(numbers, version):
-    """(run, book) of whole calls of one account, at the prices of a version,
-    whose holds it had just the money for."""
+    """(run, book) of complete calls of one account, at the prices of a
+    version, with exactly enough credit for their holds."""
     calls = {n: Call(SEED, n, torture.RICH, torture.POOR) for n in numbers}
     (account,) = {c.account for c in calls.values()}
     run = SimpleNamespace(
@@ -61,7 +61,7 @@ def row_of(call, version, id):
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_account_may_fall_by_what_its_calls_did_not_hold(version):
-    """At the prices that they were held at: the others hold more or less."""
+    """At the prices of their holds: others would hold more or less."""
     run, book = book_of(OVERDRAWN, version)
     assert audit.verify(run, book) == []
     ((account, (balance, _)),) = book.balances.items()
@@ -72,7 +72,7 @@ def test_an_account_may_fall_by_what_its_calls_did_not_hold(version):
 
 @pytest.mark.parametrize("received, faults", [(101, 0), (99.1, 0), (98.9, 1)])
 def test_a_power_cut_takes_what_is_young(received, faults):
-    """Of a second, before it began, or while it went on."""
+    """Of a second, before it began, or during it."""
     run, book = book_of(OVERDRAWN[:1], 0)
     for n, invoice in book.invoices.items():
         invoice.received = run.visits[n].started = received

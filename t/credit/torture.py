@@ -1,5 +1,5 @@
-"""Money under torture: what the ledger says against an invoice that an outside
-party has kept, through kills of workers, reloads and power cuts.
+"""A torture test of credit: the ledger is compared with an invoice that the
+upstream keeps, through kills of workers, reloads and power cuts.
 
 usage: t/credit/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
                     [--slots N] [--workers N] [--keep]
@@ -8,17 +8,18 @@ usage: t/credit/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
 A scripted upstream keeps its own invoice; clients make random calls of both
 protocols, leave at random points; workers are killed with SIGKILL, prices
 change by reload, credit is topped up, workers are killed and nginx is stopped
-at once, its WAL is deleted, its disk is full while workers die, and everything
-is killed at once ("power cut") and started again.  At the end each row of the
-store is held against what its call's upstream has said: torture_audit.py.
+at once, its WAL is deleted, its disk is full while workers are killed, and
+everything is killed at once ("power cut") and started again.  At the end each
+row of the store is compared with what the upstream has sent for its call:
+torture_audit.py.
 
-What calls do follows from the seed; when it happens does not, so a seed brings
-back the same calls, not the same moment of a kill.  Prints the seed first, a
-summary last; exits with 1 on any difference.  The check itself is checked: it
-is run again on the same results with one thing wrong, which it must find.
+What calls do follows from the seed, but not when: a seed repeats the same
+calls, but not the time of a kill.  Prints the seed first, a summary last;
+exits with 1 on any difference.  The check itself is tested: it is run again on
+the same results with one error, which it must find.
 
-What has failed keeps its directory: nginx's logs, the store, and in run.pickle
-what the clients and the upstream saw; --again runs the check on that.
+A failed run keeps its directory: nginx's logs, the store, and in run.pickle
+what the clients and the upstream saw; --again repeats the check on it.
 
 Uses MODELGW_NGINX and MODELGW_MODULE as the other tests do.
 """
@@ -54,16 +55,16 @@ from torture_call import CHAT, MESSAGES, Call                   # noqa: E402
 RICH = ["rich-%d" % i for i in range(6)]
 POOR = ["poor-%d" % i for i in range(4)]
 FOUNDING = {"rich": "10000.00", "poor": "1.000000007"}
-READ_TIMEOUT = 1.2          # seconds; of the gateway, for the upstream
-PATIENCE = 60               # seconds for anything, on a busy machine, too
-SETTLED = 3                 # seconds: what a disk did before is over
+READ_TIMEOUT = 1.2          # seconds, the gateway's timeout for the upstream
+TIMEOUT = 60                # seconds for anything, on a busy machine, too
+SETTLED = 3                 # seconds until earlier disk activity has ended
 LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
 DISK = 96                   # megabytes
 
 
 class Invoice:
-    """What the upstream did of a call."""
+    """What the upstream did for a call."""
 
     def __init__(self, reused):
         self.received = time.time()
@@ -72,7 +73,7 @@ class Invoice:
         self.ended = None       # when; None: not yet
         self.how = None         # "complete", "cut", "reset", "gone"
         self.paused = time.monotonic()
-        self.late = False       # a pause was as long as the gateway waits
+        self.late = False       # a pause was as long as the gateway's timeout
 
     def sends(self):
         now = time.monotonic()
@@ -94,10 +95,10 @@ class Visit:
         self.error = b""        # a refusal
         self.complete = False
         self.left = False
-        self.refused = False    # nobody listened
+        self.refused = False    # connection refused
 
     def end(self, call):
-        """Keeps what the check wants."""
+        """Keeps what the check needs."""
         self.ended = time.time()
         self.size = len(self.body)
         if self.status != 200:
@@ -172,7 +173,7 @@ class Upstream:
             if writer.is_closing():
                 invoice.how = "gone"
                 return False
-            # before it is sent: who is killed in between may have read it
+            # before it is sent: a worker killed in between may have read it
             invoice.sends()
             writer.write(data)
             await writer.drain()
@@ -185,7 +186,7 @@ class Upstream:
 
     async def end(self, reader, writer, how, invoice):
         if "stall" in how:
-            await asyncio.wait_for(reader.read(1), PATIENCE)
+            await asyncio.wait_for(reader.read(1), TIMEOUT)
             invoice.how = "stall"
         elif "reset" in how:
             reset(writer)
@@ -217,10 +218,10 @@ class Clients:
             call = run.next_call()
             visit = run.visits[call.n] = Visit()
             try:
-                await asyncio.wait_for(self.visit(call, visit), PATIENCE)
+                await asyncio.wait_for(self.visit(call, visit), TIMEOUT)
             except asyncio.TimeoutError:
                 self.faults.append("call %d: the client waited for %d s"
-                                   % (call.n, PATIENCE))
+                                   % (call.n, TIMEOUT))
             except ConnectionRefusedError:
                 visit.refused = True
                 await asyncio.sleep(0.05)
@@ -293,7 +294,7 @@ class Clients:
         return visit.left
 
 
-# The disk: how long a sync takes here and now.
+# The disk: how long a sync takes at present.
 
 class Disk(threading.Thread):
 
@@ -315,15 +316,15 @@ class Disk(threading.Thread):
                 time.sleep(0.05)
 
     def longest(self, since):
-        """Seconds of the longest sync that ended later, or goes on."""
+        """Seconds of the longest sync that ended later, or is running."""
         last = self.syncs[-1][0] if self.syncs else time.time()
         return max([took for end, took in self.syncs if end >= since]
                    + [time.time() - last])
 
 
-# The gateway, and what happens to it.
+# The disruptions of the gateway.
 
-class Torment:
+class Disruptions:
 
     def __init__(self, run):
         self.run = run
@@ -347,7 +348,7 @@ class Torment:
         self.run.kills.append((begin, time.time()))
 
     async def reload(self):
-        """New prices; the old ones are over when all old workers have closed
+        """New prices; the old ones apply until all old workers have closed
         their sockets."""
         run = self.run
         old = set(run.g.pids())
@@ -355,7 +356,7 @@ class Torment:
         before = run.versions[-1]
         self.config()
         run.g.process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             await asyncio.sleep(0.02)
             pids = set(run.g.pids())
@@ -380,7 +381,7 @@ class Torment:
         begin = time.time()
         sync = run.disk.longest(begin - SETTLED)
         pids = run.g.kill_all()
-        # one that is in an fsync() dies, and lets go of its locks, after it
+        # one that is in an fsync() exits, and releases its locks, after it
         await asyncio.to_thread(run.g.process.wait)
         await asyncio.to_thread(lib.wait_dead, pids)
         await asyncio.sleep(0.1)        # what they had sent is read
@@ -390,7 +391,7 @@ class Torment:
         await asyncio.to_thread(run.restart)
 
     async def stop(self):
-        """A fast stop, which settles what runs, and a start."""
+        """A fast stop, which settles running calls, and a start."""
         await self.end(signal.SIGTERM)
 
     async def kill_and_stop(self):
@@ -408,9 +409,9 @@ class Torment:
         await self.end(self.random.choice([signal.SIGTERM, signal.SIGINT]))
 
     async def lose_wal(self):
-        """The WAL is deleted while a writer has it open, as the top-up before
-        says; the one after says that all is saved, so a power cut loses nothing
-        of it."""
+        """The WAL is deleted while a writer has it open, which the first
+        top-up ensures; the second one ensures that all is saved, so that a
+        power cut loses nothing of it."""
         run = self.run
         await self.topup()
         os.unlink(run.g.path("data/ledger.db-wal"))
@@ -418,8 +419,8 @@ class Torment:
         await self.topup()
 
     async def full(self):
-        """The disk is full, and workers die, with nobody to write what they
-        have settled, until there is room again."""
+        """The disk is full, and workers are killed, so that nothing that they
+        have settled is written until there is room again."""
         run = self.run
         begin = time.time()
         await asyncio.to_thread(run.fill)
@@ -427,8 +428,8 @@ class Torment:
             await asyncio.sleep(self.random.uniform(0.2, 0.8))
             await self.kill()
         os.unlink(run.g.path("data/filler"))
-        end = time.monotonic() + PATIENCE
-        while not run.well():
+        end = time.monotonic() + TIMEOUT
+        while not run.recovered():
             await asyncio.sleep(0.05)
             if time.monotonic() > end:
                 run.faults.append("calls are refused, the disk is not full")
@@ -439,7 +440,7 @@ class Torment:
         run = self.run
         begin = time.time()
         run.g.process.send_signal(sig)
-        if await asyncio.to_thread(run.g.process.wait, PATIENCE):
+        if await asyncio.to_thread(run.g.process.wait, TIMEOUT):
             run.faults.append("nginx was stopped, and exited with %s"
                               % run.g.process.returncode)
         run.stops.append((begin, time.time()))
@@ -561,7 +562,7 @@ class Run:
         g.keys = [k for k in self.keys.values() if k.id.startswith("rich")]
         g.expect(r"exited on signal 9")
         g.expect("the ledger cannot be written.*(full|I/O error)")
-        # nginx itself, of a worker that is stopped after a reload
+        # logged by nginx itself for a worker that is stopped after a reload
         g.expect("open socket #[0-9]+ left in connection|aborting$")
         self.versions.append(audit.Version(0))
         g.start()
@@ -575,19 +576,19 @@ class Run:
         self.store = audit.Store(g.path("data/ledger.db"))
 
     def mount(self):
-        """A disk of its own for the ledger, that can be full."""
+        """A separate file system for the ledger, which can be filled."""
         disk = os.path.join(self.dir, "data")
         os.mkdir(disk)
         p = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dm" % DISK,
                             "none", disk], capture_output=True, text=True)
         if p.returncode:
-            print("torture: NOTICE: no disk is ever full: "
+            print("torture: NOTICE: the disk is never full: "
                   + p.stderr.strip(), flush=True)
         else:
             self.mounted = disk
 
     def unmount(self):
-        """What is on the disk stays in the directory."""
+        """Keeps the contents in the directory."""
         if self.mounted:
             kept = self.mounted + ".kept"
             shutil.copytree(self.mounted, kept)
@@ -603,8 +604,8 @@ class Run:
             except OSError:
                 pass
 
-    def well(self):
-        """The log says that the disk was full, and is not any more."""
+    def recovered(self):
+        """By the log, the disk was full, and is not any more."""
         full = self.g.log_count("the ledger cannot be written")
         return 0 < full == self.g.log_count("the ledger is written again")
 
@@ -621,13 +622,13 @@ class Run:
         self.g.start()
 
     async def settle(self):
-        """Waits until no call is open: drained answers have their time."""
-        end = time.monotonic() + PATIENCE
+        """Waits until no call is open, drained ones included."""
+        end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             await asyncio.sleep(0.1)
             if not await asyncio.to_thread(self.busy):
                 return
-        self.faults.append("holds are left behind: %s"
+        self.faults.append("holds remain: %s"
                            % self.store.holds()[:5])
 
     def busy(self):
@@ -635,7 +636,7 @@ class Run:
             a["held"] for a in self.admin.accounts())
 
     async def concurrency(self):
-        """No slot of a call has leaked: a key may have as many as ever."""
+        """No slot of a call has leaked: a key may have as many as before."""
         key = self.keys[RICH[0], "c"]
 
         async def one(i):
@@ -671,7 +672,7 @@ class Run:
         self.disk.start()
         tasks = [asyncio.create_task(clients.slot()) for _ in range(slots)]
         try:
-            await Torment(self).all(kills, cuts)
+            await Disruptions(self).all(kills, cuts)
         finally:
             self.disk.going = clients.going = False
             await asyncio.gather(*tasks)

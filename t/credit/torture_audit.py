@@ -1,8 +1,8 @@
 """The check of torture.py: rows of the store against the upstream's invoice.
 
 What a call is charged follows from what its upstream had said when it ended
-(money.charge).  Where nobody outside can know how much of that the gateway had
-read, as when its worker was killed in the middle of flowing text, each piece
+(money.charge).  Where it cannot be known how much of that the gateway had
+read, as when its worker was killed in the middle of a text, each amount
 between what the client had received and what the upstream had sent is allowed,
 and nothing else.
 """
@@ -26,10 +26,10 @@ ADMIN_LOCATION = ("location /admin/ { modelgw_admin; allow 127.0.0.1; "
 SOON = 1.0          # seconds: the calls of a killed worker are settled
 SLACK = 1.0         # more, on a machine that is busy
 WINDOW = 0.75       # seconds: what a power cut may take; flush is 5 ms
-SYNCS = 3           # and the disk's time: of a writer that was killed before,
-                    # of its successor's start, of a flush
+SYNCS = 3           # and the syncs: of a writer that was killed before,
+                    # of the start of the next one, of a flush
 MOMENT = 0.25       # between clocks of processes
-LONGEST = 30        # seconds that a stop, or a disk that is full, may take
+LONGEST = 30        # seconds that a stop, or a full disk, may last
 
 BALANCES = """
     SELECT name,
@@ -41,8 +41,8 @@ BALANCES = """
     FROM accounts"""
 
 
-# A power cut: when it began, when all were dead and what they had sent was
-# read, and how old what it takes may be.
+# A power cut: when it began, when all processes had exited and what they had
+# sent was read, and how old the calls it loses may be.
 
 Cut = collections.namedtuple("Cut", "begin end window")
 
@@ -79,7 +79,7 @@ class Store:
         return self.query("SELECT * FROM calls ORDER BY id")
 
     def balances(self):
-        """account: (what the rows say, what the account says)"""
+        """account: (balance by the rows, by the account)"""
         return {row[0]: row[1:] for row in
                 (tuple(r.values()) for r in self.query(BALANCES))}
 
@@ -109,8 +109,8 @@ class Admin:
                 for a in r.json()["accounts"]]
 
     def topup(self, account, id, amount):
-        """Twice the same, as from somebody who lost the first answer; a
-        worker may be killed in between."""
+        """Twice the same, as a client that lost the first answer; a worker may
+        be killed in between."""
         r, done = None, 0
         for _ in range(50):
             try:
@@ -126,7 +126,7 @@ class Admin:
 
 
 class Book:
-    """All that is known of a run, laid side by side."""
+    """All that is known of a run."""
 
     def __init__(self, run):
         self.run = run
@@ -136,13 +136,13 @@ class Book:
         self.holds = run.store.holds()
         self.live = run.live
         self.invoices = run.invoices
-        self.bills = {}         # what each reported call costs, by number
-        self.over = {}          # and what of it was not held
+        self.bills = {}         # cost of each reported call, by number
+        self.over = {}          # and the part that was not held
         self.kills = sorted(run.kills)
         self.cuts = sorted(run.cuts)
         self.stops = sorted(run.stops)
         self.fulls = sorted(run.fulls)
-        self.late = 0           # of killed calls, at most
+        self.late = 0           # seconds, of killed calls
         self.lost_age = 0
         self.outcomes = {}
         self.unread_rows = 0
@@ -155,7 +155,7 @@ def number(row):
 
 
 def between(spans, begin, end):
-    """Whether one of the (begin, end) spans touches this one."""
+    """Whether one of the (begin, end) spans overlaps this one."""
     i = bisect.bisect_left(spans, (begin - LONGEST,))
     while i < len(spans) and spans[i][0] <= end:
         if spans[i][1] >= begin:
@@ -251,8 +251,8 @@ def verify_call(book, call, row):
 
 
 def cut_soon(book, begin, end):
-    """The power cut that came in between, or so soon after that what the end
-    said was not written yet."""
+    """The power cut in between, or so soon after that the end was not written
+    yet."""
     for cut in book.cuts:
         if cut.end >= begin and cut.begin <= end + cut.window:
             return cut
@@ -265,7 +265,7 @@ def age(book, moment):
 
 
 def verify_client(book, call, visit, invoice, ended):
-    """What the client saw is what was planned, or somebody was killed."""
+    """What the client saw is what was planned, or a process was killed."""
     if visit.refused or visit.left:
         return None
     begin, end = visit.started - MOMENT, ended + MOMENT
@@ -292,7 +292,8 @@ def verify_client(book, call, visit, invoice, ended):
 
 
 def verify_refusal(book, call, visit):
-    """What a 402 says is needed is the hold, and not less than is left."""
+    """The amount that a 402 asks for is the hold, and not less than is
+    left."""
     try:
         need, left, fits = money.refusal(json.loads(visit.error)["message"])
     except (AssertionError, ValueError, KeyError) as e:
@@ -320,9 +321,9 @@ def charges(book, call, row, visit, invoice):
 
 
 def moments(call, end, visit, invoice):
-    """What the gateway may have known as the call ended so."""
+    """What the gateway may have known when the call ended this way."""
     if invoice is None:
-        # it was killed, or left, on the way there; or there was no way
+        # killed, or left, before it was sent; or there was no connection
         if end in ("killed", "lost", "client", "stopped"):
             yield Seen()
         if end in ("client", "stopped") or call.dead and end == "upstream":
@@ -350,7 +351,7 @@ def moments(call, end, visit, invoice):
             low = min(low, sent)
         else:
             low = sent
-        # the answer was there, the end of it was not
+        # the answer was received, but not its end
         for at in range(low, sent + 1):
             yield known[at]
         if sent == 0 and invoice.reused and end == "upstream":
@@ -360,7 +361,7 @@ def moments(call, end, visit, invoice):
     # the client left, the worker was killed, or nginx stopped
     if end == "client" and not call.stream and invoice.how in (
             "complete", "close", "stall"):
-        low = sent      # it was read to its end, without the client
+        low = sent      # it was read to its end after the client left
     for at in range(low, sent + 1):
         yield known[at]
     if sent == len(steps):
@@ -370,15 +371,15 @@ def moments(call, end, visit, invoice):
 
 
 def whole(steps, call):
-    """Steps until the protocol's last event: the framing's may be missing;
-    translated, a stream is whole with its stop reason."""
+    """Steps until the protocol's last event: the end of the framing may be
+    missing; a translated stream is complete with its stop reason."""
     if not call.stream or call.behaviour == "error":
         return len(steps)
     return len(steps) - (2 if call.api == torture_call.TRANSLATED else 1)
 
 
 def finished(call, seen):
-    """A chat answer that is complete has told its last usage."""
+    """A complete chat answer has reported its final usage."""
     if call.protocol == torture_call.CHAT and "output" in seen.usage \
        and "output" not in seen.odd:
         return seen.replaced(final=True)
@@ -386,7 +387,7 @@ def finished(call, seen):
 
 
 def received(call, visit, steps):
-    """The steps that the client's part of the answer proves."""
+    """The steps of which the client has received the result."""
     if visit.status != 200:
         return 0
     if visit.complete:
@@ -427,7 +428,7 @@ def verify_accounts(book):
     run = book.run
     say = []
 
-    # whose usage was read, by account: the invoice against the rows
+    # whose usage was read, by account: the invoice compared with the rows
 
     billed, rows, over = {}, {}, {}
     for row in book.rows:
@@ -445,7 +446,7 @@ def verify_accounts(book):
                        "say %d" % (account, billed.get(account, 0),
                                    rows.get(account, 0)))
 
-    # each balance, three times; and how deep it may have fallen
+    # each balance, by three sources; and how far it may have fallen
 
     granted = {account: money.nano("10000" if account.startswith("rich")
                                    else "1.000000007")
@@ -483,24 +484,24 @@ def verify_accounts(book):
     return say
 
 
-# The check of the check.
+# The test of the check.
 
-SAMPLE = 500        # calls are enough for that
+SAMPLE = 500        # calls
 
 
 def mutants(run):
-    """One thing is made wrong at a time, which verify() must tell."""
+    """One error at a time is inserted, which verify() must find."""
     whole = run.book
     try:
         before = len(verify(*sample(whole)))
-        return ["the check is blind: \"%s\" was not found" % m.__name__
+        return ["the check has not found \"%s\"" % m.__name__
                 for m in MUTATIONS if len(verify(*sample(whole, m))) <= before]
     finally:
         run.book = whole
 
 
 def sample(whole, mutate=None):
-    """(run, book) of the first calls alone, with one thing wrong."""
+    """(run, book) of the first calls alone, with one error."""
     run = copy.copy(whole.run)
     run.calls = {n: c for n, c in whole.run.calls.items() if n <= SAMPLE}
     book = Book.__new__(Book)
@@ -526,11 +527,11 @@ def nano_less(book, row):
 
 
 def invoice(book, row):
-    """The upstream has billed one token more."""
+    """The upstream has billed one more token."""
     call = copy.copy(book.run.calls[number(row)])
     call.altered = True
     call.steps = [(data, seen.replaced(
-        usage={"output": seen.usage["output"] + 1})
+                       usage={"output": seen.usage["output"] + 1})
                    if "output" in seen.usage else seen)
                   for data, seen in call.script()]
     book.run.calls[call.n] = call
@@ -548,7 +549,7 @@ def two_rows(book, row):
     book.rows.append(dict(row, id=-1))
 
 
-def strange_row(book, row):
+def unknown_row(book, row):
     book.rows.append(dict(row, id=-1, model="tc-a-0"))
 
 
@@ -574,7 +575,7 @@ def hold(book, row):
 
 
 MUTATIONS = (nano_more, nano_less, invoice, tokens, without_row, two_rows,
-             strange_row, other_account, claims_kill, balance, topup, hold)
+             unknown_row, other_account, claims_kill, balance, topup, hold)
 
 
 def summary(run, seconds):

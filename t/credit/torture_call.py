@@ -1,6 +1,6 @@
-"""The calls of torture.py: for each number, out of the seed, what the client
-asks, when it leaves, and what the upstream answers; and what of that the
-gateway may know after each piece of the answer."""
+"""The calls of torture.py: for each number, from the seed, what the client
+requests, when it leaves, and what the upstream answers; and what the gateway
+may know of that after each piece of the answer."""
 
 import json
 import random
@@ -8,8 +8,8 @@ import random
 import money
 from money import Seen
 
-# A call is told by its model id: the patterns of the model lines take any
-# number, and the store keeps the id.
+# A call is recognized by its model id: the patterns of the model lines match
+# any number, and the store keeps the id.
 
 LINES = {
     "tm-a": [dict(input=3, output=15, cache_read="0.3", cache_write="3.75",
@@ -36,8 +36,8 @@ WORDS = ("Grüße, ", "the ", "upstream ", "answers ", "in pieces ", "— ",
 
 CHAT, MESSAGES, TRANSLATED = "chat", "messages", "translated"
 
-# Usage in odd shapes: a member that is not what it should be, or some that do
-# not fit each other.
+# Invalid usage: a member of a wrong type or value, or members that contradict
+# each other.
 
 MEMBERS = {
     CHAT: [("prompt_tokens",), ("completion_tokens",),
@@ -76,7 +76,7 @@ class Call:
             self.line = "td-a"
         self.model = "%s-%d" % (self.line, n)
         self.account = r.choice(rich if r.random() < 0.85 else poor)
-        self.version = None         # told by the row, if it matters
+        self.version = None         # set by the row, if it matters
 
         self.plan_answer(r)
         self.body = json.dumps(self.request(r), ensure_ascii=False).encode()
@@ -84,7 +84,7 @@ class Call:
         self.steps = None
         self.altered = False
 
-    # what the client asks
+    # what the client requests
 
     def request(self, r):
         text = "".join(r.choice(WORDS) for _ in range(r.choice(
@@ -180,7 +180,7 @@ class Call:
         return self.steps
 
     def forget(self):
-        """The script is made anew when it is wanted: calls are many."""
+        """The script is made again when needed: there are many calls."""
         if not self.altered:
             self.steps = None
 
@@ -306,8 +306,8 @@ class Call:
         yield body[at:], seen.replaced(text=whole, **money.changes(reported))
 
     def cut_answer(self, body, text):
-        """Where it breaks off, the bytes of text before that, and of all; not
-        in the names around a text, which cut look like one."""
+        """Where it breaks off, the bytes of text before that, and in all; not
+        in the names around a text, which look like one if cut."""
         at = int(self.cut * (len(body) - 1))
         part = whole = begin = 0
         inside = b'"message": {' if self.protocol == CHAT else b'"content": ['
@@ -412,7 +412,7 @@ def text_of(body):
 
 
 def lower(usage):
-    """Totals that are less than those before, and no lifetimes."""
+    """Totals lower than the earlier ones, and no lifetimes."""
     return {name: n // 2 for name, n in usage.items() if type(n) is int}
 
 

@@ -1,5 +1,5 @@
-"""The fake of the messages API by itself: the official SDK is content with its
-answers, and it refuses what the real one refuses."""
+"""The fake messages API itself: the official SDK accepts its answers, and it
+refuses what the real one refuses."""
 
 import base64
 import glob
@@ -48,7 +48,7 @@ def ask(**more):
 
 @pytest.mark.parametrize("cut", [0, 1, 100])
 def test_sdk(server, cut):
-    """Whole and streamed it is the same message, and may be sent back."""
+    """Whole and streamed it is the same message, which may be sent back."""
     fake = api.MessagesApi(MODELS, api.in_turn(ANSWER, [api.text("Fine.")]),
                            cut=cut)
     server.script(fake)
@@ -81,7 +81,7 @@ def test_sdk_error(server):
     assert len(fake.refused) == 1
 
 
-# Refusals: what is asked, and words of the refusal.
+# Refusals: the request, and words of the error.
 
 def user(*content):
     return {"role": "user", "content": list(content)}
@@ -245,7 +245,7 @@ def test_not_json(text):
         api.parse(text)
 
 
-# vectors whose expected request the vendor would refuse: its text is passed on
+# vectors whose expected request the vendor would refuse; its error is passed
 WRONG = {"req-tool-schema-root-anyof": "anyOf",
          "req-structured-output-native": "additionalProperties",
          "req-agw-structured-output-refs": "additionalProperties"}
@@ -256,9 +256,9 @@ KNOWN = ("sampling", "thinking", "effort", "structured", "strict", "prefill",
 
 
 def test_vectors(monkeypatch):
-    """What the vectors expect as requests is accepted: the fake is not
+    """The requests that the vectors expect are accepted: the fake is not
     stricter than the specification.  Their pictures and signatures are not
-    real, their extensions may go beyond the model's line."""
+    real, their options may exceed the model's line."""
     monkeypatch.setattr(api, "encoded", lambda path, source: None)
     monkeypatch.setattr(api, "signed", lambda path, block: None)
     found = glob.glob(os.path.join(ROOT, "t/vectors/req-*.json"))

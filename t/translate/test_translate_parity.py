@@ -1,5 +1,5 @@
-"""A translated stream says what the translation of the whole message says: for
-every stream among the vectors, and for generated messages."""
+"""A translated stream equals the translation of the whole message: for every
+stream of the vectors, and for generated messages."""
 
 import glob
 import itertools
@@ -41,7 +41,7 @@ def g(module_gateway):
 
 
 def call(g, script, reasoning, **more):
-    """(response, what was metered)"""
+    """(response, usage in the log)"""
     tag = "parity-%d" % next(COUNT)
     g.a.reset()
     g.a.script(script)
@@ -77,8 +77,8 @@ def whole(g, message, reasoning="content"):
 
 
 def pairs(value):
-    """Halves of a surrogate pair that came in two texts are one character, as
-    they are where the texts are joined as JSON."""
+    """Halves of a surrogate pair in two texts are joined to one character, as
+    when the texts are joined as JSON."""
     if isinstance(value, dict):
         return {k: pairs(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def test_vectors(g, vector):
     try:
         message = m.fold(vector.raw)
     except m.NotWhole:
-        # a stream that breaks; half a tool's input, which no whole answer has
+        # a stream that breaks; a partial tool input, which no whole answer has
         assert vector.out.get("aggregate", {}).get("end") != "done" \
             or vector.out["aggregate"]["finish_reason"] == "length"
         return
@@ -230,7 +230,7 @@ def messages(draw):
 
 
 def pieces_of(random, text):
-    """The text in some deltas, an empty one now and then."""
+    """The text in some deltas, of which some are empty."""
     places = sorted(random.randrange(len(text) + 1)
                     for _ in range(random.randrange(4)))
     return [text[a:b] for a, b in zip([0] + places, places + [len(text)])]
@@ -300,11 +300,11 @@ def message_to_events(random, message, reasoning):
         message, content=[], stop_reason=None, stop_details=None,
         usage=first))
 
-    # what is joined in the order of its deltas is not mixed
+    # blocks whose deltas are joined in order are not interleaved
     mixed = random.random() < .3 and reasoning != "full" \
         and len(by_type(message, "text")) < 2 \
         and len(by_type(message, "thinking")) < 2
-    # blocks begin in their order, whatever comes between
+    # blocks begin in their order, whatever is between
     begun = 0
     while any(lanes):
         live = [n for n, lane in enumerate(lanes) if lane and n <= begun]
@@ -325,7 +325,7 @@ def message_to_events(random, message, reasoning):
 
 
 def respell(random, e):
-    """An event with its text as UTF-8, instead of escapes, now and then."""
+    """An event, sometimes with UTF-8 instead of escapes."""
     if b"content_block_delta" not in e or random.random() < .5:
         return e
     text = e.decode()
@@ -353,7 +353,7 @@ def by_type(message, kind):
 
 
 def check_answer(message, answer, reasoning):
-    """What can be told without knowing the translation."""
+    """What can be checked without the rules of translation."""
     text = "".join(b["text"] for b in by_type(message, "text"))
     assert pairs(answer.get("content") or "") == pairs(text)
     tools = by_type(message, "tool_use")

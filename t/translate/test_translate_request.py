@@ -1,5 +1,5 @@
-"""Chat requests to a messages upstream, beyond what vectors can say: headers,
-refusals by path, bodies of every size and framing."""
+"""Chat requests to a messages upstream, beyond the vectors: headers, refusals
+by path, bodies of every size and framing."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_a_call(gw, http):
 
 
 def test_headers(gw):
-    """Those of the chat API mean nothing there; ours are set."""
+    """Headers of the chat API are dropped; ours are set."""
     ask(gw, headers=[("anthropic-version", "2020-01-01"),
                      ("anthropic-beta", "b1"), ("openai-organization", "o"),
                      ("openai-project", "p"), ("x-stainless-lang", "python"),
@@ -71,7 +71,7 @@ def test_ignored_hints_are_named(gw, stream):
 
 
 def test_the_header_holds_no_text_of_the_client(gw):
-    """Names that would break it."""
+    """Field names that would break it."""
     for name in ("a\r\nX-Evil: 1", "b,c", "é", "x" * 5000, ""):
         r = ask(gw, **{name: 1})
         assert not r.all("x-evil")
@@ -163,7 +163,7 @@ def test_body_in_a_file(gateway):
 
 
 def test_many_messages(gw):
-    """A long history, whose turns alternate."""
+    """A long history with alternating turns."""
     messages = [{"role": ("user", "assistant")[i % 2], "content": "m%d" % i}
                 for i in range(2001)]
     ask(gw, messages=messages)
@@ -198,7 +198,7 @@ def test_keep_alive(gw):
 
 
 def test_messages_pass_as_before(gw):
-    """The group's own protocol is not touched."""
+    """The group's own protocol is not translated."""
     body = json.dumps(lib.messages(metadata={"user_id": "a@b"})).encode()
     r = gw.messages(body)
     assert r.json()["type"] == "message"

@@ -1,6 +1,6 @@
-"""Chat requests of every kind, valid and not quite: each is either refused here
-or becomes a request that the messages API takes.  messages_api.py says what it
-takes; what only the vendor can judge is not asked for."""
+"""Chat requests of every kind, valid and nearly valid: each is either refused
+here or becomes a request that messages_api.py accepts, except for what only
+the vendor can check."""
 
 import base64
 import itertools
@@ -17,7 +17,7 @@ from sdk.translated import MODELS, translating
 
 COUNT = itertools.count()
 
-# MODELGW_REQUESTS: so many examples, others each time
+# MODELGW_REQUESTS: the number of examples, which then differ each time
 
 PROFILE = settings(max_examples=int(os.environ.get("MODELGW_REQUESTS", 400)),
                    deadline=None, database=None,
@@ -115,7 +115,7 @@ result = st.one_of(words, st.lists(marked(st.one_of(text_part, media_part)),
 
 @st.composite
 def turn(draw):
-    """Mostly as the chat API wants it: with all the results."""
+    """Mostly as the chat API requires: with all results."""
     message = draw(st.one_of(user, user, system, assistant, assistant))
     out = [message]
     for call in message.get("tool_calls", ()):
@@ -174,11 +174,11 @@ request = st.fixed_dictionaries(
                 "mode": "auto", "tools": [named]}}),
         parallel_tool_calls=st.booleans()))
 
-# what is the client's to know: the vendor's 400 is passed on
+# what is up to the client: the vendor's 400 is passed
 
 PASSED = ("A maximum of 4", "messages: first message must use")
 
-# and of a client that says itself how to think
+# and of a client that configures thinking itself
 
 THINKING = ("thinking", "messages: Expected `thinking`", "`max_tokens`")
 

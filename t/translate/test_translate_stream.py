@@ -1,7 +1,7 @@
-"""The state machine of a messages stream that becomes a chat stream: each row
-of docs/translation.md, Streams, and all that an upstream can do wrong.  A
-stream ends in one of three ways, and never looks like another: whole, with
-[DONE]; broken, with an error frame and no [DONE]; refused, with a status."""
+"""The translation of a messages stream to a chat stream: each row of
+docs/translation.md, Streams, and every error of an upstream.  A stream ends in
+exactly one of three ways: complete, with [DONE]; broken, with an error frame
+and no [DONE]; refused, with a status."""
 
 import concurrent.futures
 import gzip
@@ -51,7 +51,7 @@ def g(one):
     seen = len(one.faults())
     yield one
     one.a.reset()
-    assert one.process.poll() is None, "nginx has died"
+    assert one.process.poll() is None, "nginx has exited"
     assert not one.faults()[seen:], "\n".join(one.faults()[seen:])
 
 
@@ -76,7 +76,7 @@ USAGE = {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17,
 
 
 class Result:
-    """What the client got, checked for what holds of every stream."""
+    """What the client got, with the checks that apply to every stream."""
 
     def __init__(self, r, asked, model):
         self.r = r
@@ -168,7 +168,7 @@ def metered(g, pieces, **kw):
     return r, g.lines.line(tag)
 
 
-# The rows.
+# The rows of the table.
 
 @pytest.mark.parametrize("asked", [False, True], ids=["", "usage"])
 @pytest.mark.parametrize("framing", ["chunked", "close"])
@@ -183,7 +183,7 @@ def test_everything(g, asked, framing, http):
 
 
 def test_the_deltas_themselves(g):
-    """Each member comes once; a continuation has the index and no more."""
+    """Each member is sent once; a continuation has only the index."""
     assert run(g, base()).deltas() == [
         {"role": "assistant", "content": ""},
         {"content": "Hel"}, {"content": "lo"},
@@ -249,7 +249,7 @@ def test_thinking_blocks_have_the_index_of_their_block(g):
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use",
                                   "compaction", "fallback", "next_year"])
 def test_hidden_blocks(g, kind):
-    """Whatever comes in them; the client's own tool is number 0."""
+    """Whatever they contain; the client's own tool is number 0."""
     answer = whole(g, simple(
         m.begin(0, {"type": kind, "id": "x", "name": "y", "input": {},
                     "text": "no", "content": "no"}),
@@ -316,7 +316,7 @@ def test_text_without_its_block(g):
     (None, ['{"a":12345678901234567890,', '"b":1.0}'],
      '{"a":12345678901234567890,"b":1.0}')])
 def test_arguments(g, input, parts, expected):
-    """Exactly once: pieces, else the input that the block began with, else
+    """Exactly once: the deltas, else the input at the block's start, else
     {}."""
     out = run(g, simple(m.tool_block(0, input=input),
                         *(m.partial(0, p) for p in parts), m.end_block(0),
@@ -364,7 +364,7 @@ def test_tools_are_numbered_by_their_start(g):
 
 
 def test_a_block_index_that_comes_again(g):
-    """As web search results do: the later block counts."""
+    """As for web search results: the later block counts."""
     answer = whole(g, simple(
         m.tool_block(0, "t0"), m.partial(0, '{"n":0}'), m.end_block(0),
         m.tool_block(0, "t1"), m.partial(0, '{"n":1}'), m.end_block(0),
@@ -437,7 +437,7 @@ ERRORS = [("invalid_request_error", 400, "INVALID_REQUEST"),
           ("next_years_error", 502, "UPSTREAM_ERROR")]
 
 
-# the operator's own business with the vendor
+# between the operator and the vendor
 
 OURS = ("authentication_error", "billing_error", "permission_error",
         "not_found_error")
@@ -451,7 +451,7 @@ def error_event(type="overloaded_error", text="text of the upstream"):
 
 @pytest.mark.parametrize("type,status,code", ERRORS)
 def test_error_first(g, type, status, code):
-    """A real status, though the upstream said 200."""
+    """An error status, though the upstream sent 200."""
     body = refused(g, [error_event(type)], status, code)
     if type in OURS:
         assert "text of the upstream" not in body["message"]
@@ -468,7 +468,7 @@ def test_error_later(g, type, status, code):
 
 
 def test_error_after_the_stop_reason(g):
-    """Nothing was said of an end yet, so it is none."""
+    """The end was not sent yet, so the stream is broken."""
     broken(g, [m.start(), m.text_block(0, "x"), m.end_block(0), m.end(),
                error_event()], "UPSTREAM_OVERLOADED")
 
@@ -479,7 +479,7 @@ def test_error_after_the_stop_reason(g):
     [m.ping(), event("next_years_event", text="no")]],
     ids=["ping", "comment", "no data", "fields", "unknown"])
 def test_error_after_what_is_no_answer(g, first):
-    """Slowly, as an upstream that waits in a queue does."""
+    """Slowly, as an upstream that queues the request."""
     steps = [x for e in first for x in (e, 0.15)]
     refused(g, steps + [error_event()], 503, "UPSTREAM_OVERLOADED")
 
@@ -519,8 +519,8 @@ def test_status_instead_of_a_stream(g, status, code, there):
 # The end of a stream.
 
 def ends_of(pieces):
-    """(bytes, what is whole before them, may the piece after them count) for
-    each place where the stream can be cut."""
+    """(bytes, complete events in them, whether a partial event after them may
+    count) for each place where the stream can be cut."""
     at = 0
     for n, piece in enumerate(pieces):
         full = len(piece.rstrip(b"\n"))
@@ -531,7 +531,7 @@ def ends_of(pieces):
 
 
 def expected_end(pieces, n):
-    """Of a stream whose first n events came."""
+    """The end of a stream of which n events were received."""
     kinds = [re.search(rb'"type": "(\w+)"', p).group(1) for p in pieces[:n]]
     if b"message_delta" in kinds:
         return "done"
@@ -549,8 +549,8 @@ def end_of(r):
 
 
 def test_EOF_after_each_byte(g):
-    """Many at a time: a broken stream ends a moment after its error frame.
-    The question says where the answer is cut."""
+    """In parallel: a broken stream ends a while after its error frame.  The
+    request says where the answer is cut."""
     pieces = base()
     stream = b"".join(pieces)
 
@@ -577,7 +577,7 @@ def test_EOF_after_each_byte(g):
 @pytest.mark.parametrize("framing", ["chunked", "close", "sized"])
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_cut_after_each_event(g, framing, end):
-    """The connection breaks, whatever the framing promised."""
+    """The connection breaks, in every framing."""
     pieces = base()
     for n in range(len(pieces) + 1):
         steps = pieces[:n] + ([0.02] if end == "reset" else [])
@@ -626,7 +626,7 @@ def test_each_event_leaves_when_it_came(g):
     pieces = base()
     gates = [threading.Event() for _ in pieces]
     g.a.script(sse([x for p in zip(gates, pieces) for x in p]))
-    shown = {0, 3, 4, 6, 8, 9, 12}      # with a chunk of their own
+    shown = {0, 3, 4, 6, 8, 9, 12}      # that make a chunk
     with g.connect() as c:
         c.request("POST", CHAT, [g.alice.bearer()],
                   body=chat("fam-a-large", stream=True))
@@ -680,8 +680,8 @@ def test_invalid_json(g, bad):
 
 
 def test_done_of_another_protocol(g):
-    """A look-alike that ends as chat does: no clean end unless the answer
-    was whole."""
+    """A compatible API that ends as chat does: no proper end unless the answer
+    was complete."""
     out = run(g, base()[:-1] + [b"data: [DONE]\n\n"])
     assert out.end in ("done", "error")
     assert run(g, base()[:4] + [b"data: [DONE]\n\n"]).end == "error"
@@ -708,7 +708,7 @@ def test_events_that_say_nothing(g, odd):
 
 
 def test_the_event_line_is_a_fallback(g):
-    """data.type is what counts; where it lacks, the name does."""
+    """data.type counts; if it is missing, the event's name does."""
     named = [re.sub(rb'"type": "(message|content|ping)\w*"(, )?', b"", e, 1)
              for e in base()]
     assert b'data: {"message"' in named[0] and b"data: {}" in named[-1]
@@ -774,8 +774,8 @@ ODD = [
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 @pytest.mark.parametrize("n", [0, 1, 4])
 def test_events_of_odd_form(g, odd, n):
-    """An event that lacks what it should have is passed over or breaks the
-    stream: nothing between, and the next call is well."""
+    """An event with missing members is either skipped or breaks the stream,
+    and the next call works."""
     pieces = base()
     r = ask(g, pieces[:n] + [b"data: " + odd + b"\n\n"] + pieces[n:])
     if r.status == 200:
@@ -825,7 +825,7 @@ def test_member_order(g):
 
 
 def test_many_blocks(g):
-    """More than anybody sends is an error, not memory without bound."""
+    """Too many are an error: memory is bounded."""
     blocks = [b for i in range(900) for b in
               (m.text_block(i, "x"), m.end_block(i))]
     assert whole(g, simple(*blocks))["content"] == "x" * 900
@@ -847,7 +847,7 @@ def test_other_line_ends(g, eol):
 def test_mixed_line_ends(g):
     rng = random.Random(3)
     for _ in range(40):
-        # CR before LF would be one end: the blank line needs another
+        # CR before LF would be one line end: the blank line needs another
         stream = b"".join(
             re.sub(rb"\n", lambda _: rng.choice([b"\n", b"\r\n"]), e)
             if rng.random() < .7 else e.replace(b"\n", b"\r")
@@ -936,7 +936,7 @@ def test_a_big_signature(g):
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 def test_an_event_of_10_MB(g, framing):
-    """Over the limit: an error frame, first or later; and no memory."""
+    """Over the limit: an error frame, first or later; and bounded memory."""
     big = m.text(0, "x" * (10 << 20))
     answer = broken(g, [m.start(), m.text_block(0), m.text(0, "half"), big,
                         m.end(), m.stop()], framing=framing)
@@ -948,7 +948,7 @@ def test_an_event_of_10_MB(g, framing):
 
 
 def test_an_event_that_never_ends(g):
-    """It is known before its end comes, if it ever does."""
+    """The limit applies before the event's end."""
     gone = broken(g, [m.start(), b"data: " + b"x" * (5 << 20)], end="stall")
     assert gone["content"] == ""
     assert g.a.last().gone.wait(client.LIMIT)
@@ -963,7 +963,7 @@ def test_the_limit_is_configurable(gateway):
 
 
 def test_kept_thinking_is_bounded(gateway):
-    """What is collected of many events is bounded like one event."""
+    """What is kept of many events is bounded like one event."""
     g = begin(gateway, location="modelgw_max_event_size 16k;")
     out = run(g, simple(m.thinking_block(0), *[m.thinking(0, "x" * 1000)]
                         * 200, m.signature(0, "S"), m.end_block(0)),
@@ -995,7 +995,7 @@ def test_memory_of_a_long_stream(gateway):
     assert g.memory() - before < 4 << 20
 
 
-# Chance.
+# Random damage.
 
 def mutated(rng, stream):
     """The stream with some damage: of bytes, of values, of whole events."""
@@ -1071,7 +1071,7 @@ def test_damaged_streams(g, seed):
       "cache_creation_input_tokens": 3, "output_tokens": 9},
      {"input_tokens": 6, "output_tokens": 0}, ("6", "4", "3", "0"))])
 def test_usage(g, start, end, expected):
-    """A null or a wrong type is as if it was absent; a later one replaces."""
+    """A null or a wrong type counts as absent; a later count replaces."""
     first = event("message_start", message={"id": "m", "usage": start})
     last = event("message_delta", delta={"stop_reason": "end_turn"},
                  usage=end)
@@ -1115,7 +1115,8 @@ def start_call(g, tag="none", **kw):
 @pytest.mark.parametrize("how", ["reset", "close"])
 @pytest.mark.parametrize("silent", [False, True])
 def test_client_gone(g, how, silent):
-    """The upstream hears of it at once; input is metered all the same."""
+    """The upstream connection is closed at once; input is metered
+    nevertheless."""
     tag = "gone-%d" % next(COUNT)
     g.a.script(sse(base()[:5], end="stall") if silent
                else sse(base()[:4] + [m.text(0, "x"), 0.05] * 200))
@@ -1150,7 +1151,7 @@ def test_client_gone_h2(g):
 
 
 def test_client_gone_after_done(g):
-    """SDKs do not wait for the end of the response: a whole call."""
+    """SDKs do not wait for the end of the response: the call is complete."""
     tag = "gone-%d" % next(COUNT)
     gate = threading.Event()
     g.a.script(sse(base() + [gate]))
@@ -1200,7 +1201,7 @@ def test_many_streams_at_once(g):
         c.close()
 
 
-# An upstream that answers something else.
+# An upstream that answers in another form.
 
 def test_json_where_a_stream_was_asked_for(g):
     r = ask(g, reply_json(message("large-2026-01-01")))
@@ -1234,7 +1235,7 @@ def test_content_types(g, ctype):
 
 
 def test_gzip(g):
-    """Unasked for, and not to be read."""
+    """Not requested, and not readable."""
     refused(g, sse([gzip.compress(b"".join(base()))],
                    headers=[("Content-Encoding", "gzip")]))
 

@@ -1,4 +1,4 @@
-"""The runner of vectors: what compares equal, and that nothing wrong passes."""
+"""The runner of vectors: what compares equal, and that errors are found."""
 
 import json
 import os
@@ -151,8 +151,8 @@ def test_text_of_members():
     "at each event", "each line", "CR LF between reads", "something new",
     "chunks of 5 bytes", 7, [3, 9], [[3], "every line"], {"a": 4}, True])
 def test_splits(split):
-    """Whatever is said: each replay is the same stream, byte by byte is among
-    them, and so is what was named."""
+    """Whatever the text: each replay is the same stream, byte by byte is one
+    of them, and so are the named splits."""
     sse = b"data: {}\r\n\r\nevent: x\ndata: {}\n\n"
     seen = list(replays(sse, split))
     for how, pieces, framing in seen:
@@ -169,7 +169,7 @@ def test_empty_stream():
 
 
 def test_a_run(tmp_path, capsys, monkeypatch):
-    """What fails is said, counted and reported; the rest goes on."""
+    """Failures are printed, counted and reported; the rest goes on."""
     name = "res-054-chat-truncated-tool-call"
     shutil.copy(os.path.join(ROOT, "t/vectors", name + ".json"), tmp_path)
     good = json.loads((tmp_path / (name + ".json")).read_text())

@@ -1,5 +1,5 @@
-"""What upstreams answer when a model calls a tool, as scripts and as events;
-the plain answers are in t/upstream.py."""
+"""Answers of upstreams whose model calls a tool, as scripts and as events; the
+plain answers are in t/lib/upstream.py."""
 
 import json
 
@@ -54,7 +54,7 @@ def message_tool(model, name, input=ARGUMENTS, id="toolu_1"):
 
 
 def message_tool_stream(model, name, input=ARGUMENTS, id="toolu_1"):
-    """The start and the end of a usual stream, another block between."""
+    """A usual stream with another block between start and end."""
     usual = upstream.message_stream(model)
     block = {"type": "tool_use", "id": id, "name": name, "input": {}}
     out = [usual[0],
@@ -80,7 +80,7 @@ def has_result(body):
 
 
 def tools(name, arguments=ARGUMENTS, text="It is fine."):
-    """A script: the tool is called first, with its result comes the text."""
+    """A script: first the tool call, with its result the text."""
 
     def run(x):
         body = x.request.json()
@@ -104,8 +104,8 @@ def tools(name, arguments=ARGUMENTS, text="It is fine."):
 
 
 def first_of(*scripts):
-    """The first script answers the first request, and so on; the last stays.
-    As Upstream.script(), for use inside of a script."""
+    """One script per request, in this order; the last one is repeated.  As
+    Upstream.script(), for use inside a script."""
     left = list(scripts)
 
     def run(x):

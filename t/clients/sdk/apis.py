@@ -1,8 +1,8 @@
-"""The official Python SDKs in the same clothes, so that one test serves both
-APIs, and each in its blocking and its asynchronous form.
+"""The official Python SDKs behind one interface, so that one test serves both
+APIs, each in its blocking and its asynchronous form.
 
-A test is written once, as a coroutine: then() waits for what an asynchronous
-client returns and takes what a blocking one returns.
+A test is written once, as a coroutine: then() awaits what an asynchronous
+client returns, and returns what a blocking one returns.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Api:
         return then(self.create(c, **kw))
 
     def seen(self, at_least=1):
-        """How many requests came to the gateway."""
+        """The number of requests that the gateway got."""
         mark = '"tag":"%s"' % self.tag
         end = time.monotonic() + client.LIMIT
         while True:
@@ -88,7 +88,7 @@ class Api:
             time.sleep(0.02)
 
     def fails(self, status, text, retries=0, classes=None, **kw):
-        """Asks, and returns the exception and the time it took."""
+        """Makes a call, and returns the exception and the time it took."""
         async def body(c):
             begin = time.monotonic()
             with pytest.raises(self.sdk.APIStatusError) as e:
@@ -212,8 +212,8 @@ class Messages(Api):
 
 
 class Translated(Chat):
-    """Chat with a group whose upstream speaks messages: nothing that a client
-    sees tells it from Chat."""
+    """Chat with a group whose upstream speaks messages: to a client it looks
+    like Chat."""
 
     model = Messages.model
     inner = Messages.inner

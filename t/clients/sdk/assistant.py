@@ -3,13 +3,13 @@
 usage: assistant.py '{"dir": for all files, "namespace": true or false,
     "claude": command, "qwen": command}'
 
-An assistant also talks to its vendor, and downloads.  test_assistants.py
-starts this program in a network namespace of its own, where nothing but
-loopback exists: the gateways, the upstream and the assistants all live in
-there.  Where that is not allowed, proxies that nobody answers keep them at
-home.
+An assistant also connects to its vendor, and downloads.  test_assistants.py
+starts this program in a network namespace of its own, where only loopback
+exists: the gateways, the upstream and the assistants all run in there.  Where
+that is not allowed, proxy settings that lead nowhere keep them off the
+network.
 
-Prints one object: for each assistant what came of each session.
+Prints one object: for each assistant the result of each session.
 """
 
 import fcntl
@@ -45,13 +45,13 @@ def loopback_up():
 
 
 def broken(events):
-    """The first stream breaks, what comes then is well."""
+    """The first stream breaks, later ones are complete."""
     return answers.first_of(upstream.sse(events + [0.1], end="close"),
                             upstream.both)
 
 
 class Assistant:
-    """play() is one run of it; its home and its files are the run's own."""
+    """play() runs it once, with a home and files of its own."""
 
     server = ""
 
@@ -96,7 +96,7 @@ class Assistant:
         self.results[session] = r
 
     def run(self, command, env, work):
-        """A session of its own, so that what it starts ends with it."""
+        """In a new session, so that its child processes end with it."""
         p = subprocess.Popen(command, cwd=work, env=env, text=True,
                              stdin=subprocess.DEVNULL, start_new_session=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -143,7 +143,7 @@ class Claude(Assistant):
 
 
 class Qwen(Assistant):
-    """Qwen Code, over chat; its SDK reads no flat errors."""
+    """Qwen Code, over chat; its SDK does not read flat errors."""
 
     name = "qwen"
     program = "qwen"

@@ -1,7 +1,8 @@
-// Node's own fetch, whose user reads a moment after the bytes have come: of a
-// stream that is known to have broken by then it gives out no more.  In a
-// process of its own, where nothing else delays what node sees of the sockets;
-// and some times, as a moment may be long on a busy machine.
+// Node's own fetch, with a caller that reads shortly after the bytes were
+// received: if the stream is known to have broken by then, fetch returns no
+// more of it.  In a separate process, where nothing else delays node's reading
+// of the sockets; and several times, as the delay may be long on a busy
+// machine.
 //
 // usage: node fetch.mjs '{"npm": directory of node_modules, "requests":
 //     {name: {"url": …, "key": …, "body": …}}}'
@@ -22,7 +23,7 @@ async function read({ url, key, body }) {
             text += Buffer.from((await reader.read()).value).toString();
         }
     } catch {
-        // it has no proper end
+        // the stream has no proper end
     }
 
     return text;

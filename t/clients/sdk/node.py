@@ -1,5 +1,5 @@
 """Programs that node runs with packages from npm: sdk/package.json names them,
-sdk/play.mjs is what the programs have in common."""
+sdk/play.mjs has what the programs share."""
 
 import json
 import os
@@ -19,8 +19,8 @@ needed = pytest.mark.skipif(not os.path.exists(NODE),
 
 
 def play(program, home, **at):
-    """What came of each scene; the program is told at."""
-    # no proxy, no key and no address of somebody else's
+    """The result of each scene; "at" is the program's argument."""
+    # without proxies, keys and addresses of the user's environment
     out = subprocess.run(
         [NODE, os.path.join(ROOT, "t/clients/sdk", program),
          json.dumps(dict(at, npm=NPM))],

@@ -1,6 +1,7 @@
-// What programs with scenes share: the packages, the chat API's clothes, and
-// the stage.  A scene is an asynchronous function; all of a program's play at
-// once.  process.argv[2] is {"npm": directory of node_modules, …}.
+// What programs with scenes share: the packages, the interface to the chat
+// API, and the runner.  A scene is an asynchronous function; all scenes of a
+// program run at once.  process.argv[2] is {"npm": directory of node_modules,
+// …}.
 
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
@@ -21,7 +22,7 @@ export function describe(e) {
     };
 }
 
-// what of a stream arrived before it threw
+// the part of a stream that arrived before it threw
 
 export async function collect(stream, piece) {
     const out = { text: '', items: 0, models: [] };
@@ -65,7 +66,7 @@ export async function gather(stream) {
 }
 
 
-// The chat API, as scenes see it: a model, one of another group, a key.
+// The chat API for scenes: a model, one of another group, a key.
 
 export const chat = (model, other, key) => ({
     model, other, key,
@@ -99,7 +100,7 @@ export const chat = (model, other, key) => ({
 });
 
 
-// Plays all scenes, or those whose name contains process.argv[3], and prints
+// Runs all scenes, or those whose name contains process.argv[3], and prints
 // one object: for each what it returned ("ok") or threw ("error"), and its
 // time ("ms").
 

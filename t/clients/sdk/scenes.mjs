@@ -4,8 +4,8 @@
 //     "compat": gateway with modelgw_error_compat, "refused": gateway without
 //     upstreams, "alice": key for messages, "bob": key for chat}'
 //
-// The text of each question is the name of its scene: by that the upstream
-// knows what to answer, and as X-Test-Tag it stands in the gateway's log.
+// The text of each question is the name of its scene, by which the upstream
+// selects the answer; it is in the gateway's log as X-Test-Tag.
 
 import { at, chat as chatOf, collect, describe, gather, load, play, scenes }
     from './play.mjs';
@@ -13,7 +13,7 @@ import { at, chat as chatOf, collect, describe, gather, load, play, scenes }
 const FOREIGN = 'sk-ant-api03-' + 'x'.repeat(40);
 
 
-// The two APIs in the same clothes; translated is chat with the group that
+// The two APIs behind one interface; translated is chat with the group that
 // speaks messages.
 
 const chat = chatOf('fam-b-one', 'fam-a-large', at.bob);
@@ -177,7 +177,7 @@ const only_messages = {
     },
 };
 
-// older majors, as they sit inside current programs
+// older major versions, as current programs bundle them
 
 const old = ['answer', 'stream', 'helper', 'tool_stream', 'error_401',
              'error_400', 'retry_500', 'broken_cut'];

@@ -1,11 +1,11 @@
 // Scenes with the chat API of a group that speaks messages: what the Node SDKs
-// and the frameworks on top of them build out of a translated answer.
+// and the frameworks on top of them build from a translated answer.
 //
 // usage: node translate.mjs '{"npm": directory of node_modules, "url": gateway,
 //     "alice": key}'
 //
-// The text of each question is the name of its scene: by that the upstream
-// knows what to answer.
+// The text of each question is the name of its scene, by which the upstream
+// selects the answer.
 
 import { at, chat, collect, gather, load, play, scenes } from './play.mjs';
 
