@@ -1,4 +1,4 @@
-# What a call costs, compared to plain proxy_pass: by the clock (gateway.py), in
+# The cost of a call compared to plain proxy_pass: in time (gateway.py), in
 # instructions, which are the same on a busy machine (instructions.py), and
 # with many keys and streams (growth.py).  What is measured is in
 # t/bench/cases.py; rows of the first are in $(BUILD)/bench.json, too.
@@ -31,7 +31,7 @@ $(BUILD)/bench/upstream: t/bench/upstream.c
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 $(WARNINGS) -o $@ $<
 
-# a module that looks into the state of ours
+# a module that reads the state of ours
 
 $(BUILD)/bench/stage.so: t/bench/stage.c $(filter %.h,$(SOURCES)) \
         | $(NGINX_OBJS)/objs/Makefile

@@ -1,10 +1,10 @@
-"""What the benchmark sends and what its upstream answers: the same conversation
-and the same answer in the words of both protocols, so that a chat call that is
-translated carries what an untranslated one does.
+"""What the benchmark sends and what its upstream answers: the same
+conversation and the same answer in both protocols, so that a translated chat
+call carries the same as an untranslated one.
 
 A request is an agent's turn: tools with schemas, a system prompt, tool calls
-with arguments, their results, texts with an escape every 30 to 60 bytes, as
-code has them.  All is made from a fixed seed: each run sends the same bytes.
+with arguments, their results, texts with an escape every 30 to 60 bytes, as in
+code.  All is generated from a fixed seed: each run sends the same bytes.
 """
 
 import json
@@ -56,7 +56,7 @@ def tool(rnd, n):
 
 
 def conversation(size):
-    """What both forms of a request are made of, so long that the chat form has
+    """The content of both forms of a request, so long that the chat form has
     about that many bytes."""
     rnd = random.Random(4711)
     c = {"system": text(rnd, size // 8), "tools": [], "turns": []}
@@ -206,7 +206,7 @@ def messages_stream():
 ANSWERS = {"chat.json": chat_json, "chat.stream": chat_stream,
            "messages.json": messages_json, "messages.stream": messages_stream}
 
-# what must come out of any gateway, by kind
+# what any gateway must return, by kind
 
 LAST_WORDS = {"json": json.dumps(ANSWER)[1:-1].encode(),
               "stream": b" return"}

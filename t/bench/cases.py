@@ -14,9 +14,9 @@ A case is a dictionary:
 In http and server $dir is the case's directory, $here that of this file.
 
 How the features are measured one by one.  The gateway cannot be configured to
-do less than its work, so three cases stop it on its way: t/bench/stage.c is a
-module of the benchmark's own that takes over after a stage.  Each case has what
-the one before it has, and
+skip stages, so three cases stop it early: t/bench/stage.c is a module of the
+benchmark that takes over after a stage.  Each case has what the previous one
+has, and
 
     auth       the key: found in the headers, hashed, looked up
     scan       the body scanned and spliced, its fields and model checked, the
@@ -32,8 +32,9 @@ by offsets that the scan finds), and ledger from limits but by "limits", which
 is metering and limits without credit.  "messages" is metering where client and
 upstream speak messages, "translate" where the client speaks chat.
 
-njs and lua do what people write today: key by SHA-256, the body parsed as JSON,
-the model checked and replaced, the credential set; the answer passes untouched.
+njs and lua do what is commonly written: key by SHA-256, the body parsed as
+JSON, the model checked and replaced, the credential set; the answer passes
+untouched.
 """
 
 import os
@@ -66,7 +67,7 @@ TWO = GROUP % {"name": "other", "protocol": "messages"} + CHAT
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit %s;" % RICH
 
-# as high as they can be: nothing is refused
+# the maximum: nothing is refused
 LIMITS = "rpm=1000000000 tpm=1000000000 concurrency=100000"
 
 PLAIN = "location /v1/ { proxy_buffering off; " \
@@ -150,7 +151,7 @@ CASES = {
 # Loads: kind, size of the body, connections, and whether a stream comes in one
 # write or in one for each event.
 
-# Memory that a worker has used stays with it: the largest bodies come last.
+# A worker keeps the memory that it has used: the largest bodies are last.
 
 def loads():
     table = {}
@@ -168,7 +169,7 @@ def loads():
 LOADS = loads()
 SIZES = {"1k": 1 << 10, "20k": 20 << 10, "200k": 200 << 10, "2m": 2 << 20}
 
-IDLE = 1000         # streams that wait, for the memory of each
+IDLE = 1000         # idle streams, for the memory of each
 IDLE_CASES = ["plain", "metering", "all", "njs", "lua"]
 
 FEW = ["plain", "metering", "ledger", "all"]
@@ -196,8 +197,8 @@ TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "all",
 
 
 def sequence(cases):
-    """The turns of a round: what is measured is next to a "plain", and two that
-    are compared are next to each other."""
+    """The turns of a round: each case is next to a "plain", and two that are
+    compared are next to each other."""
     if "plain" not in cases:
         return list(cases)
     others = [case for case in TURNS if case in cases]
@@ -209,7 +210,7 @@ def sequence(cases):
     return turns + (["plain"] if len(others) % 2 == 0 else [])
 
 
-# Targets: what, of which load, at most, and the figure: a function of the
+# Targets: name, load, maximum, and the figure: a function of the
 # medians of one case, or of the ratio of two in the same round.
 
 def ratio(case, of="plain"):

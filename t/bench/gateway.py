@@ -1,4 +1,4 @@
-"""What a gateway costs: CPU per request, latency and memory of each case,
+"""The cost of a gateway: CPU per request, latency and memory of each case,
 compared to plain proxy_pass to the same upstream, in one run.
 
 usage: t/bench/gateway.py [--quick] [--rounds N] [--seconds S] [--case NAME]...
@@ -6,20 +6,20 @@ usage: t/bench/gateway.py [--quick] [--rounds N] [--seconds S] [--case NAME]...
 
 What is measured is in cases.py, what is run in harness.py.
 
-Each case is an nginx of its own with one worker on core 0; wrk and the upstream
-are on core 1.  CPU is what the kernel counts for all threads of the worker
-(user and system), divided by the requests that wrk saw answered.  What is under
-way when a turn ends is counted as CPU and not as a request, in all cases alike;
-turns at large bodies are longer so that it stays small.
+Each case is an nginx of its own with one worker on core 0; wrk and the
+upstream are on core 1.  CPU is what the kernel counts for all threads of the
+worker (user and system), divided by the requests that wrk saw answered.
+Requests in flight when a turn ends count as CPU but not as requests, in all
+cases alike; turns at large bodies are longer so that this remains small.
 
 Rounds are interleaved: in each, every case gets its turn, with a turn of plain
-before or after it.  A ratio is that of neighbours, what is printed are the
-medians over the rounds.  The rows are also in the file FILE, as JSON.  "direct"
-has no gateway and so no CPU; rss_kb is the worker's after the load, and after
-those before it; idle streams are rows of the kind "idle", whose rss_kb is one
-stream's and whose ratio is that of memory.
+before or after it.  A ratio is that of neighbours; medians over the rounds are
+printed.  The rows are also in the file FILE, as JSON.  "direct" has no gateway
+and so no CPU; rss_kb is the worker's after the load, and after those before
+it; idle streams are rows of the kind "idle", whose rss_kb is one stream's and
+whose ratio is that of memory.
 
-Targets that are missed are said at the end; the exit code is none of them.
+Missed targets are printed at the end; they do not affect the exit status.
 """
 
 import argparse
@@ -159,7 +159,7 @@ def rows(load, results, names):
         yield row
 
 
-# Streams that wait.
+# Idle streams.
 
 def open_streams(port, speaks, n):
     """n connections, each with an answer that has begun."""
@@ -184,7 +184,7 @@ def open_streams(port, speaks, n):
 
 
 def idle(name, directory, upstream):
-    """Memory of a stream that waits; of a worker that has served some."""
+    """Memory of an idle stream; of a worker that has served some."""
     gateway = harness.start(name, directory, upstream)
     speaks = cases.CASES[name]["speaks"]
     try:
@@ -218,7 +218,7 @@ def idle_rows(names, directory, upstream):
     return table, results
 
 
-# What is printed.
+# Output.
 
 LINE = "%-10s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
 

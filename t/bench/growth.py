@@ -1,15 +1,15 @@
-"""How cost grows: what a request costs with more keys and with more open
-streams, everything on, and a reload of very many keys under load.
+"""How cost grows: the cost of a request with more keys and with more open
+streams, with all features on, and a reload of very many keys under load.
 
 usage: t/bench/growth.py [--keys N]... [--streams N]... [--rounds N]
                          [--clients N] [--seconds S] [--out FILE]
 
-Besides, "make bench-scan" shows that the scan of 32 MB costs the same at
-any size of its writes; "make bench-growth" prints both.
+"make bench-scan" shows that the scan of 32 MB costs the same with any chunk
+size; "make bench-growth" prints both.
 
-With N keys, every one has an account and limits, and up to 10,000 of them, from
-all over the file, call in turn.  Ratios are to the least number, of turns in
-the same round.  Streams have begun, and wait; requests run meanwhile.
+With N keys, each has an account and limits, and up to 10,000 of them, spread
+over the file, call in turn.  Ratios are to the smallest number, of turns in
+the same round.  Streams have begun, and are idle; requests run meanwhile.
 """
 
 import argparse
@@ -35,7 +35,7 @@ LOAD = "json-1k-32"
 
 
 def case(name, keys):
-    """With that many keys, and, if there is a ledger, each with its account."""
+    """With that many keys, each with an account if there is a ledger."""
     zone = max(32, 1 + keys * 600 // (1 << 20))
     if name == "metering":
         return dict(cases.CASES[name], all_keys=keys)
@@ -50,15 +50,15 @@ def spread(keys):
 
 
 def settled(nginx, seconds=300):
-    """Returns when the worker has nothing left to do: with new keys, their
-    accounts are opened, and written, after it has begun to answer."""
+    """Returns when the worker is idle: accounts of new keys are created and
+    written after it has begun to answer."""
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:
         before = nginx.cpu_us()
         time.sleep(1)
         if nginx.cpu_us() - before < 10000:
             return
-    sys.exit("the worker does not come to rest")
+    sys.exit("the worker does not become idle")
 
 
 def interleaved(args, things, turn):
@@ -85,7 +85,7 @@ def show(what, number, table, more=lambda number: ""):
 
 
 def keys(args, directory, upstream):
-    """Of the key's look-up alone, and with accounts and limits."""
+    """With the look-up of the key only, and with accounts and limits."""
     table = []
     for name in ("metering", "all"):
         print(name)
@@ -123,7 +123,8 @@ def keys_of(name, args, directory, upstream):
 
 
 def streams(args, directory, upstream):
-    """An nginx for each number, as memory that was used stays."""
+    """An nginx for each number, as a worker keeps the memory that it has
+    used."""
     reach = (harness.FILES - 1200) // 2    # two files each
     numbers = []
     for n in args.streams:
@@ -162,9 +163,9 @@ def streams(args, directory, upstream):
 class Client(threading.Thread):
     """Calls, one after the other, on a connection that is kept.
 
-    A connection that was kept may be closed just as it is used again; nginx
-    does so as an old worker stops.  Then the request is made again, as HTTP
-    clients do, but only if there was not a byte of an answer."""
+    A kept connection may be closed just when it is reused, as nginx does when
+    an old worker exits.  Then the request is retried, as HTTP clients do, but
+    only if no byte of an answer was received."""
 
     def __init__(self, port, number, body):
         super().__init__()
@@ -206,7 +207,8 @@ class Client(threading.Thread):
 
 
 def workers_changed(nginx, old, seconds):
-    """Seconds until there are new workers; and until the old ones are gone."""
+    """Seconds until there are new workers; and until the old ones have
+    exited."""
     begin, new = time.monotonic(), None
     while time.monotonic() < begin + seconds:
         now = set(nginx.pids())

@@ -1,9 +1,9 @@
 """The processes of the benchmark: the upstream, the nginx of each case, and a
-request to see that a case answers what it should.
+request that checks the answer of a case.
 
 MODELGW_NGINX     the binary; /usr/sbin/nginx
 MODELGW_MODULE    the module; build/ngx_http_modelgw_module.so
-MODELGW_BENCH     the directory of what is compiled from t/bench; build/bench
+MODELGW_BENCH     the directory of programs compiled from t/bench; build/bench
 MODELGW_MODULES   the directory of nginx's own modules
 """
 
@@ -156,7 +156,7 @@ class Upstream(Process):
 
 
 class Direct(Process):
-    """No gateway: it has no cost of its own."""
+    """No gateway, and so no cost."""
 
     def __init__(self, upstream):
         self.port = upstream.port
@@ -213,7 +213,7 @@ class Nginx(Process):
         return text.replace("$dir", self.dir).replace("$here", HERE)
 
     def write_keys(self, case):
-        """keys.conf for us, the digests for Lua and njs."""
+        """keys.conf for the gateway, the digests for Lua and njs."""
         options = case.get("keys", "")
         self.write("keys.conf", "".join(
             key_line(n, options) for n in range(case.get("all_keys", KEYS))))
@@ -223,7 +223,7 @@ class Nginx(Process):
         self.write("keys.json", json.dumps(dict.fromkeys(digests, True)))
 
     def write_proxy(self):
-        """The shipped one, but that a connection is kept for ever."""
+        """The shipped one, but connections are kept without limit."""
         with open(os.path.join(ROOT, "conf/modelgw/proxy.conf")) as f:
             lines = [line for line in f
                      if not line.startswith("keepalive_requests")]
@@ -248,8 +248,8 @@ class Nginx(Process):
             return [int(child) for child in f.read().split()]
 
     def stop(self):
-        """A signal that comes just before the process waits for events is
-        seen with the next event."""
+        """A signal just before the process waits for events is handled with
+        the next event."""
         if self.alone:
             time.sleep(0.2)
             self.process.send_signal(signal.SIGQUIT)
@@ -282,7 +282,7 @@ def request(port, speaks, body, headers=(), n=0, connection=None):
 
 
 def check(name, gateway, kind, body, headers=()):
-    """The answer is what it should be, before it is made a thousand times."""
+    """Checks the answer once, before it is requested a thousand times."""
     speaks = cases.CASES[name]["speaks"]
     status, answer = request(gateway.port, speaks, body, headers)
     last = {"json": b"}", "stream": b"data: [DONE]\n\n"}[kind]

@@ -1,19 +1,18 @@
-"""Instructions that the worker executes per request, in user mode, as callgrind
-counts them: the same on a busy machine as on a quiet one, so this is what a
-change of the code is judged by.
+"""Instructions that the worker executes per request, in user mode, as
+callgrind counts them: the same on a busy machine as on a quiet one, so changes
+of the code are judged by it.
 
 usage: t/bench/instructions.py [--case NAME]... [--load NAME]... [--top N]
                                [--of CASE] [--function NAME]... [--out FILE]
 
 Needs what harness.py says, and valgrind.  Each case runs twice, with N and with
-2N requests over one connection: what the second has more is what N requests
-cost, without start and end.  Of the threads only the event loop's is counted.
+2N requests over one connection: the difference is the cost of N requests
+without start and exit.  Of the threads only the event loop's is counted.
 
-What it does not see: the kernel, which has most of a request's time; caches;
-SHA-NI and AVX-512, that valgrind hides from OpenSSL and from our scanner, so
-that a digest shows as thousands of instructions that cost half a microsecond.
-A time-out of a half second runs some times more or less: a dozen instructions
-of a request.
+Not measured: the kernel, which takes most of a request's time; caches; SHA-NI
+and AVX-512, which valgrind hides from OpenSSL and from our scanner, so that a
+digest, of half a microsecond, counts as thousands of instructions.  A timer of
+half a second fires a few times more or less: a dozen instructions per request.
 """
 
 import argparse
@@ -71,7 +70,7 @@ def events(path):
     merged = collections.Counter()
     for number, cost in total.items():
         name = names[number].split("'")[0]
-        if name.startswith("0x"):       # stripped: where it is, at least
+        if name.startswith("0x"):       # stripped: its address, at least
             name = "%s %s" % (
                 os.path.basename(objects[of_function[number]]), name)
         merged[name] += cost
@@ -79,7 +78,7 @@ def events(path):
 
 
 def main_thread(directory):
-    """The file of the thread that began; the others' names end in -02..."""
+    """The file of the main thread; the others' names end in -02..."""
     files = glob.glob(directory + "/callgrind-*-01")
     if len(files) != 1:
         sys.exit("callgrind has not written in " + directory)

@@ -1,8 +1,8 @@
 
 /*
- * What a call costs in the ledger: open, hold, sent, settle together, by one
- * process, and by two at a time on the same account.  A writer frees what is
- * DONE, every 5 ms as in nginx, in a process of its own.
+ * The cost of a call in the ledger: open, hold, sent and settle together, in
+ * one process, and in two at a time on the same account.  A writer in a
+ * separate process frees calls that are DONE, every 5 ms as in nginx.
  *
  *     make bench-ledger
  */

@@ -1,8 +1,8 @@
 
 /*
- * How fast the scanner is: bodies of several kinds whole, a large one in small
- * chunks, stream events one by one; with each variant of the string loop, and
- * with yajl; what marks cost, and what it costs to make a scanner.
+ * The speed of the scanner: bodies of several kinds whole, a large one in
+ * small chunks, stream events one by one; with each variant of the string
+ * loop, and with yajl; the cost of marks, and of creating a scanner.
  *
  *     make bench-scan
  */
@@ -73,7 +73,7 @@ static ngx_modelgw_scan_conf_t  event_conf = {
 };
 
 
-/* what makes a body dearer than its text; see ngx_http_modelgw_extras.c */
+/* members that make a body cost more than its text */
 
 static ngx_modelgw_scan_mark_t  marks[] = {
     { ngx_string("url"), ngx_null_string },
@@ -601,7 +601,7 @@ bench_marks(ngx_modelgw_skip_pt skip)
         marked = scanner(&conf, skip);
         a = b = 1;
 
-        /* by turns: the machine's moods are larger than the difference */
+        /* alternately: the machine varies by more than the difference */
 
         for (k = 0; k < TURNS; k++) {
             a = ngx_min(a, measure(plain, &docs[i], docs[i].len, SECONDS / 10));

@@ -1,14 +1,14 @@
 
 /*
- * A module of the benchmark: stops the gateway after a stage of its work, so
- * that the cost of each stage can be measured.
+ * A module of the benchmark: stops the gateway after a stage, so that the cost
+ * of each stage can be measured.
  *
  *     bench_stage key|request;            server
  *
  * key      the key is checked; then @plain takes the request, whose body is
  *          neither scanned nor rewritten.  The redirect is some hundred
  *          instructions that the gateway has not
- * request  all is done to the request; the answer passes as it comes
+ * request  the request is fully processed; the answer passes unchanged
  *
  * It must be loaded after the gateway's module: handlers and filters that were
  * added last run first.
@@ -88,7 +88,7 @@ static ngx_module_t  stage_module = {
 };
 
 
-/* what a dynamic module is known by; auto/module makes these for others */
+/* symbols of a dynamic module, which auto/module makes for others */
 
 ngx_module_t  *ngx_modules[] = { &stage_module, NULL };
 char          *ngx_module_names[] = { "ngx_http_bench_stage_module", NULL };

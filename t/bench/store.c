@@ -1,7 +1,8 @@
 
 /*
- * What a call costs the writer: CPU and time of batches of calls, of one account
- * and of many, and of the roll-up; then what operators' queries take.
+ * The cost of a call for the writer: CPU and time of batches of calls, of one
+ * account and of many, and of the roll-up; then the time of operators'
+ * queries.
  *
  *     make bench-store
  */

@@ -1,6 +1,6 @@
 
 /*
- * The benchmark's upstream: answers as fast as it can, so that the gateway is
+ * The benchmark's upstream: as fast as possible, so that the gateway is
  * measured, not the upstream.
  *
  *     upstream PORT DIR
@@ -11,12 +11,12 @@
  * request, one write and one chunk for each event; with "x-bench: idle", the
  * first events of it and no more, until the gateway closes.
  *
- * Why not nginx: its "return" is limited to 4 KB, a static file is no answer to
- * a POST without a redirect, and none of it can write event by event.
+ * Why not nginx: its "return" is limited to 4 KB, a static file does not
+ * answer a POST without a redirect, and neither can write event by event.
  *
  * Bodies must have a Content-Length, as nginx's proxy module sends them, and
- * requests are not pipelined.  A socket that is full is waited for: the peer is
- * always reading.
+ * requests are not pipelined.  It waits if a socket's buffer is full: the peer
+ * is always reading.
  */
 
 
@@ -37,9 +37,9 @@
 
 #define EVENTS    512
 #define HEAD      16384              /* of a request: line and headers */
-#define NEAR      1024               /* where "stream" is looked for */
+#define NEAR      1024               /* searched for "stream" */
 #define PIECE     65536
-#define BEGUN     3                  /* events of a stream that then waits */
+#define BEGUN     3                  /* events of an idle stream */
 
 
 typedef struct {
@@ -55,11 +55,11 @@ typedef struct {
 } answer_t;
 
 
-/* a request that has not come whole */
+/* a partial request */
 
 typedef struct {
     int           fd;
-    size_t        len;               /* of head, what follows it included */
+    size_t        len;               /* of head, including what follows it */
     size_t        rest;              /* bytes of the body to come */
     unsigned      in_body:1;
     unsigned      messages:1;
@@ -272,8 +272,8 @@ look(connection_t *c, char *p, size_t len)
 
 
 /*
- * Where the body begins; NULL: the head is not whole.  What is looked for in it
- * is what our own gateways send.
+ * The beginning of the body; NULL if the head is not complete.  It is parsed
+ * only as far as our gateways require.
  */
 
 static char *

@@ -1,5 +1,5 @@
-# libFuzzer on floor 0: every t/fuzz/fuzz_*.c for FUZZ_SECONDS, beginning with
-# what it found before and with the vectors.
+# libFuzzer on floor 0: every t/fuzz/fuzz_*.c for FUZZ_SECONDS, starting with
+# its earlier corpus and with the vectors.
 
 FUZZ_SECONDS = 30
 FUZZERS     = $(patsubst t/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard t/fuzz/fuzz_*.c))

@@ -1,9 +1,9 @@
 
 /*
  * libFuzzer: a whole answer of a messages upstream.  The first byte of the
- * input is the client's options, the rest the answer.  What the codec writes
- * must be JSON with the members that clients rely on; of what is no message,
- * nothing may be written.
+ * input is the client's options, the rest the answer.  The codec's output must
+ * be JSON with the members that clients rely on; if the input is not a
+ * message, nothing may be written.
  */
 
 

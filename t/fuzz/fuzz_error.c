@@ -1,8 +1,8 @@
 
 /*
  * libFuzzer: an upstream's error of any kind.  The first byte of the input is
- * the status and the protocol, the rest the body.  Whatever comes, the error
- * that goes out is one of ours, its text is within bounds and without the
+ * the status and the protocol, the rest the body.  Whatever the input, the
+ * resulting error is one of ours, its text is within bounds and without the
  * credential, and each form is JSON that reads back as the same.
  */
 
@@ -114,7 +114,7 @@ check_form(ngx_pool_t *pool, ngx_modelgw_error_t *e, ngx_uint_t form)
 
     inner = (form == NGX_MODELGW_ERROR_FLAT) ? &v.message : &v.inner_message;
 
-    /* invalid UTF-8 was replaced in the text that was read back */
+    /* invalid UTF-8 was replaced in the text read back */
 
     check(equal_strings(pool, inner, &e->message));
 }

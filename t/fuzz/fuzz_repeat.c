@@ -1,8 +1,8 @@
 
 /*
- * libFuzzer: events that repeat the one before.  The first byte of the input
+ * libFuzzer: events that repeat the previous one.  The first byte of the input
  * seeds the cuts, the second one is the protocol, the rest is a stream.  Read
- * with and without the short way it must give the same events, model ids,
+ * with and without the fast path it must give the same events, model ids,
  * texts, chunks and usage.
  */
 

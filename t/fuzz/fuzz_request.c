@@ -2,10 +2,10 @@
 /*
  * libFuzzer: a chat request.  The first three bytes of the input are the
  * model's capabilities and the cuts, the rest is a document.  If the scanner
- * takes it for a JSON object, the codec must refuse it with a code and a
- * message, or write a request that the scanner takes, too, and that has nothing
- * a messages upstream is known to refuse, see rules.h.  Fed whole and in pieces
- * it must give the same.
+ * accepts it as a JSON object, the codec must refuse it with a code and a
+ * message, or write a request that the scanner accepts, too, and that has
+ * nothing a messages upstream is known to refuse, see rules.h.  Fed whole and
+ * in pieces it must give the same.
  */
 
 
@@ -79,7 +79,7 @@ set_caps(result_t *r, const uint8_t *p)
 }
 
 
-/* the document is in one piece when it is read from; seed 0: fed so, too */
+/* the document is read from in one piece; seed 0: fed in one, too */
 
 static ngx_int_t
 read_doc(ngx_pool_t *pool, ngx_modelgw_tape_t *tape, ngx_modelgw_skip_pt skip,
@@ -144,7 +144,7 @@ collect(result_t *r, ngx_modelgw_out_chain_t *chain)
 }
 
 
-/* NGX_DECLINED: it is no JSON object */
+/* NGX_DECLINED if it is not a JSON object */
 
 static ngx_int_t
 translate(ngx_pool_t *pool, result_t *r, const uint8_t *options, u_char *doc,
@@ -176,7 +176,7 @@ translate(ngx_pool_t *pool, result_t *r, const uint8_t *options, u_char *doc,
 }
 
 
-/* the message is UTF-8 that the error's JSON can be made of */
+/* the message must be valid UTF-8 for the error's JSON */
 
 static void
 check_refusal(ngx_pool_t *pool, result_t *r)
@@ -209,7 +209,7 @@ check_refusal(ngx_pool_t *pool, result_t *r)
 }
 
 
-/* what is written may be deeper than what came: arguments were a string */
+/* the output may be deeper than the input: arguments were a string */
 
 static ngx_int_t
 scan_output(ngx_pool_t *pool, result_t *r)

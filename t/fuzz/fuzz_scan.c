@@ -2,9 +2,10 @@
 /*
  * libFuzzer: the scanner.  The first byte of the input seeds the cuts and
  * chooses whether keys are checked, the rest is a document.  Read whole, read
- * in pieces and read with the scalar loop it must give the same verdict, the
- * same sentence, the same values and counts; a value must lie where it is said
- * to lie; and what passes must pass yajl, which is looser and counts the same.
+ * in pieces and read with the scalar loop it must give the same result, the
+ * same error text, the same values and counts; a value must be where it is
+ * reported to be; and what passes must pass yajl, which is less strict, with
+ * the same counts.
  */
 
 
@@ -50,7 +51,7 @@ static ngx_modelgw_scan_mark_t  marks[] = {
 #define NMARKS  (sizeof(marks) / sizeof(marks[0]))
 
 
-/* what yajl has seen of the marks; due: a key of that name came last */
+/* marks as read by yajl; due: the last key has that name */
 
 typedef struct {
     ngx_uint_t   counts[NMARKS];
@@ -188,7 +189,7 @@ sound_values(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len)
 }
 
 
-/* whether they are the same but for letter case, U+017F and U+212A */
+/* whether they differ in letter case, U+017F and U+212A only */
 
 static int
 folds(ngx_str_t *name, const unsigned char *p, size_t len)
@@ -224,7 +225,7 @@ folds(ngx_str_t *name, const unsigned char *p, size_t len)
 }
 
 
-/* yajl makes a '?' of half a surrogate pair, which is no character of ours */
+/* yajl reads half a surrogate pair as '?', which we do not */
 
 static int
 yajl_key(void *ctx, const unsigned char *p, size_t len)
@@ -268,7 +269,7 @@ yajl_text(void *ctx, const unsigned char *p, size_t len)
 }
 
 
-/* a string that comes next is no member's value */
+/* a string that follows is not a member's value */
 
 static int
 yajl_none(void *ctx)
@@ -350,7 +351,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     read_doc(a, data + 1, size - 1, 0, &whole);
 
-    /* a scanner that was used and reset is as good as a new one */
+    /* a scanner after a reset works like a new one */
 
     read_doc(b, data + 1, size - 1, 4711 + data[0], &other);
     ngx_modelgw_scan_reset(b);

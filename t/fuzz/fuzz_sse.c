@@ -135,8 +135,8 @@ run(const u_char *p, size_t len, uint32_t seed, text_t *raw, text_t *data)
 
 
 /*
- * A CR LF that a cut splits after an event gives its LF to the rest, which may
- * be nothing else then; and it counts for the length of the next event.
+ * If a cut splits the CR LF after an event, its LF belongs to the rest, which
+ * may consist of nothing else; and it counts in the length of the next event.
  */
 
 static size_t

@@ -5,7 +5,7 @@
  * through the reader of events, the scanner, the usage and the codec.  Read
  * whole and in pieces it must give the same chunks; these must be JSON in the
  * order that accumulators rely on, and end with "[DONE]" if and only if the
- * stream has ended as it should.
+ * stream has ended properly.
  */
 
 
@@ -55,7 +55,7 @@ check(int ok)
 }
 
 
-/* of an event that is refused, nothing is written */
+/* nothing is written for an event that is refused */
 
 static void
 feed(answer_t *a, u_char *p, size_t len)
@@ -86,7 +86,7 @@ feed(answer_t *a, u_char *p, size_t len)
 }
 
 
-/* seed 0: whole; else in pieces of 1 to 64 bytes, which go away */
+/* seed 0: whole; else in pieces of 1 to 64 bytes, which are freed */
 
 static void
 run(answer_t *a, ngx_pool_t *pool, const uint8_t *data, size_t len,
@@ -268,7 +268,7 @@ check_output(answer_t *a, ngx_pool_t *pool)
 }
 
 
-/* a stream that breaks off does not end well; what is escaped is not seen */
+/* a broken stream does not end properly; escapes are not decoded here */
 
 static void
 check_end(answer_t *a, const uint8_t *p, size_t len)

@@ -1,10 +1,10 @@
 
 /*
- * libFuzzer: the tape.  The first byte of the input seeds the cuts, the rest is
- * a document.  Fed whole, in pieces and with the scalar loop it must be the
- * same tape, whatever the document is, and reading from it must stay inside of
- * the document.  If the scanner takes the document for JSON, the tape must be
- * what a slow walk over it says.
+ * libFuzzer: the tape.  The first byte of the input seeds the cuts, the rest
+ * is a document.  Fed whole, in pieces and with the scalar loop it must be the
+ * same tape, whatever the document is, and reading from it must stay inside
+ * the document.  If the scanner accepts the document as JSON, the tape must
+ * agree with a slow walk over it.
  */
 
 
@@ -72,7 +72,7 @@ same(ngx_modelgw_tape_t *a, ngx_modelgw_tape_t *b)
 }
 
 
-/* the text is no longer than the string, and blank if the string is said so */
+/* the text is not longer than the string, and blank if reported so */
 
 static void
 read_string(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
@@ -180,7 +180,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     rc = feed(&a, doc, len, 0);
 
-    /* a tape that was used and reset is as good as a new one */
+    /* a tape after a reset works like a new one */
 
     (void) feed(&b, doc, len, 4711 + data[0]);
     ngx_modelgw_tape_reset(&b);

@@ -1,8 +1,8 @@
 
 /*
  * libFuzzer: the counter of answer text.  The input is one event's data.  It
- * may be anything; what it counts is never more than there is, and of what is
- * JSON it is what yajl's strings, with the rule written again, add up to.
+ * may be anything; the count never exceeds its length, and for JSON it is the
+ * sum of yajl's strings by a second implementation of the rule.
  */
 
 
@@ -17,7 +17,7 @@
 #define MAX_DEPTH  128
 
 
-/* what encloses a byte; the last key in it */
+/* the enclosing containers; the last key in each */
 
 typedef struct {
     size_t   n;
@@ -202,7 +202,7 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
         check(text.last.data + text.last.len <= copy + len);
     }
 
-    /* yajl has its own idea of surrogates; names are compared as written */
+    /* yajl decodes surrogates differently; names are compared as written */
 
     if (memmem(p, len, "\\u", 2) == NULL) {
         compare(p, len, &text);

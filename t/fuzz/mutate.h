@@ -1,10 +1,10 @@
 
 /*
  * A mutator for inputs that are JSON, or a stream of it, after a few bytes of
- * options: it takes values out, puts them elsewhere, repeats them, changes one.
- * Bytes changed at random, which libFuzzer does by itself, are no JSON any more
- * nearly every time, and reach the scanner only; half of the inputs are made so
- * all the same.
+ * options: it takes values out, puts them elsewhere, repeats them, changes
+ * one.  Bytes changed at random, as libFuzzer does by itself, are rarely JSON
+ * any more, and reach the scanner only; half of the inputs are made so
+ * nevertheless.
  *
  * The program includes unit.h before and defines MUTATE_OPTIONS, the number of
  * bytes before the text.
@@ -335,7 +335,7 @@ mutate_text(u_char *p, size_t size, size_t max, uint32_t *seed)
     m.from = at;
     m.to = data ? (size_t) (data - p) : to;
 
-    /* with as much more as there is room for */
+    /* with more, as much as there is room for */
 
     len = m.to - m.from + (max - size);
     m.text = malloc(len);

@@ -1,9 +1,9 @@
 
 /*
- * What a messages upstream is known to refuse, to be looked for in a request
- * that was written for one: unknown members, empty turns and texts, neighbours
- * of one role, ids and names of other characters, tool calls without results in
- * the next turn.
+ * What a messages upstream is known to refuse, checked in a request that was
+ * written for one: unknown members, empty turns and texts, adjacent turns of
+ * one role, ids and names with invalid characters, tool calls without results
+ * in the next turn.
  */
 
 

@@ -1,4 +1,4 @@
-"""Writes what the fuzzers of the codecs begin with: the vectors as inputs, and
+"""Writes the initial corpus of the codecs' fuzzers: the vectors as inputs, and
 their words as a dictionary.
 
 usage: t/fuzz/seeds.py DIR      DIR/fuzz_<codec>.corpus/, DIR/codec.dict
@@ -65,7 +65,7 @@ def encode(text):
 
 
 def words(value, found):
-    """The names of members, and the values that are words themselves."""
+    """The names of members, and values that are single words."""
     if isinstance(value, dict):
         for name, member in value.items():
             found.add(name)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs a command on a machine that is kept busy, for tests that race.
+"""Runs a command on a busy machine, to find races in tests.
 
 usage: t/tools/busy.py [--loops N] [--sync DIR] [--] command ...
 
-Beside the command run N busy loops (as many as there are cores) and one that
-writes to the file system of DIR ("build", if it is there, else ".") and syncs
-it.  They end with the command, or by themselves if this program is killed,
-and leave no file.  The exit status is the command's, 128 + n if signal n
-has ended it.
+Along with the command it runs N busy loops (by default one per core) and one
+that writes to the file system of DIR ("build" if it exists, else ".") and
+syncs it.  They end with the command, or by themselves if this program is
+killed, and leave no file.  The exit status is the command's, or 128 + n if it
+was killed by signal n.
 """
 
 import argparse
@@ -35,7 +35,8 @@ def sync(file):
 
 
 def start(work, *args):
-    """A process that works as long as this one lives; its pid."""
+    """Starts a process that works as long as this one runs; returns its
+    pid."""
     parent = os.getpid()
     pid = os.fork()
     if pid:

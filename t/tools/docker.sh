@@ -1,8 +1,8 @@
 #!/bin/sh
 #
-# The image of docker/Dockerfile, put together without Docker: what "make
-# install" laid out under ROOT, the example configuration, the entry script;
-# then nginx must accept all of it.
+# Builds the contents of docker/Dockerfile's image without Docker: what "make
+# install" has installed under ROOT, the example configuration, the entry
+# script; nginx must accept all of it.
 #
 # usage: t/tools/docker.sh NGINX ROOT
 
@@ -24,7 +24,7 @@ sed -e "s#/var/log/nginx/#$conf/logs/#" -e "s#/var/lib/modelgw/#$root/ledger/#" 
 user=
 [ "$(id -u)" != 0 ] || user="user root;"
 
-# started twice: the second start must find what the first has made
+# started twice: the second start must accept what the first has made
 
 for start in 1 2; do
     MODELGW_CONF=$conf MODELGW_SECRETS=$root/nothing \

@@ -5,14 +5,14 @@
 # usage: t/tools/nginx-src.sh 1.22|1.26|1.30
 #
 # The sources are Debian's: the module is built for what Debian ships, its
-# patches included.  Where from is derived from the machine's own apt sources,
-# with the suites of the other releases in place of its own; apt's lists and
-# cache are private, under build/apt, so that the machine's are not touched.
-# A mirror's index may name files that it does not have (yet).  If these are
-# Debian's patches, the release is taken without them; if it is the release, the
-# newest one is, which the crate nginx-src carries.
+# patches included.  Their location is derived from the machine's own apt
+# sources, with the suites of the other releases in place of its own; apt's
+# lists and cache are private, under build/apt, so that the machine's are not
+# touched.  A mirror's index may name files that it does not have (yet).  If
+# Debian's patches are missing, the release is used without them; if the
+# release is missing, the newest one is used, from the crate nginx-src.
 #
-# Exit status: 0 the sources are there, 3 they cannot be had.
+# Exit status: 0 the sources are there, 3 they are not available.
 
 set -eu
 
@@ -73,7 +73,7 @@ archives() {
 }
 
 
-# Only archives that are Debian's: those whose path ends as Debian's does.
+# Only Debian's archives: those whose path ends as Debian's does.
 
 sources() {
     archives | awk -v suites="$suites" '
@@ -136,7 +136,8 @@ from_debian() {
 }
 
 
-# The release that a failed download of Debian's sources has left, newest first.
+# The releases that failed downloads of Debian's sources have left, newest
+# first.
 
 from_release() {
     for tarball in $(ls -v "$apt/$series"/nginx_*.orig.tar.?z 2>/dev/null \
@@ -179,7 +180,7 @@ from_crate() {
 
 
 # Unit tests compile parts of the packaged nginx, with its headers: another
-# series does not stand in for it.
+# series cannot replace it.
 
 packaged() {
     grep -qs "NGINX_VERSION *\"$series\." \

@@ -1,8 +1,8 @@
 # nginx built from the sources of a series, for the matrix; "asan" is one of
 # them with AddressSanitizer in nginx and module alike.  The latter is linked
-# in statically: leaks in a .so that was closed have no symbols.  NGX_DEBUG_PALLOC
-# gives each allocation from a pool a block of its own, without which ASan does
-# not see an overflow inside a pool.
+# in statically: leaks in an unloaded .so have no symbols.  NGX_DEBUG_PALLOC
+# makes each allocation from a pool a separate block, without which ASan does
+# not detect an overflow inside a pool.
 
 NGINX_WITH  = --with-compat --with-debug --with-threads --with-pcre-jit \
               --with-http_ssl_module --with-http_v2_module \

@@ -1,13 +1,14 @@
-# pytest.  Each test runs with the packaged nginx and one worker; what goes
-# through nginx again under AddressSanitizer, with two; what depends on nginx's
-# version or on the number of workers also with the newest series, with four.
+# pytest.  Each test runs with the packaged nginx and one worker; tests that
+# run nginx again under AddressSanitizer, with two; those that depend on
+# nginx's version or the number of workers also with the newest series, with
+# four.
 
 VENV        = $(BUILD)/venv
 NPM         = $(BUILD)/npm
 PYTEST_ARGS =
 
-# tests wait more than they compute; those that compute for long are stolen from
-# the worker that has them, so that both cores are busy to the end
+# tests wait more than they compute; long ones are taken over by idle workers,
+# so that both cores are busy to the end
 
 PYTEST_JOBS = $(shell echo $$((4 * $(JOBS))))
 
@@ -31,8 +32,8 @@ test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/tools/lsan.supp:print_suppressions=0 \
 	    $(PYTEST) --ignore=t/unit $(PYTEST_ARGS) t
 
-# the other series: built and tested as Debian's newer releases will; a series
-# that cannot be fetched is named at the end, and is no failure of ours
+# the other series: built and tested as in Debian's newer releases; a series
+# that cannot be fetched is named at the end, and is not a failure
 
 MATRIX_1.30 = $(addprefix t/,http config credit \
                 translate/test_translate_request.py \
@@ -40,7 +41,7 @@ MATRIX_1.30 = $(addprefix t/,http config credit \
                 translate/test_vectors.py)
 
 # the sanitizer build is of 1.26, and has two workers, the newest series four:
-# what is left is that it loads the module
+# it remains to check that it loads the module
 
 MATRIX_1.26 = t/config
 
@@ -83,9 +84,9 @@ vectors: setup-test module $(VENV)/.complete
 	    $(VENV)/bin/python t/lib/vectors.py '$(VECTORS)' \
 	    $(if $(REPORT),--report '$(REPORT)')
 
-# Money under torture: what the ledger says against an outside invoice, through
-# kills of workers, reloads and, in the long form, a hundred power cuts; the
-# short one is part of "make test".
+# The torture test of credit: the ledger against the upstream's invoice,
+# through kills of workers, reloads and, in the long form, a hundred power
+# cuts; the short one is part of "make test".
 
 TORTURE     = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
               $(TEST_ENV) $(VENV)/bin/python t/credit/torture.py
@@ -107,7 +108,7 @@ pytest-tools: $(VENV)/.complete $(NPM)/.complete $(BUILD)/finalize.so \
         $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
             json/scan_cli.c ledger/cost_cli.c)))
 
-# a module of the tests, for the packaged nginx: a filter that ends an answer
+# a module for tests, for the packaged nginx: a filter that ends an answer
 
 $(BUILD)/finalize.so: t/http/finalize.c | $(NGINX_OBJS)/objs/Makefile
 	@mkdir -p $(@D); echo "cc $<"
@@ -121,7 +122,7 @@ $(VENV)/.complete: t/tools/requirements.txt
 	@touch $@
 
 # the official SDKs and a coding assistant; where they cannot be installed the
-# tests that need them are skipped, and say so
+# tests that need them are skipped with a notice
 
 $(NPM)/.complete: $(wildcard t/clients/sdk/package.json)
 	@mkdir -p $(NPM)

@@ -4,10 +4,10 @@
 #
 # usage: t/tools/setup.sh [--ask] build|run|unit|test|fuzz|bench...
 #
-# A package counts as present when the command or the file beside it is there,
-# however it came: a machine with its own node or python keeps them.  Root
-# installs at once; for others the line to run is printed or, with --ask, run by
-# sudo.  Nothing is asked and no list is fetched when nothing is missing.
+# A package counts as present if its command or file exists, from whatever
+# source: a machine with its own node or python keeps them.  Root installs at
+# once; for others the command is printed or, with --ask, run by sudo.  Nothing
+# is asked and no package list is fetched if nothing is missing.
 
 set -eu
 

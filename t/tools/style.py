@@ -1,4 +1,4 @@
-"""The house rules that a program can see, for src/ and the module's table.
+"""The house rules that a program can check, for src/ and the module's table.
 
 usage: t/tools/style.py [DIR]      the tree to check, this one by default
 
@@ -18,8 +18,8 @@ FUNCTION = 100          # lines
 FILE = 1200             # lines; more is reported, not forbidden
 CHECK_WITHIN = 3        # lines from an allocation to its "== NULL"
 
-# The rooms of src/, lowest first.  A room uses those in the rows before its own,
-# and none of the others: no arrow leads up or across, so there is no cycle.
+# The rooms of src/, lowest first.  A room uses only those in the rows before
+# its own: there are no dependencies upwards or within a row, and so no cycles.
 
 MODULE = "ngx_http_modelgw_module.c"
 ORDER = (("json", "key"),
@@ -139,7 +139,7 @@ def check_allocations(name, lines, code, say):
         if not m:
             continue
 
-        # the statement's own lines do not count
+        # the lines of the statement itself do not count
         end = i
         while end < len(code) and ";" not in code[end] \
                 and "NULL)" not in code[end]:

@@ -1,8 +1,7 @@
 
 /*
  * Stubs for the rest of nginx where floor 0 runs alone: unit tests, fuzzers,
- * benchmarks.  It defines functions, so it is included once in a
- * program.
+ * benchmarks.  It defines functions, so a program includes it once.
  */
 
 

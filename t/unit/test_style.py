@@ -1,4 +1,5 @@
-"""t/tools/style.py on trees that break the order of the rooms, or that do not."""
+"""t/tools/style.py on trees that break the order of the rooms, and on one that
+does not."""
 
 import os
 import subprocess

@@ -76,8 +76,8 @@ unit_chunk(ngx_uint_t i, size_t len)
 
 
 /*
- * A copy of the bytes that ends where malloc()'s block ends, so that
- * AddressSanitizer sees a read past their end; unit_free() it.
+ * A copy of the bytes in a malloc() block of exactly their size, so that
+ * AddressSanitizer detects a read past their end; freed by unit_free().
  */
 
 static ngx_inline u_char *

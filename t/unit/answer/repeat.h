@@ -1,7 +1,7 @@
 
 /*
- * A stream as floor 1 reads it, with and without the short way for events that
- * repeat: what is made of each event is put down, and must be the same.  For
+ * A stream as floor 1 reads it, with and without the fast path for events that
+ * repeat: the results of each event are recorded, and must be the same.  For
  * tests and for fuzz_repeat.c; the program includes unit.h before.
  */
 
@@ -23,7 +23,7 @@
 
 typedef struct {
     ngx_uint_t                protocol;
-    ngx_uint_t                on;        /* the short way */
+    ngx_uint_t                on;        /* the fast path */
     ngx_uint_t                taken;     /* how often */
 
     ngx_pool_t               *pool;
@@ -32,7 +32,7 @@ typedef struct {
     ngx_modelgw_repeat_t      repeat;
     ngx_modelgw_usage_t       usage;
 
-    /* of messages, what becomes of them for clients of chat */
+    /* of messages, translated for chat clients */
     ngx_modelgw_completion_t  c;
     ngx_modelgw_out_t         out;
     ngx_modelgw_tape_t        tape;
@@ -116,7 +116,7 @@ repeat_free(repeat_t *r)
 }
 
 
-/* an event, with what is known of it */
+/* an event and its results */
 
 static ngx_inline void
 repeat_log(repeat_t *r, ngx_str_t *raw, off_t from, off_t to, size_t text,
@@ -148,7 +148,7 @@ repeat_scan(repeat_t *r, ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
 
     ngx_modelgw_scan_reset(r->scan);
 
-    /* several lines are none of this test */
+    /* several lines are not tested here */
 
     if (ev->lines > 1 || ngx_modelgw_sse_data(ev, &state, &line) != NGX_OK
         || line.len == 0)
@@ -236,7 +236,7 @@ repeat_short(repeat_t *r, u_char **pos, u_char *last)
 }
 
 
-/* the bytes of one read, in a block that ends with them */
+/* the bytes of one read, in a block of exactly that size */
 
 static ngx_inline void
 repeat_feed(repeat_t *r, const u_char *p, size_t len)
@@ -277,9 +277,9 @@ repeat_feed(repeat_t *r, const u_char *p, size_t len)
 
 
 /*
- * Reads the stream both ways, cut at the same places: pieces of chunk bytes, or
- * of any size up to that, by the seed.  Returns how often the short way was
- * taken; aborts if it has made a difference.
+ * Reads the stream both ways, cut at the same places: pieces of chunk bytes,
+ * or of any size up to that, by the seed.  Returns how often the fast path was
+ * taken; aborts if the results differ.
  */
 
 static ngx_inline ngx_uint_t

@@ -61,7 +61,7 @@ test_ends(void **state)
         { 2, { EVENT(CHOICE("1")), EVENT(CHOICE("0")), EVENT(CHOICE("1")) } },
         { 1, { EVENT(CHOICE("127")), EVENT(CHOICE("127")) } },
 
-        /* without an index, and with one that is none */
+        /* without an index, and with an invalid one */
 
         { 1, { EVENT("{\"finish_reason\":\"stop\"}"), EVENT(CHOICE("0")) } },
         { 0, { EVENT(CHOICE("128")), EVENT(CHOICE("129")) } },

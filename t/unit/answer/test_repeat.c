@@ -1,7 +1,7 @@
 
 /*
- * Events that repeat the one before but for their text: what is made of them is
- * what the long way makes, and the short way is taken where it should.
+ * Events that repeat the previous one except for their text: the fast path
+ * gives the same results as the full one, and is taken where it should be.
  */
 
 
@@ -125,7 +125,7 @@ test_repeats(void **state)
           DELTA("signature_delta", "signature", "d")
           "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n", 2 },
 
-        /* a text that goes nowhere */
+        /* a text that is not part of the answer */
 
         { NGX_MODELGW_MESSAGES, START
           BLOCK("{\"type\":\"server_tool_use\"}")
@@ -197,7 +197,7 @@ test_texts(void **state)
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("0123456789abcde")
           CHAT("0123456789abcdef") CHAT("0123456789abcdef0"), 3 },
 
-        /* no JSON */
+        /* not JSON */
 
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("b\"") CHAT("c"), 0 },
         { NGX_MODELGW_CHAT, CHAT("a") CHAT("0123456789abcde\x1f") CHAT("c"), 0 },
@@ -221,7 +221,7 @@ test_texts(void **state)
 }
 
 
-/* an event with an effect besides its text, or another end, is no model */
+/* an event with another effect, or another end, is not a pattern */
 
 static void
 test_others(void **state)

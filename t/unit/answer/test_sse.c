@@ -1,8 +1,8 @@
 
 /*
  * Server-sent events.  Each stream is read at all chunk sizes and must give
- * what a slow reader below, written along WHATWG HTML 9.2.6 and nothing else,
- * makes of it; and the raw bytes, joined, must be the stream.
+ * the same as the slow reader below, written by WHATWG HTML 9.2.6 only; and
+ * the raw bytes, joined, must be the stream.
  */
 
 
@@ -169,7 +169,7 @@ take(text_t *out, ngx_modelgw_sse_event_t *ev)
 }
 
 
-/* a piece lies in a block of its own, as large as it is */
+/* a piece is in a separate block of exactly its size */
 
 static ngx_int_t
 feed(ngx_modelgw_sse_t *sse, u_char *data, size_t len)
@@ -259,7 +259,7 @@ check(ngx_pool_t *pool, const void *data, size_t len)
 }
 
 
-/* streams, and what is dispatched of them */
+/* streams, and the events dispatched */
 
 static struct {
     const char  *stream;
@@ -308,7 +308,7 @@ static struct {
     { ":\n\n:\r\n\r\n", "" },
     { ":data: x\ndata: y\n:\n\n", "\x1ey\x1f" },
 
-    /* what ends no line */
+    /* no line ends */
 
     { "data: \xe2\x80\xa8\xc2\x85\x0b\x0c\n\n",
       "\x1e\xe2\x80\xa8\xc2\x85\x0b\x0c\x1f" },
@@ -354,7 +354,7 @@ test_nul(void **state)
 }
 
 
-/* all streams of six parts that matter, at all chunk sizes */
+/* all streams of six of these parts, at all chunk sizes */
 
 static void
 test_all_short(void **state)
@@ -554,7 +554,7 @@ test_max_event(void **state)
             assert_int_equal(rc, NGX_DECLINED);
             assert_int_equal(raw.len, 0);
 
-            /* and it stays so, though what was gathered is there */
+            /* and it stays so, although data were collected */
 
             assert_int_equal(feed(&sse, (u_char *) "\n\ndata: x\n\n", 11),
                              NGX_DECLINED);
@@ -568,8 +568,7 @@ test_max_event(void **state)
 
 
 /*
- * 4 MB byte by byte: seconds would tell that something is done again for each
- * byte, and the memory held is bounded.
+ * 4 MB byte by byte: quadratic work would take seconds; and memory is bounded.
  */
 
 static void
@@ -612,7 +611,7 @@ test_long_event(void **state)
 }
 
 
-/* what a stream holds that waits for its next event */
+/* memory held while a stream waits for its next event */
 
 static void
 test_waiting(void **state)

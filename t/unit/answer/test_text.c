@@ -15,7 +15,7 @@
     ",\"finish_reason\":null}],\"usage\":null}"
 
 
-/* in a block that ends with the data: a read past its end is seen */
+/* in a block of exactly that size: ASan detects a read past its end */
 
 static size_t
 text(const char *data, size_t len)
@@ -85,7 +85,7 @@ test_text(void **state)
         { "{\"delta\":\"\\u0041\\u00e9\\u20ac\\ud83d\\ude39\"}", 10 },
         { "{\"delta\":\"\xc3\xa9\xe2\x82\xac\"}", 5 },
 
-        /* what is left out is left out where it is said, and only there */
+        /* members that do not count, and others that do */
 
         { "{\"delta\":{\"type\":\"aaa\",\"x\":\"b\",\"id\":\"aaa\"}}", 1 },
         { "{\"delta\":{\"type\":7,\"x\":\"b\"}}", 1 },
@@ -105,7 +105,7 @@ test_text(void **state)
         { "{\"a\":1:\"abc\",\"x\"\"delta\" x:\"abc\"}", 0 },
         { "delta\":\"abc\"", 0 },
 
-        /* no JSON */
+        /* not JSON */
 
         { "", 0 },
         { "[DONE]", 0 },
@@ -205,7 +205,7 @@ test_answer(void **state)
 }
 
 
-/* a document that is cut has no more text than the whole, at any place */
+/* a truncated document has no more text than the whole one */
 
 static void
 test_cut(void **state)
@@ -230,7 +230,7 @@ test_cut(void **state)
 }
 
 
-/* as long as the text, however many members there are */
+/* linear in the text, however many members there are */
 
 static void
 test_linear(void **state)
@@ -294,7 +294,7 @@ test_finished(void **state)
     for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
         len = strlen(c[i].data);
 
-        /* cut, it is never more finished */
+        /* truncated, it is not finished any earlier */
 
         for (n = 0; n <= len; n++) {
             copy = unit_dup(c[i].data, n);

@@ -1,8 +1,8 @@
 
 /*
- * Token usage: what is merged from answers and events of both protocols, what
- * kind of document it is, and where its model id is.  Each document is
- * scanned at all chunk sizes.
+ * Token usage merged from answers and events of both protocols, the kind of a
+ * document, and the place of its model id.  Each document is scanned at all
+ * chunk sizes.
  */
 
 
@@ -74,7 +74,7 @@ typedef struct {
 
 static case_t  cases[] = {
 
-    /* a 0 of input is no count where there was one */
+    /* a 0 of input does not replace a count */
 
     { MESSAGES, { START("{\"input_tokens\":100,\"output_tokens\":1}"),
       DELTA("{\"input_tokens\":0,\"output_tokens\":5}") },
@@ -99,7 +99,7 @@ static case_t  cases[] = {
       "\"cache_creation_input_tokens\":0,\"output_tokens\":5}") },
       { 9, 8, 7, 6, 5, -1 }, 0, 0 },
 
-    /* a cache field next to input: a 0 is meant */
+    /* a cache field next to input: a 0 counts */
 
     { MESSAGES, { START("{\"input_tokens\":9,\"cache_read_input_tokens\":8,"
       "\"cache_creation_input_tokens\":7,\"cache_creation\":{"
@@ -132,7 +132,7 @@ static case_t  cases[] = {
       DELTA("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":40}}") },
       { 9, -1, 40, 40, -1, -1 }, 0, 0 },
 
-    /* a 0 that takes nothing back does not make a count sound, either */
+    /* a 0 that replaces nothing does not make an odd count valid, either */
 
     { MESSAGES, { START("{\"input_tokens\":1200.0}"),
       DELTA("{\"input_tokens\":0,\"output_tokens\":50}") },
@@ -147,7 +147,7 @@ static case_t  cases[] = {
       CHUNK("{\"prompt_tokens\":0,\"completion_tokens\":0}") },
       { 0, -1, -1, -1, 0, -1 }, 0, 0 },
 
-    /* look-alikes count cached input as chat does, and may correct it */
+    /* compatible APIs count cached input as chat does, and may correct it */
 
     { MESSAGES, { START("{\"input_tokens\":100,\"output_tokens\":1}"),
       "{\"type\":\"message_delta\",\"usage\":{\"output_tokens\":5,"
@@ -179,7 +179,7 @@ static case_t  cases[] = {
     { MESSAGES, { "{\"usage\":{\"output_tokens\":2,\"input_tokens\":1},"
       "\"model\":\"m\"}" }, { 1, -1, -1, -1, 2, -1 }, 0, 0 },
 
-    /* null: absent; wrong types, too large: none, but noted */
+    /* null: absent; wrong types, too large: no count, but odd */
 
     { MESSAGES, { MESSAGE("{\"input_tokens\":null,\"output_tokens\":3,"
       "\"cache_creation\":null}") }, { -1, -1, -1, -1, 3, -1 }, 0, 0 },
@@ -208,7 +208,7 @@ static case_t  cases[] = {
     { MESSAGES, { MESSAGE("{\"input_tokens\":\"5\",\"output_tokens\":3,"
       "\"input_tokens\":6}") }, { 6, -1, -1, -1, 3, -1 }, 0, 0 },
 
-    /* what was odd is not, once it is reported as a count; null says nothing */
+    /* what was odd is valid once it is reported as a count; null is ignored */
 
     { MESSAGES, { START("{\"input_tokens\":\"9\",\"output_tokens\":1.5,"
       "\"cache_read_input_tokens\":-8}"),
@@ -230,7 +230,7 @@ static case_t  cases[] = {
     { MESSAGES, { MESSAGE("{\"cache_creation\":{\"ephemeral_1h_input_tokens\":"
       "20}}") }, { -1, -1, 20, 20, -1, -1 }, 0, 0 },
 
-    /* both lifetimes without a total, or with one that does not hold them */
+    /* both lifetimes without a total, or with one less than their sum */
 
     { MESSAGES, { MESSAGE("{\"cache_creation\":{\"ephemeral_5m_input_tokens\":"
       "30}}") }, { -1, -1, 30, -1, -1, -1 }, 0, 0 },

@@ -1,7 +1,7 @@
 
 /*
- * Errors: those for the statuses of nginx and of upstreams, what is removed
- * from an upstream's text and what must pass, and the forms.
+ * Errors: for statuses of nginx and of upstreams, what is removed from an
+ * upstream's text and what must pass, and the forms.
  */
 
 
@@ -204,7 +204,7 @@ static upstream_case_t  upstream_cases[] = {
     { 400, "{\"error\":{\"message\":\"a\\nb \\\"c\\\"\"}}", CHAT, 400,
       "INVALID_REQUEST", "a\nb \"c\"", 0 },
 
-    /* and what is none */
+    /* and what is not */
 
     { 400, "", CHAT, 400, "INVALID_REQUEST", INVALID, 0 },
     { 400, "<html><body>400 Bad Request</body></html>", CHAT, 400,
@@ -314,7 +314,7 @@ read_body(ngx_pool_t *pool, ngx_uint_t status, const char *body, size_t len,
 }
 
 
-/* an error object that becomes a status has the text that the status has */
+/* an error object that becomes a status has the text of the status */
 
 static void
 test_upstream_status(void **state)
@@ -604,7 +604,7 @@ test_scrub_masks(void **state)
     assert_int_equal(ngx_modelgw_scrub(*state, &m, &s, 512, &out), NGX_OK);
     unit_assert_str(out.data, out.len, "a vendor-large-1 b");
 
-    /* a short credential, a name that is a word, an id that looks like more */
+    /* a short credential, a name that is a word, an id like a credential */
 
     m.credential = unit_str("abc");
     m.upstream_host = unit_str("model");
@@ -627,8 +627,8 @@ test_scrub_masks(void **state)
 
 
 /*
- * Cut at a character, before or after what was put in, never with a part of
- * what was taken out.
+ * Cut at a character, before or after a replacement, never with a part of what
+ * was removed.
  */
 
 static void
@@ -675,7 +675,7 @@ test_scrub_cut_binary(void **state)
 }
 
 
-/* what hostile text costs: it must not grow faster than the text */
+/* the cost of hostile text must not grow faster than the text */
 
 static void
 test_scrub_cost(void **state)

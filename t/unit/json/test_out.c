@@ -1,8 +1,8 @@
 
 /*
- * Writing JSON: what is written, in pieces of every size, is what the chain, or
- * the one piece, holds; long borrowed pieces are not copied; no buf is empty; a
- * failure sticks; strings, numbers and times are as JSON has them.
+ * Writing JSON: the chain, or the one piece, has what was written in pieces of
+ * every size; long borrowed pieces are not copied; no buf is empty; a failure
+ * is permanent; strings, numbers and times are valid JSON.
  */
 
 
@@ -341,7 +341,7 @@ test_escaped(void **state)
         }
     }
 
-    /* the worst there is, and plain text, of all lengths */
+    /* the worst case, and plain text, of all lengths */
 
     for (len = 0; len < sizeof(buf); len += 1 + len / 40) {
         ngx_memset(buf, 1, len);
@@ -488,7 +488,7 @@ test_times(void **state)
 }
 
 
-/* data: where the next bytes go; AddressSanitizer sees one too many */
+/* data: where the next bytes go; ASan detects one too many */
 
 static ngx_int_t
 write_exact(void *data, u_char *p, size_t len, ngx_uint_t borrowed)
@@ -566,7 +566,7 @@ test_string(void **state)
           "\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\"" },
         { "\xe2\x80\xa8", "\"\xe2\x80\xa8\"" },
 
-        /* and what is not */
+        /* and invalid UTF-8 */
 
         { "\x80", "\"" BAD "\"" },
         { "\xc0\x80", "\"" BAD BAD "\"" },

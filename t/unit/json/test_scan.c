@@ -1,7 +1,7 @@
 
 /*
- * The scanner as a reader: values that are watched, keys that are checked, and
- * the sentences about what is refused.
+ * The scanner: values that are watched, keys that are checked, and the texts
+ * of faults.
  */
 
 
@@ -389,7 +389,7 @@ test_p2_folds(void **state)
 }
 
 
-/* what only looks like a fold is another key */
+/* a key that only looks like a fold is another key */
 
 static void
 test_p2_no_folds(void **state)
@@ -521,7 +521,7 @@ test_p6_crowds(void **state)
     refused(state, doc, NGX_MODELGW_SCAN_FIELD,
             "\"stream_options\" has more than 256 keys");
 
-    /* each object has keys of its own, and the root alone denies names */
+    /* keys are per object, and only the root denies names */
 
     pass(state, &strict, "{\"x\":1,\"stream_options\":{\"x\":1,\"y\":2,"
                          "\"models\":3,\"model\":4,\"MODEL\":5},\"y\":2}",
@@ -549,7 +549,7 @@ test_loose(void **state)
     pass(state, &loose, doc, &r);
     token(&r, W_MODEL, doc, NGX_MODELGW_SCAN_STRING, "\"b\"");
 
-    /* of equal keys the last counts, and nothing inside of the others */
+    /* of equal keys the last one counts, and nothing inside the others */
 
     doc = "{\"usage\":{\"output\":1,\"details\":{\"cached\":2}},"
           "\"usage\":{\"details\":{}}}";
@@ -646,7 +646,7 @@ test_long_keys(void **state)
         assert_string_equal((char *) r.fault, text);
     }
 
-    /* long ones differ in their last byte only */
+    /* long keys that differ in their last byte only */
 
     memset(doc, 'a', sizeof(doc));
     memcpy(doc, "{\"", 2);
@@ -672,7 +672,7 @@ test_absent_until_read(void **state)
     s = ngx_modelgw_scan_create(*state, &strict);
     assert_non_null(s);
 
-    /* used once and refused: a reset forgets all of it */
+    /* a reset after a refusal clears everything */
 
     doc = "{\"usage\":{\"output\":1,\"details\":{\"cached\":2}},\"model\":1}";
     assert_int_equal(ngx_modelgw_scan_feed(s, (u_char *) doc, strlen(doc)),

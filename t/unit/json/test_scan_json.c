@@ -1,8 +1,8 @@
 
 /*
- * The scanner as a judge of JSON.  The cases are named like those of
+ * The scanner's check of JSON.  The cases are named like those of
  * JSONTestSuite: y_ must pass, n_ must be refused, i_ is left open by RFC 8259
- * and its row has our verdict.  Each is a value in an object, since the root
+ * and its row has our result.  Each is a value in an object, since the root
  * must be one.
  */
 
@@ -228,7 +228,7 @@ static case_t  cases[] = {
     { "n_structure_whitespace_vertical_tab", U("[\x0b]"), 0 },
     { "n_structure_whitespace_nbsp", U("[\xc2\xa0]"), 0 },
 
-    /* numbers pass as bytes, whatever a double can hold */
+    /* numbers pass as bytes, beyond the range of a double, too */
 
     { "i_number_double_huge_neg_exp", U("[123.456e-789]"), 1 },
     { "i_number_huge_exp", U("[0.4e00669999999999999999999999999999]"), 1 },
@@ -242,7 +242,7 @@ static case_t  cases[] = {
     { "i_number_very_big_negative_int",
       U("[-237462374673276894279832749832423479823246327846]"), 1 },
 
-    /* escapes that make no character are the reader's affair */
+    /* escapes that are not characters are left to the reader */
 
     { "i_object_key_lone_2nd_surrogate", U("{\"\\uDFAA\":0}"), 1 },
     { "i_string_1st_surrogate_but_2nd_missing", U("[\"\\uDADA\"]"), 1 },
@@ -319,7 +319,7 @@ test_p4_p5_suite(void **state)
     for (i = 0; i < sizeof(cases) / sizeof(case_t); i++) {
         rc = cases[i].accept ? NGX_OK : NGX_DECLINED;
 
-        /* in the middle, so that the vectors' loops see it, too */
+        /* in the middle, so that the vector loops read it, too */
 
         len = sprintf(doc, "{\"pad\":\"%050d\",\"x\":", 0);
         memcpy(doc + len, cases[i].text, cases[i].len);
@@ -539,7 +539,7 @@ test_p6_depth(void **state)
         assert_non_null(strstr((char *) r.fault, "deeper than 64 levels"));
     }
 
-    /* deep, shallow, deep again: the bits of closed containers are gone */
+    /* deep, shallow, deep again: bits of closed containers are cleared */
 
     expect_rc(*state, "mixed", mixed, sizeof(mixed) - 1, NGX_OK);
 

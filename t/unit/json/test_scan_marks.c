@@ -1,8 +1,8 @@
 
 /*
- * The scanner as a counter: members that are marked, wherever they are and
- * however they are written.  Each document is read at all chunk sizes, and cut
- * in two at every byte, with every variant of the string loop.
+ * Marked members are counted, wherever they are and however they are written.
+ * Each document is read at all chunk sizes, and cut in two at every byte, with
+ * every variant of the string loop.
  */
 
 
@@ -79,7 +79,7 @@ static case_t  cases[] = {
     { "{\"x\":{\"" LONG "\":1,\"" LONG "0\":2},\"" LONG "\":3}", M_LONG, 2 },
     { "{\"a\":[{\"url\":1},{\"url\":2},{\"url\":3},{\"url\":4}]}", M_URL, 4 },
 
-    /* not another name, not a value, not what is inside of text */
+    /* not another name, not a value, not inside text */
 
     { "{\"urls\":1,\"ur\":2,\"u\":3,\"\":4,\"url \":6,\"lru\":7}",
       M_URL, 0 },
@@ -114,7 +114,7 @@ static case_t  cases[] = {
       "\"file\x7fid\":5,\"FILE_\\u0069D\":6}}", M_FILE_ID, 4 },
     { "{\"x\":[{\"Model\":\"gp\",\"MODEL\":\"GP\"}]}", M_MODEL, 1 },
 
-    /* a letter with one bit changed, and what is no letter */
+    /* a letter with one bit changed, and bytes that are not letters */
 
     { "{\"x\":{\"5rl\":1,\"u2l\":2,\"urL\":3,\"ur,\":4,\"u\\u0012l\":5}}",
       M_URL, 1 },
@@ -284,7 +284,7 @@ test_marks(void **state)
 }
 
 
-/* every casing of a name, at every place where keys are read otherwise */
+/* every casing of a name, at every place where keys are read differently */
 
 static void
 test_casings(void **state)
@@ -355,7 +355,7 @@ test_when(void **state)
         assert_int_equal(ngx_modelgw_scan_feed(s, (u_char *) p, 1), NGX_OK);
     }
 
-    /* what was read before is forgotten, inside of a value, too */
+    /* a reset clears what was read, inside a value, too */
 
     ngx_modelgw_scan_reset(s);
     assert_int_equal(ngx_modelgw_scan_mark(s, M_URL), 0);
@@ -371,7 +371,7 @@ test_when(void **state)
 }
 
 
-/* scanners of one plan know nothing of each other */
+/* scanners of one plan are independent */
 
 static void
 test_plan(void **state)

@@ -1,9 +1,9 @@
 
 /*
- * The quick ways of the scanner against the slow ones.  Read whole, and with
- * room after it, a document passes the loop over members and the short forms
- * of keys and strings; read byte by byte it passes none of them.  Whatever is
- * broken in it at whatever byte, both must say the same.
+ * The fast paths of the scanner against the slow ones.  Read whole, and with
+ * room after it, a document is read by the loop over members and the fast
+ * forms of keys and strings; read byte by byte it is read by none of them.
+ * Whatever is damaged in it at any byte, both must give the same result.
  */
 
 
@@ -51,7 +51,7 @@ static const char  *docs[] = {
 };
 
 
-/* what is put in the place of a byte, or before it */
+/* what replaces a byte, or is inserted before it */
 
 static const char  bytes[] = "\"\\:,{}[] \n0-tuaK\x1f\x7f\x80\xc3\xc5";
 

@@ -1,10 +1,9 @@
 """The scanner and the splice against Python's json.
 
-Hypothesis makes documents, spells them in many ways and damages them; for each
-one the verdict, the values and the spliced body have to be what Python's json,
-with the few lines of policy below, says they are.  Both are run at any chunk
-size; the scanner is used through pipes, in
-build/unit/json/scan_cli.
+Hypothesis generates documents, writes them in many forms and damages them; for
+each one the result, the values and the spliced body must agree with Python's
+json and the few lines of policy below.  Both are run at any chunk size; the
+scanner runs in build/unit/json/scan_cli, over pipes.
 """
 
 import fcntl
@@ -55,7 +54,7 @@ TEXT = 256
 DEPTH = 64
 
 
-# what is expected
+# expected results
 
 class Number(str):
     """A number as it is written."""
@@ -74,7 +73,7 @@ def refuse(name):
 
 
 def depth(value):
-    """Nesting of containers, without recursion of Python's own limit."""
+    """Nesting of containers, without recursion, which Python limits."""
 
     deepest, level = 0, [value]
     while level:
@@ -113,8 +112,8 @@ def kind(value):
 
 
 def fold(name):
-    """As Go's encoding/json folds a key that it looks for a field for: ASCII
-    case, and the two other characters that simple folding makes ASCII."""
+    """As Go's encoding/json folds a key to find its field: ASCII case, and the
+    two other characters whose simple folding is ASCII."""
 
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else
                    {"\u017f": "s", "\u212a": "k"}.get(c, c) for c in name)
@@ -190,7 +189,7 @@ def count_marks(root):
     return found
 
 
-# what is
+# actual results
 
 class Scanner:
     def __init__(self):
@@ -202,7 +201,7 @@ class Scanner:
         self.process.stdin.write(doc)
         self.process.stdin.flush()
         line = self.process.stdout.readline().split()
-        assert line, "scan_cli has died on %r" % doc
+        assert line, "scan_cli has exited on %r" % doc
         return line
 
     def stop(self):
@@ -212,7 +211,7 @@ class Scanner:
 
 
 def build():
-    """One at a time: pytest-xdist has many of us."""
+    """One at a time: pytest-xdist runs several workers."""
 
     if "MODELGW_SCAN_CLI" in os.environ:
         return
@@ -236,14 +235,14 @@ def unhex(word):
 
 
 def agree(scanner, doc, chunk, check):
-    """Compares; returns the verdict."""
+    """Compares, and returns the result."""
 
     verdict, fault, *rest = scanner.run(doc, chunk, check)
 
     try:
         members = parse(doc)
     except (ValueError, RecursionError):
-        # a field may be refused before the fault that Python sees is read
+        # a field may be refused before the fault that Python finds
         assert verdict == b"json" or (check and verdict == b"field"), doc
         return "json"
 
@@ -327,8 +326,8 @@ keys = st.sampled_from([
 
 @st.composite
 def cases(draw):
-    """A name that is watched or marked, in any spelling that folds to it, or
-    in one that nearly does."""
+    """A name that is watched or marked, in any form that folds to it, or in
+    one that nearly does."""
 
     name = draw(st.sampled_from(
         [m for m, _ in MARKS] + [w.rpartition(".")[2] for w in WATCHES]))
@@ -343,7 +342,7 @@ keys = keys | cases()
 
 
 class Raw(str):
-    """Goes into the document as it is."""
+    """Inserted into the document unchanged."""
 
 
 class Members(list):
@@ -396,7 +395,7 @@ def spell_text(draw, text):
 
 
 def spell(draw, value):
-    """The value as JSON, spelled in one of many ways."""
+    """The value as JSON, in one of many forms."""
 
     sep = lambda mark: draw(spaces) + mark + draw(spaces)
 
@@ -482,7 +481,7 @@ def test_marks_with_one_cut(scanner, doc, data):
 
 
 def test_marks_are_found():
-    """The documents have some: else nothing above says anything."""
+    """The documents have some marks: else the tests above would be void."""
 
     doc = parse(b'{"url":[{"url":"data:1","x":{"type":"image"}}],'
                 b'"t\\u0079pe":"im\\u0061ges"}')

@@ -46,7 +46,7 @@ compare(u_char *p, size_t len)
     v = ngx_modelgw_skip_variants(&n);
     want = reference(p, len);
 
-    /* a block of its own: ASan sees a read before it and past its end */
+    /* a separate block: ASan detects a read before it and past its end */
 
     copy = unit_dup(p, len);
 

@@ -1,9 +1,9 @@
 
 /*
  * The splice: every cut of a short document, over chains that are split at
- * every place, in memory, in a file, in both; against cutting a string.  And
- * the same after so many bytes that the beginning is copied up to some cuts
- * only, or up to none.
+ * every place, in memory, in a file, in both; compared with string operations.
+ * And the same after so many bytes that the beginning is copied up to some
+ * cuts only, or up to none.
  */
 
 
@@ -154,7 +154,7 @@ read_chain(ngx_chain_t *cl, u_char *out)
 }
 
 
-/* what must come out, by plain string work */
+/* the expected result, by string operations */
 
 static void
 cut_string(const char *doc, size_t len, ngx_modelgw_cut_t *cuts, ngx_uint_t n,
@@ -344,7 +344,7 @@ test_refused(void **state)
 }
 
 
-/* what is in stays as it was; out refers to it, but for the beginning */
+/* in is not changed; out refers to it, except for the beginning */
 
 static void
 test_in_is_kept(void **state)
@@ -388,7 +388,7 @@ test_in_is_kept(void **state)
 }
 
 
-/* bufs without bytes are passed over; no bytes at all are a document, too */
+/* empty bufs are skipped; an empty document is valid, too */
 
 static void
 test_empty_bufs(void **state)

@@ -1,8 +1,8 @@
 
 /*
  * The tape.  Each document is fed whole, in chunks of 1 to 31 bytes and cut in
- * two at every byte, with every variant of the string loop; the tape must be
- * the one that a recursive walk over the document says it is.
+ * two at every byte, with every variant of the string loop; the tape must
+ * agree with a recursive walk over the document.
  */
 
 
@@ -23,7 +23,7 @@ static const char  *docs[] = {
     "{ \"a\" : 1 , \"b\" : [ ] }",
     "{\"a\":{\"a\":{\"a\":{\"a\":1}}},\"a\":2}",
 
-    /* what looks like structure, but is in a string */
+    /* structure inside a string */
 
     "[\"[\",\"]\",\"{\",\"}\",\",\",\":\",\"1\",\"true\"]",
     "[\"\\\"\",\"\\\\\",\"\\\\\\\"\",\"\\\\\\\\\",\"x\\\"],[\\\"\"]",
@@ -56,7 +56,7 @@ static const char  *docs[] = {
 #define NDOCS  (sizeof(docs) / sizeof(docs[0]))
 
 
-/* feeds a piece that ends where its block ends, and is gone then */
+/* feeds a piece in a block of exactly its size, which is then freed */
 
 static void
 feed(ngx_modelgw_tape_t *tape, const u_char *p, size_t len)
@@ -383,7 +383,7 @@ test_is(void **state)
     assert_true(ngx_modelgw_tape_is(&tape, root, ""));
     assert_false(ngx_modelgw_tape_is(&tape, root, "a"));
 
-    /* a NUL byte is no end; a character above ASCII equals none */
+    /* a NUL byte does not end the text; non-ASCII characters are not equal */
 
     root = tape_of(&tape, *state, "\"a\\u0000\"");
     assert_false(ngx_modelgw_tape_is(&tape, root, "a"));
@@ -477,7 +477,7 @@ test_unfinished(void **state)
         ngx_modelgw_tape_reset(&tape);
         feed(&tape, (u_char *) parts[i], strlen(parts[i]));
 
-        /* closed once too often: nonsense, but an end */
+        /* closed once too often: invalid, but it ends */
 
         assert_int_equal(ngx_modelgw_tape_done(&tape, (u_char *) parts[i]),
                          strcmp(parts[i], "[]]]") ? NGX_DECLINED : NGX_OK);
@@ -485,7 +485,7 @@ test_unfinished(void **state)
 }
 
 
-/* calls all that reads a node; ASan sees whether it stays in the document */
+/* calls all readers of a node; ASan detects reads outside the document */
 
 static void
 touch(ngx_modelgw_tape_t *tape, ngx_pool_t *pool, size_t len)
@@ -593,7 +593,7 @@ test_growth(void **state)
         assert_int_equal(ngx_modelgw_tape_root(&tape)->count, n + 1);
     }
 
-    /* much memory is given back, the rest is kept */
+    /* much memory is freed, the rest is kept */
 
     assert_true(tape.size > NGX_MODELGW_TAPE_KEEP);
     ngx_modelgw_tape_reset(&tape);

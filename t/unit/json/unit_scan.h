@@ -1,7 +1,7 @@
 
 /*
  * Running one document through the scanner at every chunk size and with every
- * variant of the string loop; all must agree in everything that can be seen.
+ * variant of the string loop; all must agree in every visible result.
  */
 
 
@@ -34,7 +34,7 @@ typedef struct {
 } unit_scan_t;
 
 
-/* reads what can be seen of a scanner after a document */
+/* reads the results of a scanner after a document */
 
 static ngx_inline void
 unit_scan_result(ngx_modelgw_scan_t *s, ngx_uint_t n, ngx_int_t rc,
@@ -91,7 +91,7 @@ unit_scan_once(ngx_modelgw_scan_t *s, ngx_uint_t n, const void *doc,
     for (at = 0; at < len; at += size) {
         size = ngx_min(chunk, len - at);
 
-        /* no scanner may look outside of its piece, or back at an old one */
+        /* no scanner may read outside its piece, or an earlier one */
 
         piece = unit_dup((u_char *) doc + at, size);
         rc = ngx_modelgw_scan_feed(s, piece, size);
@@ -130,7 +130,7 @@ unit_scan_same(unit_scan_t *a, unit_scan_t *b, const char *what, size_t chunk,
 }
 
 
-/* every chunk size and every variant; *r is what they agree on */
+/* every chunk size and every variant; *r is the common result */
 
 static ngx_inline void
 unit_scan(ngx_pool_t *pool, ngx_modelgw_scan_conf_t *conf, const void *doc,

@@ -1,8 +1,8 @@
 
 /*
- * A slow second opinion on a tape: a recursive walk over a document that is
- * known to be strict JSON, which says what each node must be.  For the unit
- * tests and the fuzzer.
+ * A slow check of a tape: a recursive walk over a document that is known to be
+ * strict JSON, which determines what each node must be.  For the unit tests
+ * and the fuzzer.
  */
 
 

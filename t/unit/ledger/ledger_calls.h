@@ -1,7 +1,7 @@
 
 /*
- * Calls of the ledger, each with the lock for itself, as tests and the bench
- * make them; the module does more under one lock.
+ * Calls of the ledger, each under its own lock, for tests and the benchmark;
+ * the module does more under one lock.
  */
 
 

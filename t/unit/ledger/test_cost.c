@@ -55,7 +55,7 @@ set(void *p, size_t offset, uint64_t n)
 }
 
 
-/* each class with each of the counts and prices, all others at nothing */
+/* each class with each of the counts and prices, all others at 0 */
 
 static void
 test_classes(void **state)
@@ -148,7 +148,7 @@ test_ceil(void **state)
 }
 
 
-/* what is divided in 64 bits, and the next pico-euro, which is not any more */
+/* the largest sum divided in 64 bits, and the next one, which is not */
 
 static void
 test_wide(void **state)
@@ -186,7 +186,7 @@ test_bound(void **state)
                      6000000 + 1500000);
     assert_int_equal(ngx_modelgw_cost_bound(&price, 0, 0, 1), 0);
 
-    /* whichever is the dearest */
+    /* whichever is the highest */
 
     assert_int_equal(ngx_modelgw_cost_bound(&p, 1000, 0, 0), 30);
     assert_int_equal(ngx_modelgw_cost_bound(&p, 1000, 0, 1), 40);
@@ -202,7 +202,7 @@ test_bound(void **state)
     assert_int_equal(ngx_modelgw_cost_bound(&p, 99, 10, 0), 1);
     assert_int_equal(ngx_modelgw_cost_bound(&p, 99, 11, 0), 2);
 
-    /* what does not fit is more than anyone has */
+    /* an overflow is more than any balance */
 
     p.output = MAX_PRICE;
     assert_int_equal(ngx_modelgw_cost_bound(&p, 0, MAX_COUNT, 0),
@@ -212,7 +212,7 @@ test_bound(void **state)
 }
 
 
-/* what fits is covered, and one token more is not */
+/* the maximum is covered, and one token more is not */
 
 static void
 test_fits(void **state)
@@ -341,7 +341,7 @@ static rule_t  rules[] = {
       { 50, -1, -1, -1, 7, -1, 500, 200, FINAL },
       NGX_MODELGW_REPORTED, { 50, 0, 0, 0, 7, 0 }, 150000 + 105000 },
 
-    /* usage that is not whole: what it has counts, and the rest is estimated */
+    /* incomplete usage: what it has counts, and the rest is estimated */
 
     { "usage without input", 9000000,
       { -1, -1, -1, -1, 7, -1, 500, 200, FINAL },
@@ -418,7 +418,7 @@ static rule_t  rules[] = {
       { -1, -1, -1, -1, -1, -1, 99, 101, 0 },
       NGX_MODELGW_UNANSWERED, { 100, 0, 0, 0, 0, 0 }, 300000 },
 
-    /* half written down */
+    /* partly updated */
 
     { "more written for an hour than at all", 9000000,
       { 10, -1, 5, 20, 1, -1, 0, 200, FINAL },
@@ -651,7 +651,7 @@ test_no_amounts(void **state)
 }
 
 
-/* what is written is read as the same: a walk over all orders of magnitude */
+/* an amount is read as it was written, at all orders of magnitude */
 
 static void
 test_amounts_round_trip(void **state)

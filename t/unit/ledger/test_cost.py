@@ -1,6 +1,6 @@
 """What a call costs, against Python's fractions: usage as the two APIs report
-it goes through the scanner, the merge and the price list of the product
-(build/unit/cost_cli), and must come out to the nano-euro.
+it passes the scanner, the merge and the prices of the module
+(build/unit/ledger/cost_cli), and the result must agree to the nano-euro.
 """
 
 import collections
@@ -23,14 +23,14 @@ CLI = pathlib.Path(os.environ.get("MODELGW_COST_CLI",
                                   TOP / "build/unit/ledger/cost_cli"))
 
 CALLS = 100000
-MOST = 999999999                    # what counts as a number of tokens
+MOST = 999999999                    # valid token counts
 
 COUNTS = (lambda r: 0, lambda r: 1, lambda r: MOST,
           lambda r: r.randrange(10), lambda r: r.randrange(3000),
           lambda r: r.randrange(3000), lambda r: r.randrange(300000),
           lambda r: r.randrange(MOST + 1))
 
-# what is no number of tokens; None says nothing at all
+# invalid token counts; None counts as absent
 NOTHING = (None, -1, 1.5, "7", True, [], {}, MOST + 1, 10 ** 30)
 
 PRICES = ("0", "0.000001", "0.0125", "0.1", "0.3", "3", "3.75", "6", "15",
@@ -38,7 +38,7 @@ PRICES = ("0", "0.000001", "0.0125", "0.1", "0.3", "3", "3.75", "6", "15",
 
 
 def build():
-    """One at a time: pytest-xdist has many of us."""
+    """One at a time: pytest-xdist runs several workers."""
 
     if "MODELGW_COST_CLI" in os.environ:
         return
@@ -72,7 +72,7 @@ class Call:
                        ("input", "output", "read", "write", "hour")}
 
     def report(self, usage, path, chance=0.7):
-        """Puts a count into a usage object, or something that is none."""
+        """Puts a count, or an invalid value, into a usage object."""
         x = self.r.random()
         if x < chance:
             put(usage, path, self.r.choice(COUNTS)(self.r))
@@ -80,7 +80,7 @@ class Call:
             put(usage, path, self.r.choice(NOTHING))
 
     def expected(self):
-        """Outcome, tokens and cost, worked out apart (money.py)."""
+        """Outcome, tokens and cost, computed by money.py."""
         merged = self.merged
         known = merged.classes()
         final = "output" in known and "output" not in merged.odd
@@ -113,7 +113,7 @@ def put(usage, path, value):
 
 
 class ChatCall(Call):
-    """The prompt's tokens have the cached ones in them."""
+    """The prompt's tokens include the cached ones."""
 
     protocol = b"chat"
 
@@ -168,7 +168,7 @@ class MessagesCall(Call):
             self.report(usage, "output_tokens", 1)
         else:
             self.report_all(usage)
-            # message_start has no last word
+            # message_start has no final output count
             if usage.get("output_tokens") is None:
                 usage["output_tokens"] = 3
         self.merged.take(usage)
@@ -177,7 +177,7 @@ class MessagesCall(Call):
 
 
 def run(calls):
-    """What cost_cli says of each call after its last document."""
+    """The result of cost_cli for each call after its last document."""
     build()
     last = []
     with tempfile.TemporaryFile() as f:
@@ -208,12 +208,12 @@ def test_cost(kind):
                                            call.prices)
         charged += answer[1] > 0
         outcomes[answer[0]] += 1
-    assert charged > CALLS / 3      # it was not all for nothing
+    assert charged > CALLS / 3      # the calls were not all free
     assert min(outcomes.values()) > CALLS / 50, outcomes
 
 
 def test_known():
-    """The same call in both forms, worked out by hand: 10 tokens of input, 60
+    """The same call in both forms, computed by hand: 10 tokens of input, 60
     read, 30 written, 7 of output."""
 
     class Plain(ChatCall):

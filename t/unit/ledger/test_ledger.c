@@ -1,8 +1,8 @@
 
 /*
- * The ledger: what the header says of accounts, keys, calls and workers, row by
- * row, in one process.  The writer's side is in test_ledger_queue.c, a long
- * random history in test_ledger_model.c, kills are in test_ledger_kill.c.
+ * The ledger: each statement of the header about accounts, keys, calls and
+ * workers, in one process.  The writer's side is in test_ledger_queue.c, a
+ * long random history in test_ledger_model.c, kills are in test_ledger_kill.c.
  */
 
 
@@ -48,7 +48,7 @@ test_room(void **state)
         munmap(p, size);
     }
 
-    /* what an operator would ask for */
+    /* as an operator would configure it */
 
     ngx_modelgw_ledger_room(32 * 1024 * 1024, &room);
     assert_true(room.accounts > 40000);
@@ -87,7 +87,7 @@ test_account(void **state)
     assert_int_equal(a->opened, 7);
     unit_assert_str(a->name.data, a->name.len, "alice");
 
-    /* what is there keeps what it has */
+    /* existing accounts do not change */
 
     assert_int_equal(ngx_modelgw_ledger_account(l, &name, 1, 9, 9, 0, &i),
                      NGX_OK);
@@ -102,7 +102,7 @@ test_account(void **state)
     ngx_modelgw_ledger_set_stored(l, 2);
     assert_int_equal(ngx_modelgw_ledger_stored(l), 2);
 
-    /* names as long as can be, and longer */
+    /* names of the maximum length, and longer */
 
     ngx_memset(text, 'x', sizeof(text));
     name.data = text;
@@ -141,7 +141,7 @@ test_account(void **state)
 }
 
 
-/* the number of a key that is there, without adding it */
+/* the number of an existing key, without adding one */
 
 static uint32_t
 key_found(ngx_modelgw_ledger_t *l, ngx_str_t *name)
@@ -237,7 +237,7 @@ test_key(void **state)
     assert_int_equal(i, again);
     assert_int_equal(i, 0);
 
-    /* what was used again is found by its new name only */
+    /* a reused slot is found by its new name only */
 
     name.data = text;
 
@@ -284,7 +284,7 @@ test_life(void **state)
     assert_int_equal(key->calls, 0);
     ledger_assert(l);
 
-    /* a hold that is above what there is */
+    /* a hold above the balance */
 
     call = ledger_open(l, 0, k);
     assert_int_equal(call->id, 2);
@@ -296,7 +296,7 @@ test_life(void **state)
     assert_int_equal(call->state, NGX_MODELGW_CALL_OPEN);
     assert_int_equal(account->held, 0);
 
-    /* all of it; then nothing is left, but for what costs nothing */
+    /* the whole balance; then only calls that cost nothing are admitted */
 
     call->hold = 10 * EURO;
     assert_int_equal(call_hold(l, call, a, &available), NGX_OK);
@@ -329,7 +329,7 @@ test_life(void **state)
     assert_int_equal(ngx_modelgw_ledger_done_count(l), 1);
     ledger_assert(l);
 
-    /* settled is settled */
+    /* settled only once */
 
     call_settle(l, call, NGX_MODELGW_END_CLIENT, TIME + 1, 0);
     assert_int_equal(account->balance, -EURO);
@@ -460,7 +460,7 @@ test_no_credit(void **state)
         assert_int_equal(call->charge.cost, (int64_t) (i + 1) * EURO);
         assert_int_equal(call->charge.tokens.output, i + 1);
 
-        /* anybody may have the slot next */
+        /* any process may take the slot next */
 
         before = ledger_open(l, other, k);
         assert_ptr_equal(before, call);
@@ -514,7 +514,7 @@ test_join(void **state)
 
     assert_int_equal(ngx_modelgw_ledger_join(l, &self), NGX_OK);
 
-    /* one that lives is not swept; it leaves, and its number is used again */
+    /* a live worker is not swept; it leaves, and its number is reused */
 
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_OK);
     assert_int_not_equal(worker, self);
@@ -530,7 +530,7 @@ test_join(void **state)
     assert_int_equal(i, worker);
     ngx_modelgw_ledger_leave(l, i);
 
-    /* the others are taken by a process that dies */
+    /* the others are taken by a process that is killed */
 
     pid = fork();
     assert_true(pid >= 0);
@@ -556,7 +556,7 @@ test_join(void **state)
 
     ngx_modelgw_ledger_leave(l, worker);
 
-    /* a call that is charged for the dead is waited for by the living */
+    /* a live worker waits for the charge of a dead one's call */
 
     a = ledger_account(l, "alice", EURO);
     pid = fork();

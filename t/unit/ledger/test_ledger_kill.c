@@ -3,15 +3,15 @@
  * The ledger when its users are killed, with SIGKILL.
  *
  * A child is run one instruction at a time (ptrace) through each operation.
- * From the memory after each instruction that changed it we go on as if the
+ * From the memory after each instruction that changed it we continue as if the
  * child had been killed there; after some of them it really is.  Then two
- * children work as fast as they can and are killed at random.  Each time we
- * sweep up, write what is DONE, and look whether the ledger is sound and all
- * the money is there.
+ * children work as fast as possible and are killed at random.  Each time we
+ * sweep up, write what is DONE, and check that the ledger is consistent and no
+ * money is lost.
  *
- * That this can fail is tested, too: with the committed change thrown away it
- * must.  KILLS=n really kills n times per operation (2), and n rounds at random
- * (160, two kills each).
+ * That these checks can fail is tested, too: with the committed change
+ * discarded they must.  KILLS=n really kills n times per operation (2), and n
+ * rounds at random (160, two kills each).
  */
 
 
@@ -90,10 +90,10 @@ typedef struct {
     uint32_t               key;
     uint64_t               first;        /* id that was not yet counted */
     uint64_t               asked;        /* top-ups, likewise */
-    int64_t                balance;      /* that there should be */
+    int64_t                balance;      /* expected */
     ngx_uint_t             written;
 
-    /* of the child that steps */
+    /* of the child that is stepped */
 
     uint32_t               worker;
     ngx_modelgw_call_t    *call;
@@ -101,7 +101,7 @@ typedef struct {
 } world_t;
 
 
-/* what the children share with us besides the ledger */
+/* memory shared with the children besides the ledger */
 
 typedef struct {
     uint64_t               ready;
@@ -161,7 +161,7 @@ world_destroy(world_t *w)
 }
 
 
-/* What the writer does, with a store that is an array. */
+/* The writer, with an array as the store. */
 
 static void
 world_store(ngx_modelgw_ledger_t *l)
@@ -229,7 +229,7 @@ world_check_held(ngx_modelgw_ledger_t *l)
 }
 
 
-/* No other process is alive: what is wrong, NULL: nothing. */
+/* No other process is alive: what is wrong, or NULL. */
 
 static const char *
 world_check(world_t *w)
@@ -244,7 +244,7 @@ world_check(world_t *w)
     charged = 0;
     w->written = 0;
 
-    /* what is committed is applied by the next owner, whichever it is */
+    /* a committed change is applied by the next owner, whichever it is */
 
     ngx_modelgw_ledger_lock(l);
     ngx_modelgw_ledger_unlock(l);
@@ -392,7 +392,7 @@ child_settle(world_t *w)
 }
 
 
-/* What a worker leaves that died before the child begins. */
+/* The state left by a worker that was killed before the child begins. */
 
 static void
 child_victim(world_t *w)
@@ -574,7 +574,7 @@ child_operation(world_t *w, operation_e op)
 }
 
 
-/* A child that is stopped right before its operation. */
+/* A child that is stopped just before its operation. */
 
 static pid_t
 child_start(world_t *w, operation_e op)
@@ -692,7 +692,7 @@ images_take(world_t *w, operation_e op, pid_t *pid)
 }
 
 
-/* What the kernel does to a mutex whose owner dies. */
+/* What the kernel does with a mutex whose owner exits. */
 
 static void
 mutex_bury(pthread_mutex_t *mutex, pid_t pid)
@@ -728,9 +728,9 @@ image_restore(world_t *w, ngx_uint_t i, pid_t pid)
 
 
 /*
- * Goes on from each of those images as if the child had been killed there;
- * "forget": only from those with a change that is committed, which is thrown
- * away.  Returns how many checks have failed.
+ * Continues from each of those images as if the child had been killed there;
+ * "forget": only from those with a committed change, which is discarded.
+ * Returns how many checks have failed.
  */
 
 static ngx_uint_t

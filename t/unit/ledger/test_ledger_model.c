@@ -1,6 +1,6 @@
 
 /*
- * The ledger compared with a model as plain as can be, for 10^5 random steps.
+ * The ledger compared with a simple model, for 10^5 random steps.
  */
 
 

@@ -47,7 +47,7 @@ test_rings(void **state)
     assert_ptr_equal(ngx_modelgw_ledger_done(l, 1), calls[0]);
     assert_null(ngx_modelgw_ledger_done(l, 2));
 
-    /* an account that is not stored is waited for, too */
+    /* an account that is not stored yet is waited for, too */
 
     assert_int_equal(ngx_modelgw_ledger_done_ever(l), 2);
     assert_false(ngx_modelgw_ledger_durable(l, 0));
@@ -80,7 +80,7 @@ test_rings(void **state)
     assert_int_equal(ngx_modelgw_ledger_held_count(l), 0);
     ledger_assert(l);
 
-    /* all slots, again and again, freed in parts: a full ring, and round it */
+    /* all slots, repeatedly, freed in parts: a full ring that wraps around */
 
     n = l->max - 2;
 
@@ -134,8 +134,9 @@ give_up(ngx_modelgw_ledger_t *l, uint32_t a)
 
 
 /*
- * A call is in the ring from SENT on: none that was not is in it, and however
- * many were given up, there is room for one that was, and its turn comes.
+ * A call is in the ring from SENT on: none that was not sent is in it, and
+ * however many were given up, there is room for one that was sent, and it is
+ * read.
  */
 
 static void
@@ -187,7 +188,7 @@ test_given_up(void **state)
     assert_null(ngx_modelgw_ledger_held(l, 0, &id));
     assert_int_equal(id, 0);
 
-    /* nor is one without an account in it */
+    /* nor is a call without an account in it */
 
     (void) ledger_sent(l, 0, NONE, NONE, 0, 0);
     assert_int_equal(ngx_modelgw_ledger_held_count(l), 0);
@@ -215,7 +216,7 @@ test_taken_over(void **state)
     call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
     ngx_modelgw_ledger_written(l, 1);
 
-    /* by one that is HELD, then SENT: the second entry is that one's */
+    /* by a call that is HELD, then SENT: the second entry is for this call */
 
     assert_ptr_equal(ledger_open(l, 0, NONE), call);
     assert_int_equal(call_hold(l, call, a, &n), NGX_OK);
@@ -267,7 +268,7 @@ test_topup(void **state)
     assert_ptr_equal(ngx_modelgw_ledger_topup_asked(l, &i), t);
     assert_null(ngx_modelgw_ledger_topup_asked(l, &i));
 
-    /* that it was tried lasts until it is answered, not longer */
+    /* the "tried" state lasts until it is answered */
 
     assert_int_equal(t->tried, 0);
     ngx_modelgw_ledger_topup_tried(t);
@@ -277,7 +278,7 @@ test_topup(void **state)
     assert_int_equal(t->state, NGX_MODELGW_TOPUP_NEW);
     assert_int_equal(account->balance, 15);
 
-    /* answered is answered */
+    /* answered only once */
 
     ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_NEW);
     assert_int_equal(account->balance, 15);
@@ -321,7 +322,7 @@ test_topup(void **state)
 
     assert_int_equal(account->balance, INT64_MAX);
 
-    /* a worker that leaves keeps only what is ASKED */
+    /* a worker that leaves keeps only top-ups that are ASKED */
 
     ngx_modelgw_ledger_leave(l, worker);
 
@@ -379,8 +380,8 @@ msec(void)
 
 
 /*
- * A writer that is never woken would wait a minute: each call that ends here is
- * freed at once.  2000 times the two race.
+ * A writer that is not woken would wait a minute: each call that ends here is
+ * freed at once.  The race is run 2000 times.
  */
 
 static void
@@ -397,7 +398,7 @@ test_wait(void **state)
     a = ledger_account(l, "alice", 0);
     ngx_modelgw_ledger_set_stored(l, 1);
 
-    /* it was called as the account was made; then the time is up */
+    /* it was woken when the account was created; then the timeout expires */
 
     start = msec();
     ngx_modelgw_ledger_wait(l, 60000);
@@ -407,7 +408,7 @@ test_wait(void **state)
     ngx_modelgw_ledger_wait(l, 30);
     assert_true(msec() - start >= 29);
 
-    /* called before it waits */
+    /* woken before it waits */
 
     ngx_modelgw_ledger_wake(l);
     ngx_modelgw_ledger_wait(l, 60000);
@@ -436,7 +437,7 @@ test_wait(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(w.rounds > 0);
 
-    /* it did not resign: a dead writer does not block the next */
+    /* it has not resigned: a dead writer does not block the next */
 
     (void) ngx_modelgw_ledger_elect(l);
     ngx_modelgw_ledger_resign(l);
@@ -475,7 +476,7 @@ test_stalled(void **state)
     assert_true(ngx_modelgw_ledger_failed(l));
     ngx_modelgw_ledger_set_writable(l, 1);
 
-    /* a flush is over when its writer has died */
+    /* a flush is over when its writer has exited */
 
     ngx_modelgw_ledger_flushing(l, 1);
     assert_int_equal(ngx_modelgw_ledger_elect(l), 0);

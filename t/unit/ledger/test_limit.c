@@ -10,7 +10,7 @@
 
 
 #define MINUTE   60000
-#define START    86412345                /* no minute of a clock begins here */
+#define START    86412345                /* not a full minute */
 
 #define MINUTES  10
 
@@ -48,7 +48,7 @@ take(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n, uint64_t time)
 }
 
 
-/* asks for n at a time as often as it gets it; returns what it got */
+/* takes n at a time until it is refused; returns the sum */
 
 static uint64_t
 hammer(ngx_modelgw_limit_t *l, uint64_t limit, uint64_t n, uint64_t time)
@@ -77,7 +77,7 @@ test_burst(void **state)
     assert_int_equal(take(&l, 60, 1, START), NGX_DECLINED);
     assert_int_equal(st.remaining, 0);
 
-    /* nothing comes back in the minute of the first; then one a second */
+    /* nothing is freed in the first minute; then one a second */
 
     assert_int_equal(take(&l, 60, 1, START + MINUTE - 1), NGX_DECLINED);
     assert_int_equal(st.wait, 1);
@@ -91,7 +91,7 @@ test_burst(void **state)
 }
 
 
-/* calls for MINUTES, every step milliseconds from the first one on */
+/* calls for MINUTES, every "step" milliseconds from the first one on */
 
 static void
 run(uint64_t limit, uint64_t n, uint64_t step)
@@ -113,8 +113,8 @@ run(uint64_t limit, uint64_t n, uint64_t step)
 
     assert_int_equal(sum, limit / n * n);
 
-    /* every 60 seconds, wherever they begin: never more; and as much, from the
-       second minute on */
+    /* in any 60 seconds: never more; and as much, from the second minute
+       on */
 
     most = limit + limit / 100;
     all = sum;
@@ -165,7 +165,7 @@ test_hammer_tokens(void **state)
 }
 
 
-/* few a minute: one more or less is more than one in a hundred */
+/* low limits: a difference of one is more than one percent */
 
 static void
 test_hammer_few(void **state)
@@ -216,7 +216,7 @@ test_pause(void **state)
 }
 
 
-/* what is as if it had never been does not begin a minute */
+/* a call that has expired, or was given back, does not begin a minute */
 
 static void
 test_free_again(void **state)
@@ -245,7 +245,7 @@ test_free_again(void **state)
 }
 
 
-/* the worst that holding back gets: twice the limit, once */
+/* the worst case of holding requests back: twice the limit, once */
 
 static void
 test_held_back(void **state)
@@ -315,7 +315,7 @@ test_wait(void **state)
 }
 
 
-/* all is free after the reported time, and not before */
+/* the whole limit is free after the reported time, and not before */
 
 static void
 test_reset(void **state)
@@ -362,7 +362,7 @@ test_state(void **state)
     assert_int_equal(peek.remaining, 2);
     assert_int_equal(peek.wait, 0);
 
-    /* nothing changes, not even long after */
+    /* nothing changes, even long after */
 
     ngx_modelgw_limit_state(&l, 5, START + 10 * MINUTE, &peek);
     assert_int_equal(peek.remaining, 5);
@@ -373,7 +373,7 @@ test_state(void **state)
     assert_int_equal(peek.remaining, 0);
     assert_int_equal(peek.wait, MINUTE - 20);
 
-    /* a limit that is lower than what was taken of a higher one */
+    /* a limit lower than what was taken under a higher one */
 
     ngx_modelgw_limit_state(&l, 2, START + 20, &peek);
     assert_int_equal(peek.remaining, 0);
@@ -453,7 +453,7 @@ test_correct_minute_before(void **state)
     assert_int_equal(l.before, 200);
     assert_int_equal(take(&l, 1000, 801, START + MINUTE + 1), NGX_OK);
 
-    /* something in this one, and less than what comes back */
+    /* something in this one, but less than what is given back */
 
     ngx_memzero(&l, sizeof(l));
 
@@ -479,8 +479,8 @@ test_correct_minute_before(void **state)
 }
 
 
-/* estimates that are too high, corrected after seconds: what was really used
-   in ten minutes is the limit */
+/* estimates that are too high, corrected after seconds: the real use of ten
+   minutes is the limit */
 
 static void
 test_correct_sustained(void **state)
@@ -514,7 +514,7 @@ test_clock(void **state)
 {
     ngx_modelgw_limit_t  l = { 0, 0, 0 };
 
-    /* back: nothing is let through again, and not refused for long */
+    /* back: nothing is admitted twice, nor refused for long */
 
     assert_int_equal(hammer(&l, 60, 1, START), 60);
     assert_int_equal(take(&l, 60, 1, START - 1), NGX_DECLINED);

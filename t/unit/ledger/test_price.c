@@ -48,7 +48,7 @@ parse(const char *text, uint64_t *price)
     ngx_int_t   rc;
     ngx_str_t   s;
 
-    /* memory of the exact size, so that a read past it is seen */
+    /* memory of the exact size, so that ASan detects a read past it */
 
     s.len = strlen(text);
     copy = malloc(s.len ? s.len : 1);

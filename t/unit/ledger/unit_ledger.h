@@ -1,6 +1,6 @@
 
 /*
- * What the tests of the ledger share: making one, and whether it is sound.
+ * What the tests of the ledger share: creation and consistency checks.
  */
 
 
@@ -112,11 +112,10 @@ ledger_sent(ngx_modelgw_ledger_t *l, uint32_t worker, uint32_t key,
 
 
 /*
- * What is wrong with it, NULL: nothing.  Each slot is in one place: it has a
- * call, or is in the list of free ones, or was never used.
- * Holds and counts are those of the calls that there are; both rings are within
- * their size, and that of DONE has each of those calls once.  No other process
- * is at work.
+ * What is wrong with it, or NULL.  Each slot is in one place: it has a call,
+ * or is in the list of free ones, or was never used.  Holds and counts are
+ * those of the existing calls; both rings are within their size, and that of
+ * DONE has each DONE call once.  No other process is active.
  */
 
 static ngx_inline const char *

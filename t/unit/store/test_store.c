@@ -1,7 +1,7 @@
 
 /*
- * The store: opening, batches, questions, and what goes wrong.  What is random,
- * and what is killed, is in test_store_crash.c.
+ * The store: opening, batches, queries, and failures.  Random operations and
+ * kills are in test_store_crash.c.
  */
 
 
@@ -137,7 +137,7 @@ test_version(void **state)
     unit_write_sql(u, "PRAGMA user_version = 1; PRAGMA application_id = 0");
     refused(u, "is a database of another program");
 
-    /* nothing was done to it */
+    /* it was not changed */
 
     unit_write_sql(u, "PRAGMA application_id = 0x6d67776c");
     ngx_modelgw_store_close(unit_open(u));
@@ -177,7 +177,7 @@ test_no_database(void **state)
         unit_error_has(&error, "file is not a database");
     }
 
-    /* with a journal next to it, it may be one after all */
+    /* with a journal next to it, it may be a ledger nevertheless */
 
     sprintf(journal, "%s-journal", u->path);
     f = fopen(journal, "w");
@@ -208,7 +208,7 @@ test_directory(void **state)
 }
 
 
-/* what another user may not do; only root can try that */
+/* access as another user; only root can try that */
 
 static ngx_uint_t
 as_nobody(unit_store_t *u, ngx_uint_t (*test)(unit_store_t *u))
@@ -302,7 +302,7 @@ test_long_path(void **state)
 }
 
 
-/* the file that it was is known again by its path, and no other is taken */
+/* the same file is recognized at its path, and no other is accepted */
 
 static void
 test_known(void **state)
@@ -353,7 +353,7 @@ test_known(void **state)
     unit_commit(s);
     ngx_modelgw_store_close(s);
 
-    /* a symbolic link may lead elsewhere */
+    /* a symbolic link may point elsewhere */
 
     assert_int_equal(symlink(u->path, link), 0);
     s = ngx_modelgw_store_open_known(link, &file, &error);
@@ -410,7 +410,7 @@ test_pinned(void **state)
 }
 
 
-/* what another process sees of our locks */
+/* our locks as another process sees them */
 
 static int
 locks(const char *path)
@@ -597,7 +597,7 @@ test_names(void **state)
     call.model_len = NGX_MODELGW_LEDGER_MODEL;
     memset(call.model, 'm', call.model_len);
 
-    /* of all ends and outcomes, a word */
+    /* a name for every end and outcome */
 
     for (i = NGX_MODELGW_END_COMPLETE; i <= NGX_MODELGW_END_LOST; i++) {
         call.end = i;
@@ -694,7 +694,7 @@ test_topup(void **state)
     assert_int_equal(unit_put_topup(s, "t3", "nobody", 50),
                      NGX_MODELGW_TOPUP_FAILED);
 
-    /* up to int64 and not above, what is not in the file yet counted too */
+    /* up to int64 and not above, including what is not in the file yet */
 
     assert_int_equal(unit_put_topup(s, "t4", "alice", INT64_MAX - 57),
                      NGX_MODELGW_TOPUP_FAILED);
@@ -717,7 +717,7 @@ test_topup(void **state)
 }
 
 
-/* calls with the ids of a range, each once and none in its place */
+/* calls with the ids of a range, each once and out of order */
 
 static void
 put_range(ngx_modelgw_store_t *s, ngx_uint_t first, ngx_uint_t n, int64_t cost)
@@ -787,7 +787,7 @@ test_batch(void **state)
 }
 
 
-/* more accounts in a batch than its table has room for, each twice */
+/* more accounts in a batch than its table can hold, each twice */
 
 static void
 test_many_accounts(void **state)
@@ -836,7 +836,7 @@ test_rollback(void **state)
     assert_int_equal(ngx_modelgw_store_commit(s), NGX_ERROR);
     ngx_modelgw_store_close(s);
 
-    /* what was not committed is gone */
+    /* what was not committed is lost */
 
     s = unit_open(u);
     unit_begin(s);
@@ -1137,7 +1137,7 @@ test_locked(void **state)
         unit_error_has(&error, "database is locked");
         ngx_modelgw_store_close(s);
 
-        /* it can be opened, and read, all the same */
+        /* it can be opened, and read, nevertheless */
 
         s = unit_open(u);
         assert_int_equal(ngx_modelgw_store_begin(s), NGX_ERROR);
@@ -1160,7 +1160,7 @@ test_locked(void **state)
 }
 
 
-/* a reader in the middle of it does not stop the writer, nor sees its batch */
+/* a reader meanwhile does not stop the writer, nor sees its batch */
 
 static void
 test_reader(void **state)
@@ -1233,7 +1233,7 @@ test_full(void **state)
     unit_put_account(s, "alice", 9);
     unit_commit(s);
 
-    /* the file system is full, as far as we are concerned */
+    /* the file system is full for us */
 
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     limit = old;
@@ -1359,7 +1359,7 @@ test_recover(void **state)
     assert_int_equal(unit_sql(u, "SELECT input FROM calls WHERE id = 9"), 7);
     unit_audit(u);
 
-    /* the callback's own answer ends it */
+    /* the callback's return code ends it */
 
     s = unit_open(u);
     unit_begin(s);
@@ -1471,7 +1471,7 @@ test_interrupt(void **state)
     ngx_modelgw_store_error(s, &error);
     unit_error_has(&error, "interrupted");
 
-    /* it is over with the function that it was meant for */
+    /* it applies only to the function that it was meant for */
 
     unit_begin(s);
     unit_commit(s);
@@ -1522,7 +1522,7 @@ test_roll_up(void **state)
         unit_put_call(s, &call, (i & 2) ? "alice" : "robin");
     }
 
-    /* one that is late in the order of ids */
+    /* one with an id out of order */
 
     call.id = 20;
     call.ended = day - UNIT_DAY - 1;
@@ -1552,7 +1552,7 @@ test_roll_up(void **state)
     assert_int_equal(unit_sql(u, "SELECT sum(cost) FROM days"), 80);
     unit_audit(u);
 
-    /* a day later the rest goes to the days that are there, or new ones */
+    /* a day later the rest is added to existing days, or new ones */
 
     roll_up(s, day + UNIT_DAY, 100, 3);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"), 0);
@@ -1763,8 +1763,8 @@ test_calls(void **state)
     f.to = UNIT_TIME + UNIT_DAY;
     ask_calls(u, &f, "{\"calls\":[" CALL_1 "]}");
 
-    /* it is the end of a call that counts, the first instant of the span is in
-       it, the last one is not */
+    /* the end of a call counts; the beginning of the span is inclusive, its
+       end exclusive */
 
     f.from = UNIT_TIME + 1500;
     ask_calls(u, &f, "{\"calls\":[" CALL_1 "]}");
@@ -1816,7 +1816,7 @@ usages(unit_store_t *u)
     ask_usage(u, NGX_MODELGW_BY_ACCOUNT, &f, "{\"usage\":["
         "{\"account\":\"alice\"" BOTH "],\"more\":true}");
 
-    /* spans that meet in midnight */
+    /* spans that meet at midnight */
 
     f.to = UNIT_TIME / UNIT_DAY * UNIT_DAY + UNIT_DAY;
     ngx_str_set(&f.key, "key\"\xff");
@@ -1854,7 +1854,7 @@ test_usage(void **state)
 }
 
 
-/* more groups than fit in the memory of the first bytes */
+/* more groups than fit in the initial memory */
 
 static void
 test_usage_many(void **state)

@@ -17,7 +17,7 @@
 #define DAY_IDS   700                    /* ids that end on the same day */
 
 #define KILLS     60
-#define FRESH     15                     /* of them, with a file that is new */
+#define FRESH     15                     /* of them, with a new file */
 #define BATCH     10
 
 
@@ -60,7 +60,7 @@ name_of(uint64_t i)
 }
 
 
-/* a call says all of itself by its id */
+/* everything about a call follows from its id */
 
 static ngx_modelgw_call_t
 call_of(uint64_t id)
@@ -93,7 +93,7 @@ step_account(model_t *m, ngx_modelgw_store_t *s)
 }
 
 
-/* any of the last 50, or a new one; some are said twice, some are held first */
+/* any of the last 50, or a new one; some are put twice, some held first */
 
 static void
 step_call(model_t *m, ngx_modelgw_store_t *s)
@@ -189,7 +189,7 @@ same(model_t *m, ngx_modelgw_store_t *s)
 }
 
 
-/* what is open as all is killed */
+/* calls that are open when all is killed */
 
 static void
 recover(model_t *m, ngx_modelgw_store_t *s)
@@ -255,7 +255,7 @@ test_random(void **state)
             same(m, s);
             *saved = *m;
 
-            /* not what may be said again */
+            /* not those that may be put again */
 
             day = UNIT_TIME + m->id / DAY_IDS * UNIT_DAY - UNIT_DAY;
             unit_store_ok(s, ngx_modelgw_store_roll_up(s, day / 1000,
@@ -269,7 +269,7 @@ test_random(void **state)
                 break;
             }
 
-            /* the batch is lost; its ids and top-ups come again */
+            /* the batch is lost; its ids and top-ups are put again */
 
             ngx_modelgw_store_close(s);
             *m = *saved;
@@ -388,7 +388,7 @@ check_file(unit_store_t *u, uint64_t done)
         0);
     assert_in_range(unit_sql(u, "SELECT count(*) FROM holds"), 0, 1);
 
-    /* what was said to be durable is there */
+    /* what was confirmed as durable is there */
 
     unit_store_ok(s, ngx_modelgw_store_last_id(s, &last));
     assert_in_range(done, 0, last);
@@ -417,7 +417,7 @@ test_kill(void **state)
 
     batches = 0;
 
-    /* a disk that others keep busy takes more of them */
+    /* more of them if others keep the disk busy */
 
     for (i = 0; i < KILLS || (batches <= KILLS && i < 20 * KILLS); i++) {
         first = *done;

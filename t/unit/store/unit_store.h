@@ -1,7 +1,7 @@
 
 /*
- * What the tests of the store share: a directory for the file, batches in short,
- * and questions asked by a connection of its own.
+ * What the tests of the store share: a directory for the file, short forms of
+ * batches, and queries by a separate connection.
  */
 
 
@@ -191,7 +191,7 @@ unit_account(const char *name, int64_t founding)
 
     a.name = unit_name(name);
     a.founding = founding;
-    a.balance = founding - 77;           /* what shared memory has by now */
+    a.balance = founding - 77;           /* the state of shared memory */
     a.opened = UNIT_TIME / 1000;
 
     return a;
@@ -225,7 +225,7 @@ unit_call(uint64_t id, const char *key, int64_t cost)
 }
 
 
-/* no two are of one time, as the ledger has it */
+/* no two have the same time, as in the ledger */
 
 static ngx_inline ngx_modelgw_topup_t
 unit_topup(const char *id, int64_t amount)

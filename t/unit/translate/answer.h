@@ -1,9 +1,9 @@
 
 /*
- * What floor 1 does with an upstream's answer, in short: the bytes of a stream
- * through the reader of events, the scanner, the usage and the codec, or a
- * whole answer through the scanner, the tape and the other codec.  For tests
- * and for answer_cli.c; the program includes stub.h or unit.h before.
+ * What floor 1 does with an upstream's answer, in short: a stream passes the
+ * reader of events, the scanner, the usage and the codec, a whole answer the
+ * scanner, the tape and the other codec.  For tests and for answer_cli.c; the
+ * program includes stub.h or unit.h before.
  */
 
 
@@ -200,7 +200,7 @@ answer_event(answer_t *a, ngx_modelgw_sse_event_t *ev)
 }
 
 
-/* the next bytes of a stream; they may go away afterwards */
+/* the next bytes of a stream; they may be freed afterwards */
 
 static ngx_inline ngx_int_t
 answer_feed(answer_t *a, u_char *p, size_t len)
@@ -247,7 +247,7 @@ answer_end(answer_t *a)
 }
 
 
-/* a whole stream, in pieces of chunk bytes that go away */
+/* a whole stream, in pieces of chunk bytes that are freed */
 
 static ngx_inline ngx_int_t
 answer_stream(answer_t *a, const u_char *p, size_t len, size_t chunk)

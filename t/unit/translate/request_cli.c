@@ -27,7 +27,7 @@
 typedef struct {
     const char     *name;
     size_t          offset;              /* in the capabilities */
-    const char     *words[7];            /* their places are the values */
+    const char     *words[7];            /* their positions are the values */
 } option_t;
 
 
@@ -150,7 +150,7 @@ set(ngx_modelgw_request_t *rq, char *arg)
 }
 
 
-/* 0 and the reason on stdout, if the body is no JSON object */
+/* 0 and the reason on stdout, if the body is not a JSON object */
 
 static ngx_uint_t
 read_body(ngx_modelgw_request_t *rq, ngx_modelgw_tape_t *tape, u_char *body,

@@ -1,7 +1,8 @@
 
 /*
  * Whole messages answers as chat completions: the tables of
- * docs/translation.md, Answers, usage as chat counts it, and what is no message.
+ * docs/translation.md, Answers, usage as chat counts it, and what is not a
+ * message.
  *
  * In answers, and in what is expected, ' is written for ".
  */
@@ -36,7 +37,7 @@ typedef struct {
     const char   *name;
     ngx_uint_t    reasoning;
     const char   *in;
-    const char   *out;                   /* NULL: it is no message */
+    const char   *out;                   /* NULL: it is not a message */
 } case_t;
 
 
@@ -179,7 +180,7 @@ static case_t  cases[] = {
     { "usage null", CONTENT, ANS(SAID("a"), ENDED ",'usage':null"),
       SAYS("'a','refusal':null") },
 
-    /* what is a message, and what is none */
+    /* what is a message, and what is not */
 
     { "no type", CONTENT, "{'id':'i','content':[" SAID("a") "]}",
       SAYS("'a','refusal':null") },

@@ -8,7 +8,7 @@
 #include "unit_request.h"
 
 
-/* a tape that came in pieces, and the body as it is written */
+/* a tape fed in pieces, and the body as it is written */
 
 static void
 test_whole(void **state)
@@ -86,7 +86,7 @@ test_not_an_object(void **state)
 }
 
 
-/* null is as good as absent, for each field */
+/* null counts as absent, for each field */
 
 static void
 test_null(void **state)

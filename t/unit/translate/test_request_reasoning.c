@@ -1,7 +1,7 @@
 
 /*
  * The request codec: reasoning_effort, thinking and max_tokens; each row of
- * docs/translation.md, Thinking and reasoning, and what they conflict with.
+ * docs/translation.md, Thinking and reasoning, and conflicts.
  */
 
 
@@ -82,7 +82,7 @@ test_effort_budget(void **state)
 }
 
 
-/* a loop of tools whose assistant turn has lost its thinking */
+/* a tool loop whose assistant turn has lost its thinking */
 
 static void
 test_effort_loop(void **state)
@@ -249,7 +249,7 @@ test_thinking(void **state)
           INVALID "thinking.budget_tokens must be less than the 5000 tokens of "
           "the answer");
 
-    /* models that know nothing but adaptive */
+    /* models with adaptive thinking only */
 
     caps.thinking = NGX_MODELGW_THINKING_ADAPTIVE_ONLY;
     caps.effort = NGX_MODELGW_EFFORT_LOW|NGX_MODELGW_EFFORT_HIGH;
@@ -262,7 +262,7 @@ test_thinking(void **state)
     check(*state, THINKING("\"type\":\"disabled\""), "");
     check_ignored(*state, THINKING("\"type\":\"disabled\""), "thinking");
 
-    /* models that cannot */
+    /* models without thinking */
 
     caps.thinking = NGX_MODELGW_THINKING_NONE;
     caps.effort = NGX_MODELGW_EFFORT_HIGH;

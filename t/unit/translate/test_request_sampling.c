@@ -1,7 +1,7 @@
 
 /*
  * The request codec: temperature, top_p, top_k and stop; their ranges, to the
- * last digit, and what models take of them.
+ * last digit, and what models accept.
  */
 
 

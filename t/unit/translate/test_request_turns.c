@@ -1,9 +1,9 @@
 
 /*
- * The messages of a chat request as turns: a row for each rule of sections 2.2
- * and 2.3 of the specification, and for what the upstream refuses.  A row is
- * the value of "messages" and what becomes of it: the members that are
- * written, or the code and the message of the refusal.
+ * The messages of a chat request as turns: a row for each rule, and for what
+ * the upstream refuses.  A row is the value of "messages" and what becomes of
+ * it: the members that are written, or the code and the message of the
+ * refusal.
  */
 
 
@@ -215,7 +215,7 @@ test_instructions(void **state)
 
         { "[" S("\"\"") "," U("\"u\"") "]", MESSAGES(USER(TEXT("u"))) },
 
-        /* nothing else: the user says them */
+        /* nothing else: they become a user's message */
 
         { "[" S("\"s\"") "," D("[" TEXT("d") "]") "]",
           MESSAGES(USER(TEXT("s") "," TEXT("d"))) },
@@ -257,7 +257,7 @@ test_turns(void **state)
           MESSAGES(USER(TEXT("a") "," TEXT("b")) "," ASSISTANT(TEXT("c") ","
           USE("x")) "," USER(RESULT("x", "r") "," TEXT("d"))) },
 
-        /* nothing said: dropped, and its neighbours merge */
+        /* empty: dropped, and its neighbours merge */
 
         { "[" U("\"a\"") "," A("\"\"") "," U("\"b\"") "]",
           MESSAGES(USER(TEXT("a") "," TEXT("b"))) },
@@ -273,7 +273,7 @@ test_turns(void **state)
 
         { "[" U("\"a\"") "," A("\"\"") "]", MESSAGES(USER(TEXT("a"))) },
 
-        /* the first message is an assistant's: for the upstream to say */
+        /* the first message is an assistant's: left to the upstream */
 
         { "[" A("\"a\"") "," U("\"b\"") "]",
           MESSAGES(ASSISTANT(TEXT("a")) "," USER(TEXT("b"))) },
@@ -483,7 +483,7 @@ test_thinking(void **state)
           MESSAGES(USER(TEXT("q")) "," ASSISTANT(THINKING("t", "s") ","
           TEXT("a")) "," USER(TEXT("u"))) },
 
-        /* unsigned: dropped, and with it a message of nothing else */
+        /* unsigned: dropped, and with it a message that has nothing else */
 
         { "[" U("\"q\"") ",{\"role\":\"assistant\",\"content\":\"a\","
           "\"reasoning_content\":\"t\"}," U("\"u\"") "]",
@@ -539,7 +539,7 @@ test_calls(void **state)
           USER(RESULT("c", "1")) "," ASSISTANT(USE("c")) ","
           USER(RESULT("c", "2"))) },
 
-        /* no result, in a conversation that goes on, or not */
+        /* no result, in a conversation that continues, or not */
 
         { "[" U("\"q\"") "," CALLS(CALL("a") "," CALL("b")) ","
           T("a", "\"1\"") "," U("\"u\"") "," T("b", "\"2\"") "]",
@@ -554,7 +554,7 @@ test_calls(void **state)
           INVALID "messages[1].tool_calls: \"a\" has no result in a tool "
           "message after it" },
 
-        /* two results, a result of nothing, one too late */
+        /* two results, a result without a call, one too late */
 
         { "[" U("\"q\"") "," CALLS(CALL("a")) "," T("a", "\"1\"") ","
           T("a", "\"2\"") "]",
@@ -571,7 +571,7 @@ test_calls(void **state)
         { "[" T("", "\"1\"") "]",
           INVALID "messages[0].tool_call_id is not a non-empty string" },
 
-        /* calls that are none */
+        /* invalid calls */
 
         { "[" U("\"q\"") "," CALLS(CALL("a.b") "," CALL("a:b")) "]",
           INVALID "messages[1].tool_calls[1].id is the same as that of another "
@@ -785,7 +785,7 @@ test_images(void **state)
           SOURCE("image", "\"type\":\"url\",\"url\":"
           "\"HTTPS:\\/\\/example.com\\/a?b=1,2\"") },
 
-        /* documents in disguise */
+        /* documents as image URLs */
 
         { URL("data:application/pdf;base64,dGVzdA=="),
           SOURCE("document", BASE64("application/pdf", "dGVzdA==")) },
@@ -985,7 +985,7 @@ test_cache_control(void **state)
           U("\"b\"") "]",
           SYSTEM(TEXT("d1") "," CACHED("d2")) MESSAGES(USER(TEXT("b"))) },
 
-        /* the part's own wins, if it is one */
+        /* the part's own takes precedence, if it is valid */
 
         { "[" U("[" CACHED("a") "],\"cache_control\":{\"type\":\"ephemeral\","
           "\"ttl\":\"1h\"}") "]",
@@ -1005,7 +1005,7 @@ test_cache_control(void **state)
           MESSAGES(USER(TEXT("a") "," TEXT("b") "," TEXT("c") ","
           CACHED("d"))) },
 
-        /* a dropped message takes its own with it */
+        /* that of a dropped message is dropped, too */
 
         { "[" U("\"a\"") "," A("\"\"," CACHE) "," U("\"b\"") "]",
           MESSAGES(USER(TEXT("a") "," TEXT("b"))) },
@@ -1054,7 +1054,7 @@ test_loops(void **state)
         { "[" U("\"q\"") "," CALLED("a", SIGNED) "," CALLED("b", SIGNED) "]",
           0 },
 
-        /* redacted thinking is as good; unsigned is not; text is before it */
+        /* redacted thinking counts; unsigned does not; text is before it */
 
         { "[" U("\"q\"") "," CALLED("a", ",\"thinking_blocks\":[{\"type\":"
           "\"redacted_thinking\",\"data\":\"d\"}]") "]", 0 },
@@ -1069,12 +1069,12 @@ test_loops(void **state)
         { "[" U("\"q\"") "," CALLED("a", "") "," A("\"a\"") "," U("\"u\"")
           "," CALLED("b", SIGNED) "]", 0 },
 
-        /* what the answer goes on from must be signed, too */
+        /* what the answer continues from must be signed, too */
 
         { "[" U("\"q\"") "," A("\"a\"") "]", 1 },
         { "[" U("\"q\"") "," CALLED("a", SIGNED) "," A("\"a\"") "]", 1 },
 
-        /* what the user adds to the results does not end it */
+        /* text that the user adds to the results does not end it */
 
         { "[" U("\"q\"") "," CALLED("a", "") "," U("\"u\"") "]", 1 }
     };
@@ -1097,7 +1097,7 @@ test_loops(void **state)
 }
 
 
-/* ten thousands of calls, answered backwards: no search in lists */
+/* tens of thousands of calls, answered in reverse: no linear search */
 
 static void
 test_many_calls(void **state)

@@ -165,7 +165,7 @@ static case_t  cases[] = {
     { "no error", CONTENT, NGX_DONE,
       START EV("{'type':'x','error':null}") FINISH, ROLE STOPPED },
 
-    /* what makes no sense */
+    /* invalid sequences */
 
     { "no JSON", CONTENT, NGX_DECLINED, START EV("{invalid"), ROLE },
     { "no JSON, first", CONTENT, NGX_DECLINED,

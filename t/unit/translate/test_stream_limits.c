@@ -1,8 +1,8 @@
 
 /*
- * What a translated stream takes and bears: blocks, kept bytes and memory are
- * bounded however long it is; texts are borrowed only where they may be; a sink
- * that fails, and documents that no scanner has seen, do no harm.
+ * Limits and failures of a translated stream: blocks, kept bytes and memory
+ * are bounded however long it is; texts are borrowed only where they may be; a
+ * failing sink, and documents that no scanner has read, do no harm.
  */
 
 
@@ -61,7 +61,7 @@ many_blocks(void **state)
 }
 
 
-/* what is kept is bounded, all together; nothing is written when it is not */
+/* the sum of what is kept is bounded; nothing is written above the limit */
 
 static void
 kept_is_bounded(void **state)
@@ -189,7 +189,7 @@ long_stream(void **state)
 }
 
 
-/* large things are kept, given and forgotten, many times */
+/* large blocks are kept, written and freed, many times */
 
 static void
 large_blocks(void **state)
@@ -238,8 +238,8 @@ large_blocks(void **state)
 
 
 /*
- * Only what lies in the caller's bytes is borrowed: the texts of events that
- * come whole.
+ * Only bytes of the caller are borrowed: the texts of events that are received
+ * whole.
  */
 
 static void
@@ -271,7 +271,7 @@ borrowed(void **state)
 }
 
 
-/* a sink that fails is called once, and the codec goes on */
+/* a failing sink is called once, and the codec goes on */
 
 static void
 broken_sink(void **state)

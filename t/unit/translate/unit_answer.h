@@ -1,7 +1,7 @@
 
 /*
- * What the tests of the answer codecs share: streams as text in C that can be
- * read, with ' for ".
+ * What the tests of the answer codecs share: streams as readable C strings,
+ * with ' for ".
  */
 
 

@@ -1,6 +1,6 @@
 
 /*
- * The request codec in the unit tests of what is not in "messages".
+ * The request codec in the unit tests of all fields but "messages".
  *
  * A case is the members of a chat request after "model" and "messages", and the
  * result: the members after "messages" of the messages request, or code and
@@ -167,7 +167,7 @@ translate(ngx_pool_t *pool, const char *text, size_t chunk,
 }
 
 
-/* in the pool: what a case has as "out"; rq is set to what it says */
+/* in the pool: the "out" of a case; rq is set accordingly */
 
 static ngx_inline const char *
 outcome(ngx_pool_t *pool, const char *members, ngx_modelgw_request_t *rq)
