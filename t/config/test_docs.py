@@ -212,6 +212,24 @@ def test_names_in_the_sources(name):
             or glob.glob("%s/ngx_*modelgw_%s.c" % (directory, file)), file
 
 
+def test_short_names():
+    """Names without their prefix, "_...": a function is defined in the file
+    that is named before it, a constant is in a header."""
+    text = read("docs/development.md")
+    functions = re.findall(r"`([a-z/]+)/([a-z_]+)`: `(_\w+)\(\)`", text)
+    assert len(functions) == len(re.findall(r"`_\w+\(\)`", text)) >= 4
+    for room, file, name in functions:
+        prefix = "ngx_http_modelgw" if room.startswith("http") \
+            else "ngx_modelgw"
+        code = read("src/%s/%s_%s.c" % (room, prefix, file))
+        assert re.search("(?m)^%s\\(" % (prefix + name), code), name
+
+    constants = re.findall(r"`(_[A-Z_]+)`", text)
+    assert len(constants) >= 3
+    for name in constants:
+        assert re.search(r"#define NGX_HTTP_MODELGW%s\b" % name, sources()), name
+
+
 def test_attacks_are_listed():
     """Tests that are named after an attack, and the files they are in."""
     files = {}
