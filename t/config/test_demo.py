@@ -6,12 +6,13 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 
 import pytest
 
-from gateway import ROOT
+from gateway import NGINX, ROOT
 from upstream import Refused
 
 RUN = os.path.join(ROOT, "demo/run.sh")
@@ -151,20 +152,35 @@ def test_every_line_does_what_it_says(demo):
 
 
 # The samples of the documents: "$ ", a command, and what it printed.  "…",
-# keys and times match anything.
+# keys and times match anything.  They run in this order: the balances depend on
+# it, and docs/keys.md adds accounts.
 
-DOCUMENTS = ["README.md", "docs/api.md", "docs/translation.md", "docs/keys.md",
-             "docs/operating.md", "docs/credit.md"]
+DOCUMENTS = ["README.md", "docs/api.md", "docs/translation.md",
+             "docs/operating.md", "docs/credit.md", "docs/keys.md",
+             "docs/directives.md", "docs/performance.md",
+             "docs/development.md"]
+
+# nginx and modelgwctl in samples are those of the demo
+
+COMMANDS = """
+nginx() { "$NGINX" -p "$RUN/" -c conf/nginx.conf -g "$GLOBAL" "$@"; }
+modelgwctl() { "$ROOT/conf/modelgwctl" --socket "$RUN/admin.sock" "$@"; }
+"""
+
 ANYTHING = re.compile(r"sk-eu-[0-9a-f]{48}|\d{4}-\d\d-\d\dT[\d:.]{12}Z|…")
 
 
 def samples(text):
-    """(command, output) of each, as they are written."""
+    """(commands, output) of each, as written.  A command without output is run
+    together with the next one, which may use its variables."""
     found, more = [], False
     for line in re.findall(r"^(?:    (.*)|(\S.*))?$", text, re.M):
         code, other = line
         if other:
             found.append(None)
+        elif code.startswith("$ ") and found and found[-1] \
+                and not any(found[-1][1]):
+            found[-1][0] += "\n" + code[2:]
         elif code.startswith("$ "):
             found.append([code[2:], []])
         elif more:
@@ -177,40 +193,56 @@ def samples(text):
 
 
 def test_samples_of_the_documents(tmp_path):
-    """In this order, on a separate demo: the balances depend on it."""
+    """On a separate demo; statements in SQL after it has ended."""
     d = start(tmp_path)
     run = tmp_path / "run"
-    keys = run / "conf/modelgw/keys.conf"
+    conf = str(run / "conf/modelgw")
+    texts = {}
+    for name in DOCUMENTS:
+        with open(os.path.join(ROOT, name)) as f:
+            texts[name] = f.read()
     try:
-        env = dict(os.environ, **dict(
-            re.findall(r"(KEY_[AB])=(sk-eu-\w+)", d.text())))
+        env = dict(os.environ, RUN=str(run), ROOT=ROOT, NGINX=NGINX,
+                   GLOBAL="daemon off; pid logs/nginx.pid;"
+                   + ("user root;" if os.geteuid() == 0 else ""),
+                   VENDOR_KEY="secret", **dict(
+                       re.findall(r"(KEY_[AB])=(sk-eu-\w+)", d.text())))
         count = 0
         for name in DOCUMENTS:
-            with open(os.path.join(ROOT, name)) as f:
-                text = f.read()
-            for written, expected in samples(text):
+            for written, expected in samples(texts[name]):
                 command = written.replace(":8080/", ":%d/" % d.port)
-                command = re.sub("^modelgwctl", "%s/conf/modelgwctl --socket "
-                                 "%s/admin.sock" % (ROOT, run), command)
                 command = command.replace("/var/lib/modelgw", str(run))
+                command = command.replace("/etc/nginx/modelgw", conf)
                 if "key new" in command:
-                    command += " --keys %s" % keys
-                if command.startswith("sqlite3") \
-                   and not shutil.which("sqlite3"):
+                    command += " --keys %s/keys.conf" % conf
+                if "sqlite3" in command and not shutil.which("sqlite3"):
                     continue
-                r = subprocess.run(["bash", "-c", command], env=env, text=True,
-                                   stdout=subprocess.PIPE,
+                r = subprocess.run(["bash", "-ec", COMMANDS + command], env=env,
+                                   text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, timeout=60)
                 assert r.returncode == 0, (name, written, r.stdout)
                 out = r.stdout.replace("\r", "").replace(
-                    str(keys), "/etc/nginx/modelgw/keys.conf").strip()
+                    conf, "/etc/nginx/modelgw").strip()
                 pattern = ".*".join(map(re.escape, ANYTHING.split(expected)))
                 assert not expected or re.fullmatch(pattern, out, re.S), \
                     "%s: %s\n%s" % (name, written, out)
                 count += 1
-        assert count >= 12
+        assert count >= 17
     finally:
         d.stop()
+
+    db = sqlite3.connect(run / "ledger.db")
+    statements = re.findall(r"(?ms)^```sql\n(.*?)^```$",
+                            "\n".join(texts.values()))
+    assert len(statements) >= 2
+    for text in statements:
+        if text.startswith("SELECT"):
+            assert all(balance == derived
+                       for _, balance, derived in db.execute(text))
+        else:
+            db.executescript(text)
+    assert not any(db.execute("SELECT 1 FROM audit WHERE difference"))
+    db.close()
 
 
 def test_secrets_are_private_and_not_in_the_log(demo):
