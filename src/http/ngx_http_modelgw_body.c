@@ -27,6 +27,7 @@
 #include "ngx_http_modelgw.h"
 
 
+static ngx_int_t ngx_http_modelgw_body_outside(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_body_done(ngx_http_request_t *r);
@@ -49,7 +50,7 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
     if (!mlcf->enable) {
-        return NGX_DECLINED;
+        return ngx_http_modelgw_body_outside(r);
     }
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
@@ -97,6 +98,35 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
     }
 
     return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/*
+ * A location without a gateway.  "try_files" or another module may redirect a
+ * call to it from a gateway location: the call would be sent from here without
+ * being charged, or with the credential to whatever this location proxies to.
+ * A refused request, whose state is NEW, may be here by "post_action".
+ */
+
+static ngx_int_t
+ngx_http_modelgw_body_outside(ngx_http_request_t *r)
+{
+    ngx_http_modelgw_ctx_t    *ctx;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx == NULL || r != r->main || ctx->state == NGX_HTTP_MODELGW_NEW) {
+        return NGX_DECLINED;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "internal redirect from a gateway location to location "
+                  "\"%V\", which has no \"modelgw on\"", &clcf->name);
+
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 

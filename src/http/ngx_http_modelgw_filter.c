@@ -40,6 +40,8 @@ static ngx_int_t ngx_http_modelgw_header_filter(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_filter_flat(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_filter_bypass(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_http_modelgw_mode_e ngx_http_modelgw_filter_mode(
@@ -118,10 +120,12 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
 
     u = r->upstream;
 
-    if (ctx && ctx->state == NGX_HTTP_MODELGW_FORWARDED && u && u->cleanup
+    if (ctx && ctx->state != NGX_HTTP_MODELGW_NEW && u && u->cleanup
         && ctx->answer.mode == NGX_HTTP_MODELGW_PASS)
     {
-        return ngx_http_modelgw_filter_upstream(r, ctx);
+        return (ctx->state == NGX_HTTP_MODELGW_FORWARDED)
+               ? ngx_http_modelgw_filter_upstream(r, ctx)
+               : ngx_http_modelgw_filter_bypass(r, ctx);
     }
 
     if (r->headers_out.status >= NGX_HTTP_BAD_REQUEST
@@ -207,6 +211,32 @@ ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
     ngx_modelgw_error_nginx(status, connected, &ctx->error);
 
     return ngx_http_modelgw_filter_error(r, ctx);
+}
+
+
+/*
+ * An upstream has answered that the call was not forwarded to: another module
+ * has sent it.  "nginx -t" does not know handlers that are set at run time.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_filter_bypass(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "gateway location \"%V\": a call was not sent by "
+                  "\"proxy_pass $modelgw_upstream\", its answer is dropped",
+                  &clcf->name);
+
+    ngx_http_modelgw_upstream_headers_out(r, ctx);
+
+    r->headers_out.status = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    return ngx_http_modelgw_filter_foreign(r, ctx);
 }
 
 

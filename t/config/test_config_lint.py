@@ -87,6 +87,52 @@ def test_refused_static_proxy_pass(conf, target):
             location="proxy_pass %s;" % target)
 
 
+OTHER = ["$x$uri", "$x", "http://$host", "https://$host$request_uri",
+         "http://127.0.0.1:1$request_uri", "http://$arg_to/v1/",
+         "http://api.vendor-a.test/$modelgw_upstream_model"]
+
+
+@pytest.mark.parametrize("target", OTHER)
+def test_refused_proxy_pass_with_variables(conf, target):
+    """Calls would be sent there without being charged."""
+    to = "set $x http://127.0.0.1:1; proxy_pass %s;" % target
+    refused(conf, '"proxy_pass $modelgw_upstream"', location=to)
+    refused(conf, '"proxy_pass $modelgw_upstream"',
+            location=LOCATION + "if ($arg_x) { %s }" % to)
+    refused(conf, '"proxy_pass $modelgw_upstream"', location=LOCATION
+            + "limit_except POST { proxy_pass http://$host; }")
+    conf.refused('"proxy_pass $modelgw_upstream"', 'gateway location "/v1/x"',
+                 enable=ON,
+                 location=LOCATION + "location /v1/x { %s }" % to)
+    conf.accepted(locations="location /x/ { %s }" % to)
+
+
+HANDLERS = [
+    ("fastcgi", "fastcgi_pass 127.0.0.1:1;"),
+    ("fastcgi", "fastcgi_pass $host:1;"),
+    ("scgi", "scgi_pass 127.0.0.1:1;"),
+    ("uwsgi", "uwsgi_pass 127.0.0.1:1;"),
+    ("memcached", "set $memcached_key x; memcached_pass 127.0.0.1:1;"),
+    ("http_v2", "grpc_pass 127.0.0.1:1;"),
+    ("", "empty_gif;"),
+]
+
+
+@pytest.mark.parametrize("module,line", HANDLERS)
+def test_refused_handlers_of_other_modules(conf, module, line):
+    """Of two directives the last one sets the handler."""
+    if module == "http_v2" and module not in options() \
+            or "without-http_%s" % module in options():
+        pytest.skip("nginx without " + line)
+    refused(conf, '"proxy_pass $modelgw_upstream"', location=line)
+    refused(conf, '"proxy_pass $modelgw_upstream"', location=LOCATION + line)
+    conf.accepted(location=line + LOCATION)
+    conf.accepted(locations="location /x/ { modelgw off; %s }" % line)
+    if "empty_gif" not in line:
+        refused(conf, '"proxy_pass $modelgw_upstream"',
+                location=LOCATION + "if ($arg_x) { %s }" % line)
+
+
 AROUND = ["$modelgw_upstream/v1", "$modelgw_upstream/",
           "http://$modelgw_upstream", "https://$modelgw_upstream/v1/",
           "${modelgw_upstream}/v1", "${modelgw_upstream}v1",
@@ -106,9 +152,13 @@ def test_refused_text_around_the_variable(conf, target):
 
 
 @pytest.mark.parametrize("target", [
-    "$modelgw_upstream", "${modelgw_upstream}", '"$modelgw_upstream"'])
+    "$modelgw_upstream", "${modelgw_upstream}", '"$modelgw_upstream"',
+    "$Modelgw_Upstream"])
 def test_fine_as_the_variable(conf, target):
-    conf.accepted(location="proxy_pass %s;" % target)
+    line = "proxy_pass %s;" % target
+    conf.accepted(location=line)
+    conf.accepted(location=line + "if ($arg_x) { %s }" % line)
+    conf.accepted(location=line + "limit_except POST { %s deny all; }" % line)
 
 
 @pytest.mark.parametrize("target", [

@@ -1,12 +1,17 @@
 
 /*
- * A module for tests: a filter after the gateway's that replaces an answer by
- * 403, as nginx's image filter does.
+ * A module for tests.  A filter after the gateway's replaces an answer by 403,
+ * as nginx's image filter does:
  *
  *     test_finalize header|body;          location
  *
  * header   at the header
  * body     the header is held, and the answer replaced as its body comes
+ *
+ * The content handler of the directive before this one is used at run time,
+ * while nginx -t checks the last one of the location:
+ *
+ *     test_handler;                       location
  */
 
 
@@ -20,12 +25,15 @@
 
 
 typedef struct {
-    ngx_uint_t  when;
+    ngx_uint_t           when;
+    ngx_http_handler_pt  handler;
 } finalize_conf_t;
 
 
+static char *finalize_handler(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static void *finalize_create(ngx_conf_t *cf);
 static ngx_int_t finalize_init(ngx_conf_t *cf);
+static ngx_int_t finalize_access(ngx_http_request_t *r);
 static ngx_int_t finalize_header_filter(ngx_http_request_t *r);
 static ngx_int_t finalize_body_filter(ngx_http_request_t *r, ngx_chain_t *in);
 static ngx_uint_t finalize_when(ngx_http_request_t *r);
@@ -50,6 +58,13 @@ static ngx_command_t  finalize_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(finalize_conf_t, when),
       finalize_whens },
+
+    { ngx_string("test_handler"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      finalize_handler,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
 
       ngx_null_command
 };
@@ -94,6 +109,20 @@ char          *ngx_module_order[] = {
 };
 
 
+static char *
+finalize_handler(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    finalize_conf_t           *fcf = conf;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    fcf->handler = clcf->handler;
+
+    return NGX_CONF_OK;
+}
+
+
 static void *
 finalize_create(ngx_conf_t *cf)
 {
@@ -105,6 +134,7 @@ finalize_create(ngx_conf_t *cf)
     }
 
     conf->when = NGX_CONF_UNSET_UINT;
+    conf->handler = NULL;
 
     return conf;
 }
@@ -113,6 +143,18 @@ finalize_create(ngx_conf_t *cf)
 static ngx_int_t
 finalize_init(ngx_conf_t *cf)
 {
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = finalize_access;
+
     next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = finalize_header_filter;
 
@@ -120,6 +162,21 @@ finalize_init(ngx_conf_t *cf)
     ngx_http_top_body_filter = finalize_body_filter;
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+finalize_access(ngx_http_request_t *r)
+{
+    finalize_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, finalize_module);
+
+    if (conf->handler) {
+        r->content_handler = conf->handler;
+    }
+
+    return NGX_DECLINED;
 }
 
 

@@ -257,21 +257,48 @@ def test_static_proxy_pass(check, target):
 
 
 @pytest.mark.parametrize("target", [
-    "http://api.vendor-b.test$request_uri", "http://$http_x_where"])
-def test_proxy_pass_with_other_variables(check, gateway, target):
-    """Refused by nginx -t, or no credential is sent anywhere."""
-    text = GATEWAY.replace("$modelgw_upstream", target) % ""
-    if check(gateway=text).returncode:
-        return
-    g = gateway(gateway=text)
-    assert_closed(g)
-    r = g.post("/v1/chat/completions?x=y", chat(), g.bob,
-               [("X-Where", "api.vendor-b.test/evil")])
-    if r.status != 200:
-        assert_flat(r, r.status)
-    for request in g.b.requests:
-        assert g.bob.secret.encode() not in request.head
-        assert g.secret_b.encode() not in request.head
+    "http://api.vendor-b.test$request_uri", "http://$http_x_where", "$x$uri"])
+def test_proxy_pass_with_other_variables(check, target):
+    """Variables other than ours are refused, too."""
+    r = check(gateway=GATEWAY.replace("$modelgw_upstream", target)
+              % "set $x http://127.0.0.1:$b;")
+    assert r.returncode != 0, r.stderr
+    assert '"proxy_pass $modelgw_upstream"' in r.stderr
+
+
+@pytest.mark.parametrize("where", ["@other", "/other/"])
+@pytest.mark.parametrize("first", ["/none", "$modelgw_upstream"])
+def test_redirect_to_another_upstream(gateway, first, where):
+    """A call that try_files redirects to a location without a gateway is not
+    sent from there, with or without our credential."""
+    g = gateway(location="try_files %s %s;" % (first, where),
+                locations="location %s { proxy_pass http://api.vendor-b.test; "
+                          "}" % where)
+    for _ in range(2):
+        assert_flat(g.chat(), 500, "INTERNAL_ERROR")
+    assert_flat(g.chat(key=lib.Key("x", "b")), 401, "INVALID_API_KEY")
+    assert_flat(g.messages(), 500, "INTERNAL_ERROR")
+    assert g.untouched()
+    assert g.log_count("internal redirect from a gateway location") == 3
+    assert g.get("/v1/models", g.alice).status == 200
+
+
+def test_redirect_without_content_handler(gateway):
+    """The same from a location that only inherits "modelgw on"."""
+    g = gateway(gateway="""
+        modelgw on;
+        location / { try_files $uri @old; }
+        location @old { modelgw off; proxy_pass http://api.vendor-b.test; }""")
+    assert_flat(g.chat(), 500, "INTERNAL_ERROR")
+    assert g.untouched()
+
+
+def test_redirect_to_a_text(gateway):
+    """A redirected call may be answered without an upstream."""
+    g = gateway(location="try_files /none @other;",
+                locations="location @other { return 200 other; }")
+    assert g.chat().body == b"other"
+    assert g.untouched()
 
 
 def test_variable_in_a_plain_location(gateway):

@@ -52,6 +52,7 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->zone = NULL;
      *     mmcf->ledger_path = { 0, NULL };
      *     mmcf->lists = NULL;
+     *     mmcf->proxy = NULL;
      *     mmcf->used = 0;
      */
 
@@ -130,6 +131,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
      *     mlcf->own = 0;
      *     mlcf->place = { NULL, 0 };
      *     mlcf->admin = { NULL, 0 };
+     *     mlcf->elsewhere = 0;
      */
 
     mlcf->enable = NGX_CONF_UNSET;

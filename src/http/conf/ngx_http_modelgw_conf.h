@@ -167,6 +167,9 @@ typedef struct {
                                                       the ledger */
 
     ngx_http_modelgw_lists_t         *lists;       /* NULL after their check */
+    ngx_http_handler_pt               proxy;       /* content handler that
+                                                      proxy_pass sets; NULL: no
+                                                      proxy_pass was read */
     unsigned                          used:1;      /* a location has "modelgw
                                                       on" or flat errors */
 } ngx_http_modelgw_main_conf_t;
@@ -205,6 +208,8 @@ typedef struct {
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
     ngx_http_modelgw_place_t          admin;       /* of modelgw_admin; line 0:
                                                       not set */
+    ngx_uint_t                        elsewhere;   /* 1: proxy_pass is not to
+                                                      $modelgw_upstream */
 } ngx_http_modelgw_loc_conf_t;
 
 

@@ -14,11 +14,13 @@
  * if it changed.
  *
  * A location is refused if a call, its body or its answer would bypass our
- * checks, or if a call would be billed twice.  Warnings are for settings that
- * break clients, with the line to add.  A location without a content handler
- * is not checked: it may inherit "modelgw on" from the server and serve files.
- * "if" and limit_except blocks are locations of their own, they can be refused
- * but get no warnings.
+ * checks, or if a call would be billed twice.  Its content handler must be the
+ * proxy module's, with exactly $modelgw_upstream as the address: any other text
+ * or handler would send calls that are neither credentialed nor charged.
+ * Warnings are for settings that break clients, with the line to add.  A
+ * location without a content handler is not checked: it may inherit "modelgw
+ * on" from the server and serve files.  "if" and limit_except blocks are
+ * locations of their own, they can be refused but get no warnings.
  *
  * Directives of the proxy module are also checked when they are read: at merge
  * time the text of "proxy_pass" is in a private member, and the proxy module's
@@ -52,6 +54,8 @@ typedef struct {
     ngx_str_t                   *addition;   /* NULL: no such module */
     ngx_flag_t                  *ssi;        /* NULL: no such module */
     ngx_uint_t                   ssl;        /* 1: some upstream is https */
+    ngx_uint_t                   bypass;     /* 1: the content handler sends
+                                                calls elsewhere */
 } ngx_http_modelgw_lint_t;
 
 
@@ -70,7 +74,7 @@ static char *ngx_http_modelgw_lint_set(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_modelgw_lint_pass(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-static ngx_uint_t ngx_http_modelgw_lint_around(ngx_str_t *url);
+static ngx_int_t ngx_http_modelgw_lint_variable(ngx_str_t *url);
 static ngx_uint_t ngx_http_modelgw_lint_word(u_char ch);
 
 
@@ -123,6 +127,7 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
     ngx_uint_t                      i;
     ngx_array_t                   **mirror;
     ngx_http_modelgw_group_t      **group;
+    ngx_http_modelgw_loc_conf_t    *mlcf;
     ngx_http_modelgw_main_conf_t   *mmcf;
 
     lint->cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
@@ -151,6 +156,16 @@ ngx_http_modelgw_lint_init(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
     for (i = 0; i < mmcf->groups.nelts; i++) {
         lint->ssl |= group[i]->ssl;
     }
+
+    /*
+     * "if" and limit_except blocks without a proxy_pass of their own have the
+     * location's, which is checked there
+     */
+
+    mlcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_modelgw_module);
+
+    lint->bypass = lint->clcf->handler
+                   && (lint->clcf->handler != mmcf->proxy || mlcf->elsewhere);
 }
 
 
@@ -222,8 +237,8 @@ ngx_http_modelgw_lint_refused(ngx_http_modelgw_lint_t *lint)
     clcf = lint->clcf;
     proxy = lint->proxy;
 
-    if (proxy->upstream) {
-        return "\"proxy_pass\" must be \"proxy_pass $modelgw_upstream\"";
+    if (lint->bypass) {
+        return "the content handler must be \"proxy_pass $modelgw_upstream\"";
     }
 
     if (!proxy->request_buffering) {
@@ -433,26 +448,50 @@ ngx_http_modelgw_lint_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static char *
 ngx_http_modelgw_lint_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_str_t      *value;
-    ngx_command_t  *own;
+    char                          *rv;
+    ngx_int_t                      rc;
+    ngx_str_t                     *value;
+    ngx_command_t                 *own;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_modelgw_loc_conf_t   *mlcf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
     own = cmd->post;
     value = cf->args->elts;
 
-    if (ngx_http_modelgw_lint_around(&value[1])) {
+    rc = ngx_http_modelgw_lint_variable(&value[1]);
+
+    if (rc == NGX_ERROR) {
         return "must be \"proxy_pass $modelgw_upstream\" with nothing before "
                "or after the variable: it has the scheme, the upstream and "
                "the path";
     }
 
-    return own->set(cf, own, conf);
+    rv = own->set(cf, own, conf);
+
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    mlcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_modelgw_module);
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+
+    mmcf->proxy = clcf->handler;
+    mlcf->elsewhere = (rc == NGX_DECLINED);
+
+    return NGX_CONF_OK;
 }
 
 
-/* Whether the text contains the variable and anything else. */
+/*
+ *     NGX_OK        the text is the variable
+ *     NGX_DECLINED  it does not contain the variable
+ *     NGX_ERROR     it contains the variable and something else
+ */
 
-static ngx_uint_t
-ngx_http_modelgw_lint_around(ngx_str_t *url)
+static ngx_int_t
+ngx_http_modelgw_lint_variable(ngx_str_t *url)
 {
     size_t   brace;
     u_char  *p, *end;
@@ -465,7 +504,7 @@ ngx_http_modelgw_lint_around(ngx_str_t *url)
         p = ngx_strcasestrn(end, (char *) name, sizeof(name) - 2);
 
         if (p == NULL) {
-            return 0;
+            return NGX_DECLINED;
         }
 
         end = p + sizeof(name) - 1;
@@ -484,7 +523,8 @@ ngx_http_modelgw_lint_around(ngx_str_t *url)
             continue;
         }
 
-        return p - 1 != url->data || end + brace != url->data + url->len;
+        return (p - 1 == url->data && end + brace == url->data + url->len)
+               ? NGX_OK : NGX_ERROR;
     }
 }
 
