@@ -1,7 +1,7 @@
 
 /*
  * What the files of src/http/ share: the state of a request, and the functions
- * of each file.
+ * of each file.  A file that is named without its folder is in src/http/.
  *
  * Where NGX_DECLINED is "refused", ctx->error is set.
  */
@@ -421,7 +421,11 @@ void ngx_http_modelgw_forward_init(void);
 ngx_int_t ngx_http_modelgw_forward_headers(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* The getter of $modelgw_upstream. */
+/*
+ * The getter of $modelgw_upstream: READY becomes FORWARDED.  In other states,
+ * and in subrequests, the value is empty.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
 ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
@@ -440,7 +444,7 @@ void ngx_http_modelgw_unlisted_log(ngx_log_t *log);
 
 /* upstream.c */
 
-/* The same. */
+/* Indexes the static names of headers; when the http block was read. */
 void ngx_http_modelgw_upstream_init(void);
 
 /* From now on, an answer with broken framing ends as one that breaks off. */

@@ -1,7 +1,7 @@
 
 /*
  * An upstream's event stream: what stream.c, translate.c, keepalive.c and
- * abort.c share.
+ * abort.c of src/http/ share.
  */
 
 
@@ -21,7 +21,7 @@
 #include "ngx_http_modelgw_emit.h"
 
 
-/* see stream.c */
+/* see the head of stream.c */
 
 typedef enum {
     NGX_HTTP_MODELGW_STREAM_OPEN = 0,
@@ -87,7 +87,8 @@ ngx_int_t ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
  *     NGX_OK        emitted, or nothing to emit
  *     NGX_DONE      it was the last event
  *     NGX_ABORT     it is an error event, nothing is emitted
- *     NGX_DECLINED  it is no event of the protocol
+ *     NGX_DECLINED  it is no event of the protocol, or the translation would
+ *                   have to keep too much of the stream
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_translate_event(ngx_http_modelgw_ctx_t *ctx,
@@ -96,7 +97,9 @@ ngx_int_t ngx_http_modelgw_translate_event(ngx_http_modelgw_ctx_t *ctx,
 /*
  * The same for an event that repeats the one before with another text, which
  * stays in the upstream's buffer.
- *     NGX_OK, NGX_DECLINED, NGX_ERROR
+ *     NGX_OK        emitted, or nothing to emit
+ *     NGX_DECLINED  the translation would have to keep too much of the stream
+ *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *text);

@@ -151,7 +151,10 @@ ngx_modelgw_scan_t *ngx_modelgw_scan_make(ngx_pool_t *pool,
 /* Returns the plan's copy of conf. */
 ngx_modelgw_scan_conf_t *ngx_modelgw_scan_conf(ngx_modelgw_scan_plan_t *plan);
 
-/* Makes a plan and a scanner, for a conf that is used once. */
+/*
+ * Returns a scanner with a plan of its own, for a conf that is used once; NULL
+ * as ngx_modelgw_scan_plan().
+ */
 ngx_modelgw_scan_t *ngx_modelgw_scan_create(ngx_pool_t *pool,
     ngx_modelgw_scan_conf_t *conf);
 

@@ -238,7 +238,7 @@ ngx_modelgw_splice_text(ngx_modelgw_splice_walk_t *w)
 
 /*
  * Adds a piece to the copy of the first bytes; p is NULL if it is in a file.
- *     NGX_OK, NGX_ERROR
+ *     NGX_OK, NGX_ERROR (no memory)
  *     NGX_DECLINED  the copy is complete without it
  */
 

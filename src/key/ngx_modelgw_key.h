@@ -67,7 +67,10 @@ ngx_modelgw_keys_t *ngx_modelgw_keys_create(ngx_pool_t *pool, ngx_pool_t *temp);
 ngx_modelgw_key_t *ngx_modelgw_keys_add(ngx_modelgw_keys_t *keys,
     u_char *digest, ngx_str_t *id, ngx_modelgw_key_t **twin);
 
-/* Prepares the table for ngx_modelgw_keys_find(): NGX_OK, NGX_ERROR. */
+/*
+ * Prepares the table for ngx_modelgw_keys_find(); no key may be added after it.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
 ngx_int_t ngx_modelgw_keys_ready(ngx_modelgw_keys_t *keys);
 
 /*
@@ -87,10 +90,12 @@ ngx_int_t ngx_modelgw_key_date(ngx_str_t *text, time_t *time);
 /*
  * Reads the 64 hex digits of a digest; digest has room for
  * NGX_MODELGW_KEY_DIGEST bytes.
- *     NGX_OK, NGX_DECLINED
+ *     NGX_OK        digest is set
+ *     NGX_DECLINED  another length, or no hex digits
  */
 ngx_int_t ngx_modelgw_key_hex(ngx_str_t *text, u_char *digest);
 
+/* Returns the number of keys in the table. */
 ngx_uint_t ngx_modelgw_keys_count(ngx_modelgw_keys_t *keys);
 
 /*

@@ -209,6 +209,7 @@ ngx_modelgw_ledger_account_t *ngx_modelgw_ledger_account_at(
  *     NGX_OK        *index is set
  *     NGX_ERROR     no room, or a name of more than NGX_MODELGW_LEDGER_NAME
  *                   bytes
+ * _key_at() returns the record by its index.
  */
 void ngx_modelgw_ledger_generation(ngx_modelgw_ledger_t *l);
 ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,

@@ -45,7 +45,7 @@ typedef struct {
  * Mutexes in shared memory, owned by threads.  One whose owner has died is
  * locked like any other.  If a mutex is damaged, the process is aborted.
  *     init     NGX_OK, NGX_ERROR (not supported)
- *     trylock  NGX_OK, NGX_BUSY
+ *     trylock  NGX_OK, NGX_BUSY (another thread has it)
  */
 ngx_int_t ngx_modelgw_redo_mutex_init(pthread_mutex_t *mutex);
 void ngx_modelgw_redo_mutex_lock(pthread_mutex_t *mutex);

@@ -6,6 +6,9 @@
  * Only one thread of one process writes at a time, which the caller ensures.
  * Readers, including the operator's "sqlite3 -readonly", never wait for it, nor
  * does it wait for them.
+ *
+ * NGX_ERROR is a failure of SQLite, of the file or of memory, with a text for
+ * ngx_modelgw_store_error().
  */
 
 
@@ -73,6 +76,7 @@ ngx_int_t ngx_modelgw_store_known(ngx_modelgw_store_t *s,
 ngx_modelgw_store_t *ngx_modelgw_store_open_read(const char *path,
     ngx_modelgw_store_file_t *file, ngx_modelgw_store_error_t *error);
 
+/* Rolls back what is not committed, and frees the store. */
 void ngx_modelgw_store_close(ngx_modelgw_store_t *s);
 
 /*
@@ -151,8 +155,10 @@ ngx_int_t ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
 /*
  * Writing.  What is written between _begin() and _commit() is durable when
  * _commit() has returned NGX_OK: all of it, or else nothing.  After an
- * NGX_ERROR of any of these the batch is rolled back; the store must be closed
- * and opened again, and the batch may be repeated.
+ * NGX_ERROR of any of these the batch is rolled back, and all of them return
+ * NGX_ERROR; the store must be closed and opened again, and the batch may be
+ * repeated.
+ *     NGX_OK, NGX_ERROR
  */
 
 ngx_int_t ngx_modelgw_store_begin(ngx_modelgw_store_t *s);
@@ -161,11 +167,16 @@ ngx_int_t ngx_modelgw_store_commit(ngx_modelgw_store_t *s);
 /*
  * Adds an account, with its founding credit as the top-up "founding:NAME".  If
  * it exists already, nothing changes.
+ *     NGX_OK, NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_account(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_account_t *a);
 
-/* Adds the hold of a call that was sent, and its cost if it is lost. */
+/*
+ * Adds the hold of a call that was sent, and its cost if it is lost.  If it
+ * exists already, nothing changes.
+ *     NGX_OK, NGX_ERROR
+ */
 ngx_int_t ngx_modelgw_store_hold(ngx_modelgw_store_t *s,
     ngx_modelgw_call_t *call, ngx_modelgw_ledger_name_t *account);
 
@@ -174,6 +185,8 @@ ngx_int_t ngx_modelgw_store_hold(ngx_modelgw_store_t *s,
  * (call->noted), and charges the account.  A call that exists already changes
  * nothing.  Call and account are read until the commit, and must not change
  * until then.
+ *     NGX_OK, NGX_ERROR; a failure may be found later, at the latest by the
+ *     commit
  */
 ngx_int_t ngx_modelgw_store_call(ngx_modelgw_store_t *s,
     ngx_modelgw_call_t *call, ngx_modelgw_ledger_name_t *account);

@@ -1,5 +1,8 @@
 
-/* What ngx_modelgw_store*.c share. */
+/*
+ * What ngx_modelgw_store*.c share.  A function that returns NGX_ERROR has set
+ * s->error.
+ */
 
 
 #ifndef _NGX_MODELGW_STORE_PRIVATE_H_INCLUDED_

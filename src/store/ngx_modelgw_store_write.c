@@ -408,7 +408,7 @@ ngx_modelgw_store_topup(ngx_modelgw_store_t *s, ngx_modelgw_topup_t *topup,
 /*
  * NGX_OK        the id exists, *result is set
  * NGX_DECLINED  it does not
- * NGX_ERROR
+ * NGX_ERROR     the batch is rolled back, here or before
  *
  * No two top-ups have the same time: one with the same id and time is the same
  * one, which a writer has stored, but was killed before it answered, or could
@@ -590,8 +590,9 @@ ngx_modelgw_store_calls_each(ngx_modelgw_store_t *s)
 
 /*
  * Inserts some of the calls, and charges them.
- *     NGX_OK, NGX_ERROR
+ *     NGX_OK
  *     NGX_DECLINED  one of them exists already: nothing was done
+ *     NGX_ERROR     the batch is rolled back, here or before
  */
 
 static ngx_int_t

@@ -68,9 +68,7 @@ void ngx_modelgw_completion_id(ngx_modelgw_completion_t *c,
 ngx_uint_t ngx_modelgw_completion_input(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *block, ngx_str_t *input);
 
-/*
- * The meaning of a stop reason, which may be NULL or unknown.
- */
+/* The meaning of a stop reason, which may be NULL or unknown; never NULL. */
 ngx_modelgw_completion_stop_t *ngx_modelgw_completion_stop(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node);
 

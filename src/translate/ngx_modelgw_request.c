@@ -637,7 +637,7 @@ ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
 }
 
 
-/* NGX_OK: the id may be sent, NGX_DECLINED: it may not, NGX_ERROR */
+/* NGX_OK: the id may be sent, NGX_DECLINED: it may not, NGX_ERROR: no memory */
 
 static ngx_int_t
 ngx_modelgw_request_user_id(ngx_modelgw_request_t *rq,

@@ -221,7 +221,11 @@ ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* NGX_OK, NGX_DECLINED (not one JSON object, see fault), NGX_ERROR */
+/*
+ *     NGX_OK
+ *     NGX_DECLINED  not one JSON object, see fault
+ *     NGX_ERROR     no memory
+ */
 
 static ngx_int_t
 ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w, ngx_str_t *input,
@@ -333,7 +337,7 @@ ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w)
 }
 
 
-/* gets an id; NGX_OK, NGX_DECLINED (not an id), NGX_ERROR */
+/* gets an id; NGX_OK, NGX_DECLINED (not an id), NGX_ERROR (no memory) */
 
 static ngx_int_t
 ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,

@@ -746,7 +746,8 @@ ngx_modelgw_request_source_utf8(ngx_str_t *text)
 
 /*
  * NGX_OK if the string, unescaped, begins with the scheme in any letter case,
- * NGX_DECLINED if not, NGX_ERROR.  An escape has at most 6 bytes a character.
+ * NGX_DECLINED if not, NGX_ERROR if there is no memory.  An escape has at most
+ * 6 bytes a character.
  */
 
 static ngx_int_t

@@ -185,7 +185,7 @@ typedef struct {
  * A field of the top level.  It is read if it is given; one without a function
  * is read elsewhere.  A row without a name is a step, which is always called:
  * it decides what the fields before it mean together.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 
 typedef struct ngx_modelgw_request_field_s  ngx_modelgw_request_field_t;
@@ -240,7 +240,7 @@ ngx_int_t ngx_modelgw_request_unsupported(ngx_modelgw_request_t *rq,
 
 /*
  * Adds a field of the top level to the ignored ones; refused if rq->strict.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_ignore(ngx_modelgw_request_t *rq,
     const char *name);
@@ -248,7 +248,7 @@ ngx_int_t ngx_modelgw_request_ignore(ngx_modelgw_request_t *rq,
 /*
  * The text of a string for a message: unescaped, cut at a character to 64 bytes
  * or a little less.
- *     NGX_OK, NGX_ERROR
+ *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_quote(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node, ngx_str_t *text);
@@ -293,7 +293,7 @@ ngx_uint_t ngx_modelgw_request_tool_name(ngx_str_t *name);
 
 /*
  * Reads "messages" into turns, which must be zeroed.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_turns_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_turns_t *turns);
@@ -314,7 +314,7 @@ void ngx_modelgw_request_calls_init(ngx_modelgw_request_walk_t *w);
 
 /*
  * Appends a block for each call of "tool_calls", which has no result yet.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_calls(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *calls, ngx_array_t *blocks);
@@ -322,14 +322,16 @@ ngx_int_t ngx_modelgw_request_calls(ngx_modelgw_request_walk_t *w,
 /*
  * Sanitises the "tool_call_id" of a result, and removes the call of that id,
  * which has its result now.
- *     NGX_OK, NGX_DECLINED (refused: no id, or no such call), NGX_ERROR
+ *     NGX_OK
+ *     NGX_DECLINED  refused: no id, or no such call
+ *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_modelgw_request_calls_answer(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *id, ngx_str_t *sanitised);
 
 /*
  * Refuses the request if a call has no result.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w);
 
@@ -346,7 +348,7 @@ ngx_int_t ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w);
 /*
  * Append the block of a part, of thinking with its signature, or of a thinking
  * block as the upstream made it, if there is anything to send.
- *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_request_part(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *part, ngx_uint_t accepted, ngx_array_t *blocks);
@@ -361,7 +363,10 @@ ngx_int_t ngx_modelgw_request_part_thinking_block(
 ngx_modelgw_request_block_t *ngx_modelgw_request_block(ngx_array_t *blocks,
     ngx_uint_t kind);
 
-/* Appends a text block, unless the string is blank: NGX_OK, NGX_ERROR. */
+/*
+ * Appends a text block, unless the string is blank.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
 ngx_int_t ngx_modelgw_request_block_text(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *text, ngx_array_t *blocks);
 

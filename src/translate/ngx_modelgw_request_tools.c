@@ -533,7 +533,10 @@ ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
 }
 
 
-/* gets function.name; NGX_OK, NGX_DECLINED (not a string), NGX_ERROR */
+/*
+ * Gets function.name.
+ *     NGX_OK, NGX_DECLINED (not a string), NGX_ERROR (no memory)
+ */
 
 static ngx_int_t
 ngx_modelgw_request_choice_name(ngx_modelgw_request_t *rq,

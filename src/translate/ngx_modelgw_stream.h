@@ -41,7 +41,7 @@ ngx_modelgw_stream_t *ngx_modelgw_stream_create(ngx_pool_t *pool,
  *     NGX_OK        translated; possibly into nothing
  *     NGX_DONE      the last one; all is written, "[DONE]" included
  *     NGX_ABORT     an error event; nothing is written
- *     NGX_DECLINED  makes no sense; nothing is written
+ *     NGX_DECLINED  makes no sense, or max is exceeded; nothing is written
  *     NGX_ERROR     no memory
  * A failed write is in out->failed.  No event may follow NGX_DONE, NGX_ABORT
  * and NGX_DECLINED.
@@ -52,7 +52,8 @@ ngx_int_t ngx_modelgw_stream_event(ngx_modelgw_stream_t *st, ngx_str_t *data,
 /*
  * The text of the event just translated, in its data, between the quotes; NULL
  * if it was no delta.  An event that differs from it in nothing but this text
- * may be given to _repeat(), with the return codes above.
+ * may be given to _repeat().
+ *     NGX_OK, NGX_DECLINED (max is exceeded), NGX_ERROR (no memory)
  */
 u_char *ngx_modelgw_stream_text(ngx_modelgw_stream_t *st);
 ngx_int_t ngx_modelgw_stream_repeat(ngx_modelgw_stream_t *st, ngx_str_t *text,

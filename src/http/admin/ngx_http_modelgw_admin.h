@@ -21,7 +21,7 @@
 
 /* for the table of directives and the configuration */
 
-/* modelgw_admin */
+/* modelgw_admin: NGX_CONF_OK, or a text that nginx logs. */
 char *ngx_http_modelgw_set_admin(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
@@ -132,7 +132,10 @@ void ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job);
 
 /* admin_query.c */
 
-/* handlers of jobs; _account, _calls and _usage need the store */
+/*
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _account, _calls and
+ * _usage need the store.
+ */
 
 ngx_int_t ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
@@ -168,7 +171,8 @@ ngx_int_t ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
 
 /*
  * Reads the body, requests the top-up from the writer, waits and responds.
- * Returns as a content handler does.
+ *     NGX_DONE  the request is finalized here, now or later
+ *     a status  no memory, or the body cannot be read
  */
 ngx_int_t ngx_http_modelgw_admin_topup(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *account);

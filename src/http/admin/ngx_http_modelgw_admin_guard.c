@@ -13,6 +13,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_conf.h"
 #include "ngx_http_modelgw_headers.h"
 
 

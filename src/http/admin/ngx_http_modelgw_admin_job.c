@@ -24,7 +24,10 @@
 #include <ngx_event.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_store.h"
+
 #include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_conf.h"
 #include "ngx_http_modelgw_zone.h"
 
 

@@ -24,9 +24,14 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store.h"
 
 #include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 #define NGX_HTTP_MODELGW_QUERY_CALLS   100      /* rows by default */

@@ -23,9 +23,13 @@
 #include <ngx_event.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_scan.h"
 
 #include "ngx_http_modelgw_admin.h"
+#include "ngx_http_modelgw_conf.h"
 
 
 #define NGX_HTTP_MODELGW_TOPUP_WAIT    10000   /* milliseconds */

@@ -306,7 +306,10 @@ typedef struct {
 ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_modelgw_options_t *o);
 
-/* setters of options, with what they take, for messages */
+/*
+ * Setters of options, of the type ngx_http_modelgw_option_pt, with what they
+ * take, for messages.
+ */
 
 #define NGX_HTTP_MODELGW_COUNT_MAX    1000000000
 #define NGX_HTTP_MODELGW_COUNT_TAKES                                          \
@@ -472,7 +475,8 @@ ngx_int_t ngx_http_modelgw_keys_check(ngx_conf_t *cf,
 /* lint.c: checks of gateway locations */
 
 /*
- * Checks and adjusts the location of cf->ctx after it was merged.
+ * Checks and adjusts the location of cf->ctx after it was merged.  own: it has
+ * "modelgw on" itself.
  *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
  */
 char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);

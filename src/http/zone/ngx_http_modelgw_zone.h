@@ -78,6 +78,11 @@ struct ngx_http_modelgw_shared_s {
  * takes effect.
  */
 
+/*
+ * The functions for directives return NGX_CONF_OK, NGX_CONF_ERROR (logged) or a
+ * text that nginx logs.
+ */
+
 /* modelgw_zone SIZE */
 char *ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
