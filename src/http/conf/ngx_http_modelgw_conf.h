@@ -294,9 +294,6 @@ typedef struct {
     const char                       *after;       /* begins the word after the
                                                       first of a next line:
                                                       "sha256:"; NULL: any */
-    uint32_t                          given;       /* 0; a bit is set for each
-                                                      option, by its place in
-                                                      the table */
 } ngx_http_modelgw_options_t;
 
 /*

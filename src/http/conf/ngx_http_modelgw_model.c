@@ -19,6 +19,9 @@
 #include "ngx_http_modelgw_conf.h"
 
 
+#define NGX_HTTP_MODELGW_PRICE_UNSET  ((uint64_t) -1)   /* no price is higher */
+
+
 static ngx_int_t ngx_http_modelgw_model_init(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model);
 #if (NGX_PCRE)
@@ -26,7 +29,7 @@ static ngx_int_t ngx_http_modelgw_model_compile(ngx_conf_t *cf,
     ngx_http_modelgw_model_t *model);
 #endif
 static ngx_int_t ngx_http_modelgw_model_prices(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model, uint32_t given);
+    ngx_http_modelgw_model_t *model);
 static ngx_int_t ngx_http_modelgw_model_free(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_model_price(
@@ -89,16 +92,6 @@ static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
     { ngx_null_string, 0 }
 };
 
-
-/* bits of "given", by places in the table */
-
-#define NGX_HTTP_MODELGW_GIVEN_INPUT           0x0001
-#define NGX_HTTP_MODELGW_GIVEN_OUTPUT          0x0002
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_READ      0x0004
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE     0x0008
-#define NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H  0x0010
-#define NGX_HTTP_MODELGW_GIVEN_PRICES          0x001f
-#define NGX_HTTP_MODELGW_GIVEN_FREE            0x0020
 
 #define ngx_http_modelgw_price(name)                                          \
     ngx_http_modelgw_model_price,                                             \
@@ -199,7 +192,7 @@ ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     options.name = &model->id;
 
     if (ngx_http_modelgw_option_parse(cf, 3, &options) != NGX_OK
-        || ngx_http_modelgw_model_prices(cf, model, options.given) != NGX_OK)
+        || ngx_http_modelgw_model_prices(cf, model) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -229,6 +222,12 @@ ngx_http_modelgw_model_init(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
     model->caps.forced_tool_choice = 1;
     model->caps.default_max_tokens = 4096;
     model->caps.reasoning_output = NGX_MODELGW_REASONING_CONTENT;
+
+    model->price.input = NGX_HTTP_MODELGW_PRICE_UNSET;
+    model->price.output = NGX_HTTP_MODELGW_PRICE_UNSET;
+    model->price.cache_read = NGX_HTTP_MODELGW_PRICE_UNSET;
+    model->price.cache_write = NGX_HTTP_MODELGW_PRICE_UNSET;
+    model->price.cache_write_1h = NGX_HTTP_MODELGW_PRICE_UNSET;
 
     if (model->id.data[0] == '~') {
 #if (NGX_PCRE)
@@ -324,15 +323,19 @@ ngx_http_modelgw_model_compile(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
  */
 
 static ngx_int_t
-ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model,
-    uint32_t given)
+ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
 {
-    uint32_t              both;
     ngx_modelgw_price_t  *price;
 
-    model->free = (given & NGX_HTTP_MODELGW_GIVEN_FREE) ? 1 : 0;
+    price = &model->price;
 
-    if ((given & NGX_HTTP_MODELGW_GIVEN_PRICES) == 0) {
+    if (price->input == NGX_HTTP_MODELGW_PRICE_UNSET
+        && price->output == NGX_HTTP_MODELGW_PRICE_UNSET
+        && price->cache_read == NGX_HTTP_MODELGW_PRICE_UNSET
+        && price->cache_write == NGX_HTTP_MODELGW_PRICE_UNSET
+        && price->cache_write_1h == NGX_HTTP_MODELGW_PRICE_UNSET)
+    {
+        ngx_memzero(price, sizeof(ngx_modelgw_price_t));
         return NGX_OK;
     }
 
@@ -343,27 +346,25 @@ ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model,
         return NGX_ERROR;
     }
 
-    both = NGX_HTTP_MODELGW_GIVEN_INPUT|NGX_HTTP_MODELGW_GIVEN_OUTPUT;
-
-    if ((given & both) != both) {
+    if (price->input == NGX_HTTP_MODELGW_PRICE_UNSET
+        || price->output == NGX_HTTP_MODELGW_PRICE_UNSET)
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "model \"%V\" has a price but no \"%s\"", &model->id,
-                           (given & NGX_HTTP_MODELGW_GIVEN_INPUT) ? "output="
-                                                                  : "input=");
+                           (price->input == NGX_HTTP_MODELGW_PRICE_UNSET)
+                           ? "input=" : "output=");
         return NGX_ERROR;
     }
 
-    price = &model->price;
-
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_READ)) {
+    if (price->cache_read == NGX_HTTP_MODELGW_PRICE_UNSET) {
         price->cache_read = price->input;
     }
 
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE)) {
+    if (price->cache_write == NGX_HTTP_MODELGW_PRICE_UNSET) {
         price->cache_write = price->input;
     }
 
-    if (!(given & NGX_HTTP_MODELGW_GIVEN_CACHE_WRITE_1H)) {
+    if (price->cache_write_1h == NGX_HTTP_MODELGW_PRICE_UNSET) {
         price->cache_write_1h = price->cache_write;
     }
 
@@ -373,12 +374,16 @@ ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model,
 }
 
 
-/* A bit field, which is set from "given" with the prices. */
+/* "free" is a bit field and has no offset: field is the model */
 
 static ngx_int_t
 ngx_http_modelgw_model_free(ngx_http_modelgw_option_t *option,
     ngx_str_t *value, void *field)
 {
+    ngx_http_modelgw_model_t *model = field;
+
+    model->free = 1;
+
     return NGX_OK;
 }
 

@@ -24,12 +24,13 @@ ngx_int_t
 ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_modelgw_options_t *o)
 {
-    uint32_t                    bit;
+    uint32_t                    bit, given;
     ngx_int_t                   rc;
     ngx_str_t                  *word, value;
     ngx_uint_t                  i;
     ngx_http_modelgw_option_t  *option;
 
+    given = 0;
     word = cf->args->elts;
 
     for (i = first; i < cf->args->nelts; i++) {
@@ -43,7 +44,7 @@ ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
 
         bit = 1 << (option - o->table);
 
-        rc = (o->given & bit) ? NGX_BUSY
+        rc = (given & bit) ? NGX_BUSY
              : option->set(option, &value,
                            (u_char *) o->object + option->offset);
 
@@ -59,7 +60,7 @@ ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
             return NGX_ERROR;
         }
 
-        o->given |= bit;
+        given |= bit;
     }
 
     return NGX_OK;
