@@ -43,7 +43,8 @@ typedef struct {
     ngx_str_t                 key;
     u_char                   *lowcase;
     ngx_str_t                 value;
-    ngx_uint_t                hash;      /* set by _init() */
+    ngx_uint_t                translated;  /* in translated calls only */
+    ngx_uint_t                hash;        /* set by _init() */
 } ngx_http_modelgw_forward_header_t;
 
 
@@ -80,24 +81,22 @@ static ngx_http_modelgw_names_t  ngx_http_modelgw_forward_native;
 
 
 /*
- * Headers that are added to each call, the last two to translated calls only.
- * The body was checked as JSON: the upstream must not read it as anything else.
+ * Headers that are added to each call, or to translated calls only.  The first
+ * is Content-Type, see ngx_http_modelgw_forward_add().  The body was checked as
+ * JSON: the upstream must not read it as anything else.
  */
 
-#define NGX_HTTP_MODELGW_FORWARD_ADDED       2
-#define NGX_HTTP_MODELGW_FORWARD_TRANSLATED  4
-
-static ngx_http_modelgw_forward_header_t
-    ngx_http_modelgw_forward_added[NGX_HTTP_MODELGW_FORWARD_TRANSLATED] =
-{
+static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_forward_added[] = {
     { ngx_string("Content-Type"), (u_char *) "content-type",
-      ngx_string("application/json"), 0 },
+      ngx_string("application/json"), 0, 0 },
     { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
-      ngx_string("identity"), 0 },
+      ngx_string("identity"), 0, 0 },
     { ngx_string("Accept"), (u_char *) "accept",
-      ngx_string("application/json, text/event-stream"), 0 },
+      ngx_string("application/json, text/event-stream"), 1, 0 },
     { ngx_string("Anthropic-Version"), (u_char *) "anthropic-version",
-      ngx_string("2023-06-01"), 0 }
+      ngx_string("2023-06-01"), 1, 0 },
+
+    { ngx_null_string, NULL, ngx_null_string, 0, 0 }
 };
 
 
@@ -109,14 +108,12 @@ static ngx_str_t  ngx_http_modelgw_translated_uri = ngx_string("/v1/messages");
 void
 ngx_http_modelgw_forward_init(void)
 {
-    ngx_uint_t                          i;
     ngx_http_modelgw_forward_header_t  *add;
 
     ngx_http_modelgw_names_index(&ngx_http_modelgw_forward_native,
                                  ngx_http_modelgw_forward_native_list);
 
-    for (i = 0; i < NGX_HTTP_MODELGW_FORWARD_TRANSLATED; i++) {
-        add = &ngx_http_modelgw_forward_added[i];
+    for (add = ngx_http_modelgw_forward_added; add->key.len; add++) {
         add->hash = ngx_hash_key(add->lowcase, add->key.len);
     }
 }
@@ -374,37 +371,41 @@ ngx_http_modelgw_forward_part(ngx_list_t *headers, ngx_table_elt_t *elts)
 static ngx_table_elt_t *
 ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translate)
 {
-    ngx_uint_t                          i, n;
-    ngx_table_elt_t                    *h;
+    ngx_uint_t                          n;
+    ngx_table_elt_t                    *h, *first;
     ngx_list_part_t                    *part;
     ngx_http_modelgw_forward_header_t  *add;
 
-    add = ngx_http_modelgw_forward_added;
+    n = sizeof(ngx_http_modelgw_forward_added)
+        / sizeof(ngx_http_modelgw_forward_header_t);
 
-    n = translate ? NGX_HTTP_MODELGW_FORWARD_TRANSLATED
-                  : NGX_HTTP_MODELGW_FORWARD_ADDED;
-
-    h = ngx_pcalloc(headers->pool, n * sizeof(ngx_table_elt_t));
-    if (h == NULL) {
+    first = ngx_pcalloc(headers->pool, n * sizeof(ngx_table_elt_t));
+    if (first == NULL) {
         return NULL;
     }
 
-    part = ngx_http_modelgw_forward_part(headers, h);
+    part = ngx_http_modelgw_forward_part(headers, first);
     if (part == NULL) {
         return NULL;
     }
 
-    part->nelts = n;
-    headers->nalloc = n;
+    for (add = ngx_http_modelgw_forward_added; add->key.len; add++) {
 
-    for (i = 0; i < n; i++) {
-        h[i].key = add[i].key;
-        h[i].value = add[i].value;
-        h[i].lowcase_key = add[i].lowcase;
-        h[i].hash = add[i].hash;
+        if (add->translated && !translate) {
+            continue;
+        }
+
+        h = &first[part->nelts++];
+
+        h->key = add->key;
+        h->value = add->value;
+        h->lowcase_key = add->lowcase;
+        h->hash = add->hash;
     }
 
-    return h;
+    headers->nalloc = part->nelts;
+
+    return first;
 }
 
 

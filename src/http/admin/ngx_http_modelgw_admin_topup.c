@@ -38,11 +38,14 @@
 /* the prefix of ids of founding credit, which the gateway makes itself */
 #define NGX_HTTP_MODELGW_TOPUP_OURS    "founding:"
 
+
 /* rows of ngx_http_modelgw_topup_watches */
 
-#define NGX_HTTP_MODELGW_TOPUP_ID      0
-#define NGX_HTTP_MODELGW_TOPUP_AMOUNT  1
-#define NGX_HTTP_MODELGW_TOPUP_FIELDS  2
+typedef enum {
+    NGX_HTTP_MODELGW_TOPUP_ID = 0,
+    NGX_HTTP_MODELGW_TOPUP_AMOUNT,
+    NGX_HTTP_MODELGW_TOPUP_FIELDS
+} ngx_http_modelgw_topup_field_e;
 
 
 typedef struct {
@@ -80,8 +83,10 @@ static int64_t ngx_http_modelgw_topup_balance(ngx_http_modelgw_topup_t *t);
 
 
 static ngx_modelgw_scan_watch_t  ngx_http_modelgw_topup_watches[] = {
-    { ngx_string("id"), NGX_MODELGW_SCAN_STRING },
-    { ngx_string("amount"), NGX_MODELGW_SCAN_STRING }
+    [NGX_HTTP_MODELGW_TOPUP_ID] =
+        { ngx_string("id"), NGX_MODELGW_SCAN_STRING },
+    [NGX_HTTP_MODELGW_TOPUP_AMOUNT] =
+        { ngx_string("amount"), NGX_MODELGW_SCAN_STRING }
 };
 
 
