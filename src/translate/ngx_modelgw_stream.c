@@ -69,7 +69,7 @@
 
 #include "ngx_modelgw_caps.h"
 #include "ngx_modelgw_stream.h"
-#include "ngx_modelgw_stream_write.h"
+#include "ngx_modelgw_stream_private.h"
 
 
 #define NGX_MODELGW_STREAM_BLOCKS     8      /* enough for most streams */

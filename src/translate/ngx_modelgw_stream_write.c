@@ -20,7 +20,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_stream_write.h"
+#include "ngx_modelgw_stream_private.h"
 
 
 #define NGX_MODELGW_STREAM_OBJECT                                             \

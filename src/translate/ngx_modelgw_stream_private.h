@@ -1,11 +1,12 @@
 
 /*
- * The chunks of a chat stream, as text.
+ * What the files of the stream codec share: the chunks of a chat stream, as
+ * text; see stream_write.c.
  */
 
 
-#ifndef _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_
-#define _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_
+#ifndef _NGX_MODELGW_STREAM_PRIVATE_H_INCLUDED_
+#define _NGX_MODELGW_STREAM_PRIVATE_H_INCLUDED_
 
 
 #include <ngx_config.h>
@@ -73,4 +74,4 @@ void ngx_modelgw_stream_write_finish(ngx_modelgw_stream_write_t *w,
 void ngx_modelgw_stream_write_usage(ngx_modelgw_stream_write_t *w);
 
 
-#endif /* _NGX_MODELGW_STREAM_WRITE_H_INCLUDED_ */
+#endif /* _NGX_MODELGW_STREAM_PRIVATE_H_INCLUDED_ */
