@@ -4,10 +4,11 @@ usage: t/tools/style.py [DIR]      the tree to check, this one by default
 
 nginx has no formatter that knows its style, so this checks and never rewrites:
 columns, blanks, comments, sizes, unchecked allocations, the order of the rooms.
-It reads lines, not C: it relies on the style itself, where a function begins
-with "{" and ends with "}" in the first column.
+It reads text, not C, and relies on the style itself: what it cannot read, such
+as an odd #include or definition, is refused.
 """
 
+import collections
 import glob
 import os
 import re
@@ -22,6 +23,7 @@ CHECK_WITHIN = 3        # lines from an allocation to its "== NULL"
 # its own: there are no dependencies upwards or within a row, and so no cycles.
 
 MODULE = "ngx_http_modelgw_module.c"
+OBJECT = "ngx_http_modelgw_module"      # nginx's macros name it in every room
 ORDER = (("json", "key"),
          ("answer",),
          ("error", "ledger", "translate"),
@@ -33,14 +35,58 @@ ORDER = (("json", "key"),
          (MODULE,))
 LEVEL = {room: level for level, row in enumerate(ORDER) for room in row}
 
-# what only rooms below src/http/ may name
+# What only some files may name, even in comments: floor 0 has no requests,
+# events, log, clock and random numbers, and each library has one place.
 
-FLOOR1 = re.compile(r"ngx_http|ngx_event|ngx_current_msec|ngx_time\(")
+HTTP = ("src/http/", MODULE)
+PLACES = (
+    (HTTP, r"ngx_(http|event|add_timer|del_timer|connection|cycle|log_|time"
+           r"|cached_|current_msec|random|pid|process|worker)|NGX_(HTTP|LOG)_"
+           r"|\b(time|gettimeofday|localtime\w*|s?rand|s?random|getrandom"
+           r"|getpid)\("),
+    (HTTP + ("src/ledger/ngx_modelgw_ledger.c",), r"clock_gettime"),
+    (("src/json/ngx_modelgw_document.c",), r"\byajl_"),
+    (("src/store/",), r"sqlite3"),
+    (("src/key/ngx_modelgw_key.c",),
+     r"openssl/|\b(CRYPTO|EVP|OPENSSL|RAND|SSL)_|\bSHA\d+(_|\()"),
+)
 
-INCLUDE = re.compile(r'#include "(\w+\.h)"')
-DEFINED = re.compile(r"(\w+)\(")
-STATIC = re.compile(r"(?m)^static\b[^(={;]*?(\w+)(?=\(|\[| =|;)")
+# what no line may have outside of comments and literals
+
+NOWHERE = (
+    (r"//", "// comment"),
+    (r"\b(if|for|while|switch)\(", "no blank after the keyword"),
+    (r"\S\\$", "no blank before the backslash"),
+    (r"<%|%>|<:|:>|%:", "digraph"),
+    (r"(?<!##)(?<!## )\b(?!NGX_)\w+ *##", "## after what does not begin with"
+                                          " NGX_"),
+    (r"^ +#", "directive that does not begin the line"),
+)
+
+DIRECTIVE = re.compile(r"#(define|undef|if|ifdef|ifndef|elif|else|endif"
+                       r"|error)\b")
+INCLUDE = re.compile(r'#include (?:"(\w+\.h)"|<(?:\w+/)?(\w+\.h)>)')
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX)\b")
+
+# What files may declare, by their endings.  Bodies are written as "@",
+# parentheses as "~", brackets as "$".
+
+TYPE = r"[a-z_]\w*( [a-z_]\w*)*"
+NAME = r"(?P<name>[a-z]\w*)"
+FORMS = (
+    ("static function", ".ch",
+     rf"(__attribute__~\n)?static {TYPE}( \*+)?\n{NAME}~\n@"),
+    ("static", ".ch", r"static .*;"),
+    ("type", ".ch", r"(typedef .*|(struct|union|enum)( \w+)?( @)?);"),
+    ("function", ".c", rf"{TYPE}( \*+)?\n{NAME}~\n@"),
+    ("object", ".c", rf"(?!extern ){TYPE}\s+\**{NAME}\$*(\s*=[^,]+)?;"),
+    ("prototype", ".h", rf"{TYPE}\s+\**{NAME}~;"),
+    ("extern", ".h", rf"extern {TYPE}\s+\**{NAME}\$*;"),
+)
+
+# the form is None if it is none of these; length: lines of a function's body
+
+Declared = collections.namedtuple("Declared", "form name line length")
 
 ALLOCATORS = re.compile(
     r"(\S+)\s*=\s*(?:\([^()]*\)\s*)?"
@@ -55,44 +101,54 @@ ALLOCATORS = re.compile(
 def strip(lines):
     """The lines with comments and literals blanked, columns kept."""
 
-    text = "\n".join(lines)
-    blank = lambda m: re.sub(r"[^\n]", " ", m.group())
-    quoted = lambda m: m.group()[0] + " " * (len(m.group()) - 2) \
-        + m.group()[-1]
+    def bare(m):
+        text = m.group()
+        if text.startswith("/*"):
+            return blank(text)
+        return text[0] + blank(text[1:-1]) + text[-1]
 
-    out, last = [], 0
-    for m in re.finditer(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
-                         text, re.S):
-        out.append(text[last:m.start()])
-        out.append((blank if m.group().startswith("/*") else quoted)(m))
-        last = m.end()
-    out.append(text[last:])
-
-    return "".join(out).split("\n")
+    return re.sub(r'(?s)/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+                  bare, "\n".join(lines)).split("\n")
 
 
-def functions(lines):
-    """(line of the "{", name, lines inside) of each function."""
-
-    start, found = None, []
-
-    for i, line in enumerate(lines):
-        if line == "{":
-            start = i
-        elif line == "}" and start is not None:
-            name = "?"
-            for above in reversed(lines[max(0, start - 8):start]):
-                m = re.match(r"(\w+)\(", above)
-                if m:
-                    name = m.group(1)
-                    break
-            found.append((start, name, i - start - 1))
-            start = None
-
-    return found
+def blank(text):
+    return re.sub(r"[^\n]", " ", text)
 
 
-def check_lines(name, lines, code, say):
+def declarations(name, code):
+    """What a file declares at file scope."""
+
+    code = re.sub(r"(?m)^#(.*\\\n)*.*", lambda m: blank(m.group()),
+                  "\n".join(code))
+
+    # the marks, from the inside out; NULs keep the places of all else
+
+    text = code
+    for inner, mark in ((r"{[^{}]*}", "@"), (r"\([^()]*\)", "~"),
+                        (r"\[[^][]*\]", "$")):
+        n = 1
+        while n:
+            text, n = re.subn(inner, lambda m: mark.ljust(len(m.group()), "\0"),
+                              text)
+
+    for m in re.finditer(r"[^;\s][^;]*?(~\0*\s*@\0*|;|\Z)|;", text):
+        for form, files, pattern in FORMS:
+            found = re.fullmatch(pattern, m.group().replace("\0", ""), re.S)
+            if found and name[-1] in files:
+                break
+        else:
+            form = found = None
+        yield Declared(form, found and found.groupdict().get("name"),
+                       code.count("\n", 0, m.start()) + 1,
+                       code.count("\n", m.start() + m.group().find("@"),
+                                  m.end()) - 1)
+
+
+def functions(declared):
+    return [d for d in declared if d.form and d.form.endswith("function")]
+
+
+def check_lines(name, lines, code, declared, say):
     for i, (line, bare) in enumerate(zip(lines, code), 1):
         if len(line) > COLUMNS:
             say(i, f"{len(line)} columns, {COLUMNS} are the limit")
@@ -100,24 +156,32 @@ def check_lines(name, lines, code, say):
             say(i, "tab")
         if line != line.rstrip():
             say(i, "trailing blank")
-        if "//" in bare:
-            say(i, "// comment")
+        for pattern, text in NOWHERE:
+            if re.search(pattern, bare):
+                say(i, text)
+        if bare.startswith("#") and not DIRECTIVE.match(bare) \
+                and not INCLUDE.fullmatch(line):
+            say(i, "odd directive: " + line)
         if OPEN_END.search(line):
             say(i, "an open end: " + line.strip())
         if not line.isascii() and "…" not in line and "→" not in line:
             say(i, "not ASCII")
-        if re.search(r"\b(if|for|while|switch)\(", bare):
-            say(i, "no blank after the keyword")
         if re.match(r"\s+} else", bare) and lines[i - 2].strip() \
                 and not lines[i - 2].lstrip().startswith("#"):
             say(i, 'no blank line before "} else"')
 
 
-def check_sizes(name, lines, code, say):
-    for start, function, length in functions(code):
-        if length > FUNCTION:
-            say(start, f"{function}() has {length} lines,"
-                       f" {FUNCTION} are the limit")
+def check_declarations(name, lines, code, declared, say):
+    for d in declared:
+        if d.form is None:
+            say(d.line, "odd declaration: " + lines[d.line - 1])
+
+
+def check_sizes(name, lines, code, declared, say):
+    for d in functions(declared):
+        if d.length > FUNCTION:
+            say(d.line, f"{d.name}() has {d.length} lines,"
+                        f" {FUNCTION} are the limit")
 
     # two blank lines, exactly, after a function
 
@@ -129,7 +193,7 @@ def check_sizes(name, lines, code, say):
             say(i + 1, f"{gap} blank lines after a function, not two")
 
 
-def check_allocations(name, lines, code, say):
+def check_allocations(name, lines, code, declared, say):
     for i, line in enumerate(code):
         # a call may be broken after "=": look at it as one line
         whole = line.rstrip()
@@ -158,55 +222,57 @@ def room(name):
         else name
 
 
-def check_floor(name, lines, code, say):
-    if name.startswith("src/http/") or name == MODULE:
-        return
-
-    for i, line in enumerate(lines, 1):
-        if FLOOR1.search(line):
-            say(i, "only src/http/ may name this: " + line.strip())
-
-
-def external(lines, code):
-    """The names of the functions that other files can call."""
-
-    for start, function, _ in functions(code):
-        above = start - 1
-        while above > 0 and not DEFINED.match(code[above]):
-            above -= 1
-        if not re.match(r"static\b", code[above - 1]):
-            yield function
+def check_places(name, lines, code, declared, say):
+    for where, what in PLACES:
+        for i, line in enumerate(lines, 1):
+            if not name.startswith(where) and re.search(what, line):
+                say(i, f"only {' and '.join(where)} may name this:"
+                       f" {line.strip()}")
 
 
-def check_order(sources, found):
-    """Includes and calls lead to lower rooms; the number of external
-    functions."""
+def homes(sources, found):
+    """The file of each header, function and object that others may use."""
 
-    defined, home = {}, {}
+    home = {}
 
-    for name, (lines, code) in sources.items():
+    for name, (lines, code, declared) in sources.items():
         if room(name) not in LEVEL:
             found.append(f"{name}:1: no room of this name is in the table of"
                          " t/tools/style.py")
-        home[os.path.basename(name)] = name
-        if name.endswith(".c"):
-            defined.update(dict.fromkeys(external(lines, code), name))
+        for word in [os.path.basename(name)] + [
+                d.name for d in declared if d.form in ("function", "object")]:
+            if home.setdefault(word, name) != name:
+                found.append(f"{name}:1: {word} is in {home[word]}, too")
 
-    for name, (lines, code) in sources.items():
+    home.pop(OBJECT, None)
+
+    return home
+
+
+def check_order(sources, found):
+    """A room declares what is its own, and includes and names what is of lower
+    rooms."""
+
+    home = homes(sources, found)
+
+    for name, (lines, code, declared) in sources.items():
         own = room(name)
-        local = set(STATIC.findall("\n".join(code)))
+
+        for d in declared:
+            if d.form in ("prototype", "extern") and d.name != OBJECT \
+                    and room(home.get(d.name, "")) != own:
+                found.append(f"{name}:{d.line}: {d.name} is not of {own}")
+
         for i, (line, bare) in enumerate(zip(lines, code), 1):
             # strip() has blanked the names of headers
-            names = INCLUDE.findall(line) or re.findall(r"\w+", bare)
-            for word in names:
-                other = home.get(word) or defined.get(word)
-                if other is None or room(other) == own or word in local:
+            m = bare.startswith("#") and INCLUDE.fullmatch(line)
+            for word in m.groups() if m else re.findall(r"\w+", bare):
+                other = home.get(word)
+                if other is None or room(other) == own:
                     continue
                 if LEVEL.get(room(other), -1) >= LEVEL.get(own, len(ORDER)):
                     found.append(f"{name}:{i}: {word} is of {room(other)},"
                                  f" which {own} may not use")
-
-    return len(defined)
 
 
 def read(name):
@@ -214,7 +280,9 @@ def read(name):
     if lines and lines[-1] == "":
         lines.pop()
 
-    return lines, strip(lines)
+    code = strip(lines)
+
+    return lines, code, list(declarations(name, code))
 
 
 def main():
@@ -224,22 +292,23 @@ def main():
     sources = {name: read(name) for name in
                sorted(glob.glob("src/**/*.[ch]", recursive=True))
                + glob.glob(MODULE)}
-    found, notices, lengths, total = [], [], [], 0
+    found, notices, lengths, total, external = [], [], [], 0, 0
 
-    for name, (lines, code) in sources.items():
+    for name, (lines, code, declared) in sources.items():
         total += len(lines)
         if len(lines) > FILE:
             notices.append(f"NOTICE: {name} has {len(lines)} lines, {FILE} are"
                            " too long")
         say = lambda line, text: found.append(f"{name}:{line}: {text}")
 
-        for check in (check_lines, check_sizes, check_allocations,
-                      check_floor):
-            check(name, lines, code, say)
+        for check in (check_lines, check_declarations, check_sizes,
+                      check_allocations, check_places):
+            check(name, lines, code, declared, say)
 
-        lengths += [n for _, _, n in functions(code)]
+        lengths += [d.length for d in functions(declared)]
+        external += sum(d.form == "function" for d in declared)
 
-    others = check_order(sources, found)
+    check_order(sources, found)
 
     if lengths:
         lengths.sort()
@@ -248,7 +317,7 @@ def main():
               f" ({sum('_private' in name for name in headers)} private),"
               f" {total} lines;\n"
               f"{len(lengths)} functions,"
-              f" {100 * others // len(lengths)} % ({others}) external:"
+              f" {100 * external // len(lengths)} % ({external}) external:"
               f" median {lengths[len(lengths) // 2]},"
               f" p90 {lengths[int(len(lengths) * .9)]},"
               f" max {lengths[-1]} lines (aim 25, 60, {FUNCTION})")
