@@ -423,7 +423,8 @@ ngx_int_t ngx_http_modelgw_forward_headers(ngx_http_request_t *r,
 
 /*
  * The getter of $modelgw_upstream: READY becomes FORWARDED.  In other states,
- * and in subrequests, the value is empty.
+ * in subrequests, and before there is an upstream in the request, the value is
+ * empty.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_forward_variable(ngx_http_request_t *r,

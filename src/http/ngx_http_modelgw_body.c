@@ -103,9 +103,9 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
 
 /*
  * A location without a gateway.  "try_files" or another module may redirect a
- * call to it from a gateway location: the call would be sent from here without
- * being charged, or with the credential to whatever this location proxies to.
- * A refused request, whose state is NEW, may be here by "post_action".
+ * call to it from a gateway location: the call would be sent from here, to
+ * whatever this location proxies to, without being charged.  A "post_action"
+ * runs when the call is over.
  */
 
 static ngx_int_t
@@ -116,7 +116,9 @@ ngx_http_modelgw_body_outside(ngx_http_request_t *r)
 
     ctx = ngx_http_modelgw_get_ctx(r);
 
-    if (ctx == NULL || r != r->main || ctx->state == NGX_HTTP_MODELGW_NEW) {
+    if (ctx == NULL || r != r->main || r->post_action
+        || ctx->state == NGX_HTTP_MODELGW_NEW)
+    {
         return NGX_DECLINED;
     }
 

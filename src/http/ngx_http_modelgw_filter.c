@@ -13,8 +13,9 @@
  *     ERROR    any other response of an upstream; read, then answered flat
  *     ENDED    our response is sent, what still comes is dropped
  *
- * An error page of nginx or of another module is replaced as its header passes:
- * our body is sent then, and the mode is ENDED.
+ * An error page of nginx or of another module, and an upstream's answer to a
+ * call that we have not forwarded, is replaced as its header passes: our body
+ * is sent then, and the mode is ENDED.
  *
  * Filters see the end of an upstream's answer as a bare flush or as last_buf,
  * whatever the reason.  The reason is known by wrapping u->finalize_request.
@@ -37,6 +38,7 @@ typedef ngx_int_t (*ngx_http_modelgw_body_pt)(ngx_http_request_t *r,
 
 
 static ngx_int_t ngx_http_modelgw_header_filter(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_modelgw_filter_answered(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_filter_flat(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -89,7 +91,6 @@ ngx_http_modelgw_filter_init(void)
 static ngx_int_t
 ngx_http_modelgw_header_filter(ngx_http_request_t *r)
 {
-    ngx_http_upstream_t     *u;
     ngx_http_modelgw_ctx_t  *ctx;
 
     if (r != r->main) {
@@ -118,9 +119,8 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
      * been replaced by ngx_http_filter_finalize_request() of a later filter.
      */
 
-    u = r->upstream;
-
-    if (ctx && ctx->state != NGX_HTTP_MODELGW_NEW && u && u->cleanup
+    if (ctx && ctx->state != NGX_HTTP_MODELGW_NEW
+        && ngx_http_modelgw_filter_answered(r)
         && ctx->answer.mode == NGX_HTTP_MODELGW_PASS)
     {
         return (ctx->state == NGX_HTTP_MODELGW_FORWARDED)
@@ -135,6 +135,23 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
+}
+
+
+/* Whether the response is an upstream's, or one from nginx's cache of them. */
+
+static ngx_uint_t
+ngx_http_modelgw_filter_answered(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+
+    if (r->cached) {
+        return 1;
+    }
+
+#endif
+
+    return r->upstream && r->upstream->cleanup;
 }
 
 
@@ -231,6 +248,9 @@ ngx_http_modelgw_filter_bypass(ngx_http_request_t *r,
                   "gateway location \"%V\": a call was not sent by "
                   "\"proxy_pass $modelgw_upstream\", its answer is dropped",
                   &clcf->name);
+
+    /* no tunnel after a 101 */
+    r->upstream->upgrade = 0;
 
     ngx_http_modelgw_upstream_headers_out(r, ctx);
 

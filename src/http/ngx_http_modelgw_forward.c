@@ -4,11 +4,12 @@
  * group's credential.
  *
  * $modelgw_upstream has a value once in the life of a request: after the
- * verdict, and before any internal redirect.  Its getter arms the request: only
- * then the credential is put in, so a location that proxies to anything else by
- * mistake never has it, nor the client's.  The credential is taken out again as
- * soon as the upstream has answered or failed: what is in headers_in is in
- * variables, and so in logs and in other headers.
+ * verdict, before any internal redirect, and as the proxy module asks for it:
+ * "try_files" would take the request to other locations.  Its getter arms the
+ * request: only then the credential is put in, so a location that proxies to
+ * anything else by mistake never has it, nor the client's.  The credential is
+ * taken out again as soon as the upstream has answered or failed: what is in
+ * headers_in is in variables, and so in logs and in other headers.
  *
  * The proxy module sends all of headers_in.headers, whatever the hash, so the
  * verdict makes a new list.  The elements of the old one stay where they are,
@@ -421,7 +422,9 @@ ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
 
-    if (r != r->main || ctx == NULL || ctx->state != NGX_HTTP_MODELGW_READY) {
+    if (r != r->main || r->upstream == NULL
+        || ctx == NULL || ctx->state != NGX_HTTP_MODELGW_READY)
+    {
         *v = ngx_http_variable_null_value;
         v->no_cacheable = 1;
         return NGX_OK;

@@ -114,7 +114,7 @@ HANDLERS = [
     ("uwsgi", "uwsgi_pass 127.0.0.1:1;"),
     ("memcached", "set $memcached_key x; memcached_pass 127.0.0.1:1;"),
     ("http_v2", "grpc_pass 127.0.0.1:1;"),
-    ("", "empty_gif;"),
+    ("empty_gif", "empty_gif;"),
 ]
 
 
@@ -126,8 +126,12 @@ def test_refused_handlers_of_other_modules(conf, module, line):
         pytest.skip("nginx without " + line)
     refused(conf, '"proxy_pass $modelgw_upstream"', location=line)
     refused(conf, '"proxy_pass $modelgw_upstream"', location=LOCATION + line)
+    conf.refused('unless there is "modelgw off"', 'gateway location "/x/"',
+                 server="modelgw on; # HERE",
+                 locations="location /x/ { %s }" % line)
     conf.accepted(location=line + LOCATION)
-    conf.accepted(locations="location /x/ { modelgw off; %s }" % line)
+    conf.accepted(server="modelgw on;",
+                  locations="location /x/ { modelgw off; %s }" % line)
     if "empty_gif" not in line:
         refused(conf, '"proxy_pass $modelgw_upstream"',
                 location=LOCATION + "if ($arg_x) { %s }" % line)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import client
 import gateway as lib
 from client import assert_flat
 from gateway import chat, messages
@@ -65,6 +66,8 @@ def test_finalize(fin, upstreams, api, stream):
 JSON = b'{"model": "real-b", "usage": {"prompt_tokens": 1}}'
 SCGI = (b"Status: 200 OK\r\nX-Real: real-b\r\nSet-Cookie: real-b\r\n"
         b"Content-Type: ")
+TUNNEL = (b"Status: 101 Switching Protocols\r\nUpgrade: x\r\n"
+          b"Connection: upgrade\r\n\r\nreal-b")
 
 
 @pytest.fixture
@@ -80,10 +83,22 @@ def scgi():
             except OSError:
                 return
             with sock:
+                sock.settimeout(client.LIMIT)
                 call = b""
                 while not call.endswith(b"}"):
-                    call += sock.recv(65536)
+                    part = sock.recv(65536)
+                    if not part:
+                        break
+                    call += part
                 calls.append(call)
+                if b"tunnel" in call:
+                    sock.sendall(TUNNEL)
+                    sock.shutdown(socket.SHUT_WR)
+                    try:
+                        calls.append(sock.recv(65536))
+                    except ConnectionResetError:
+                        calls.append(b"")
+                    continue
                 sock.sendall(SCGI + (
                     b"text/event-stream\r\n\r\ndata: " + JSON + b"\n\n"
                     if b'"stream": true' in call
@@ -97,18 +112,56 @@ def scgi():
     thread.join()
 
 
-@pytest.mark.parametrize("buffering", ["on", "off"])
-def test_handler_at_run_time(gateway, scgi, buffering):
-    """The answer to a call that we have not sent is not passed on."""
-    port, calls = scgi
-    g = gateway(main="load_module %s;" % MODULE, gateway="""
+@pytest.fixture
+def bypass(gateway, scgi):
+    """A gateway whose calls go to the SCGI server."""
+    return lambda scgi_lines, **kw: gateway(
+        main="load_module %s;" % MODULE, gateway="""
         location /v1/ {
             modelgw on;
             scgi_pass 127.0.0.1:%d;
-            scgi_buffering %s;
+            %s
             test_handler;
             proxy_pass $modelgw_upstream;
-        }""" % (port, buffering))
+        }""" % (scgi[0], scgi_lines), **kw)
+
+
+def test_tunnel_at_run_time(bypass, scgi):
+    """Neither is what follows a 101, in both directions."""
+    g = bypass("")
+    with g.connect() as c:
+        c.request("POST", "/v1/chat/completions",
+                  [g.bob.bearer(), ("Connection", "upgrade"),
+                   ("Upgrade", "x")], chat(user="tunnel"))
+        assert_flat(c.response(), 500, "INTERNAL_ERROR")
+        c.try_send(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        while c.recv():
+            pass
+        assert c.data.startswith(b"HTTP/1.1 404") and b"real-b" not in c.data
+    end = time.monotonic() + client.LIMIT
+    while len(scgi[1]) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert scgi[1][1:] == [b""], "the upstream gets nothing more"
+
+
+def test_cache_at_run_time(bypass, scgi):
+    """Neither is it from a cache."""
+    g = bypass("scgi_cache cache; scgi_cache_key x; scgi_cache_valid 1h;"
+               "scgi_cache_methods POST; scgi_ignore_headers Set-Cookie;",
+               http="scgi_cache_path $dir/cache keys_zone=cache:64k;")
+    for n in range(1, 100):
+        assert_flat(g.chat(), 500, "INTERNAL_ERROR")
+        if len(scgi[1]) < n:
+            break
+    assert len(scgi[1]) < n, "no answer was in the cache"
+    assert g.log_count("a call was not sent by") == n
+
+
+@pytest.mark.parametrize("buffering", ["on", "off"])
+def test_handler_at_run_time(bypass, scgi, buffering):
+    """The answer to a call that we have not sent is not passed on."""
+    calls = scgi[1]
+    g = bypass("scgi_buffering %s;" % buffering)
     with g.connect() as c:
         for n, stream in enumerate((False, True, False), 1):
             c.request("POST", "/v1/chat/completions", [g.bob.bearer()],

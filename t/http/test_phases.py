@@ -283,6 +283,45 @@ def test_redirect_to_another_upstream(gateway, first, where):
     assert g.get("/v1/models", g.alice).status == 200
 
 
+def test_credential_in_another_location(gateway):
+    """try_files evaluates the variable, the phases of the location that it
+    redirects to see no credential."""
+    g = gateway(location="try_files $modelgw_upstream @other;", locations="""
+        location @other {
+            auth_request /auth;
+            proxy_pass http://api.vendor-b.test;
+        }
+        location = /auth {
+            internal;
+            proxy_pass http://api.vendor-b.test;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+        }""")
+    g.b.script(reply(200, b"{}"))
+    assert_flat(g.chat(), 500, "INTERNAL_ERROR")
+    assert g.secret_b.encode() not in g.b.last().head
+    g = gateway(location="try_files $modelgw_upstream @other;", locations="""
+        location @other { return 200 "[$http_authorization$http_x_api_key]"; }
+        """)
+    assert g.chat().body == b"[]"
+
+
+def test_post_action_after_a_refusal(gateway):
+    """The call is over: no redirect of it."""
+    g = gateway(gateway="""
+        location / { modelgw on; post_action @log; }
+        location @log {
+            proxy_pass http://api.vendor-b.test;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+        }""")
+    g.b.script(reply(200, b"{}"))
+    assert_flat(g.post("/v1/chat/completions", b"{", g.bob), 400,
+                "INVALID_JSON")
+    g.b.wait()
+    assert g.log_count("internal redirect from a gateway location") == 0
+
+
 def test_redirect_without_content_handler(gateway):
     """The same from a location that only inherits "modelgw on"."""
     g = gateway(gateway="""

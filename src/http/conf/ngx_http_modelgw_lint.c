@@ -238,7 +238,8 @@ ngx_http_modelgw_lint_refused(ngx_http_modelgw_lint_t *lint)
     proxy = lint->proxy;
 
     if (lint->bypass) {
-        return "the content handler must be \"proxy_pass $modelgw_upstream\"";
+        return "the content handler must be \"proxy_pass "
+               "$modelgw_upstream\", unless there is \"modelgw off\"";
     }
 
     if (!proxy->request_buffering) {
