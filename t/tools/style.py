@@ -90,7 +90,7 @@ Declared = collections.namedtuple("Declared", "form name line length")
 
 ALLOCATORS = re.compile(
     r"(\S+)\s*=\s*(?:\([^()]*\)\s*)?"
-    r"(ngx_p?n?c?alloc|ngx_pmemalign|ngx_palloc|ngx_pnalloc|ngx_pcalloc"
+    r"(ngx_p?n?c?alloc|ngx_pmemalign|ngx_pstrdup"
     r"|ngx_array_create|ngx_array_push(?:_n)?|ngx_list_create|ngx_list_push"
     r"|ngx_alloc_chain_link|ngx_alloc_buf|ngx_calloc_buf|ngx_create_temp_buf"
     r"|ngx_chain_get_free_buf|ngx_create_pool|ngx_pool_cleanup_add"
@@ -194,25 +194,19 @@ def check_sizes(name, lines, code, declared, say):
 
 
 def check_allocations(name, lines, code, declared, say):
-    for i, line in enumerate(code):
-        # a call may be broken after "=": look at it as one line
-        whole = line.rstrip()
-        if whole.endswith("=") and i + 1 < len(code):
-            whole += " " + code[i + 1].strip()
-        m = ALLOCATORS.search(whole)
-        if not m:
-            continue
+    text = "\n".join(code)
 
+    for m in ALLOCATORS.finditer(text):
         # the lines of the statement itself do not count
-        end = i
-        while end < len(code) and ";" not in code[end] \
-                and "NULL)" not in code[end]:
-            end += 1
-        after = " ".join(code[i:end + 1 + CHECK_WITHIN])
-        name_ = re.escape(m.group(1).lstrip("*("))
-        if not re.search(rf"{name_}\)?\s*==\s*NULL|==\s*NULL|!=\s*NULL",
-                         after):
-            say(i + 1, f"{m.group(2)}() is not checked")
+        statement, _, after = text[m.start():].partition(";")
+        after = after.split("\n")[:1 + CHECK_WITHIN]
+
+        # "p == NULL" and "(p = ngx_palloc(pool, size)) == NULL"
+        p = re.escape(m.group(1))
+        if not re.search(rf"(?<![\w.>]){p}(\s*=[^;]*\))?\s*[!=]=\s*NULL",
+                         "\n".join([statement + ";"] + after)):
+            say(text.count("\n", 0, m.start()) + 1,
+                f"{m.group(2)}() is not checked")
 
 
 def room(name):

@@ -69,8 +69,24 @@ ngx_modelgw_key_pointer(ngx_int_t a)
 #endif
 """ % ("    ngx_int_t c,\n" * 9)
 
+# and those that a header may have, too
+
+HEADER_FORMS = """
+typedef struct {
+    ngx_int_t  n;
+} ngx_modelgw_scan_t;
+
+static ngx_uint_t  ngx_modelgw_scan_table[] = { 1 };
+
+static ngx_inline ngx_int_t
+ngx_modelgw_scan_one(void)
+{
+    return 1;
+}
+"""
+
 GOOD = {
-    "src/json/ngx_modelgw_scan.h": HEADER % "scan",
+    "src/json/ngx_modelgw_scan.h": HEADER % "scan" + HEADER_FORMS,
     "src/json/ngx_modelgw_scan.c":
         source("ngx_modelgw_scan.h", "ngx_modelgw_scan"),
     "src/key/ngx_modelgw_key.h":
@@ -91,6 +107,16 @@ GOOD = {
 }
 
 SCAN = "src/json/ngx_modelgw_scan.c"
+
+# a function after those of SCAN; its body begins at line 15
+
+BODY = """
+
+static void
+ngx_modelgw_odd(void)
+{
+%s}
+"""
 
 
 def run(tmp_path, **changes):
@@ -233,15 +259,88 @@ def test_odd_declaration(tmp_path, name, text):
     ("#define CALL  0  // no\n", "12: // comment"),
     ("static char  *text = \"a \\\nb\";\n#define x  if(y)\n",
      "14: no blank after the keyword"),
+    ("#define x  for(;;)\n", "12: no blank after the keyword"),
+    ("#define x  while(y)\n", "12: no blank after the keyword"),
+    ("#define x  switch(y)\n", "12: no blank after the keyword"),
+    ("/* %s */\n" % ("x" * 75), "12: 81 columns, 80 are the limit"),
+    ("/*\t*/\n", "12: tab"),
+    ("/* */ \n", "12: trailing blank"),
+    ("/* TODO */\n", "12: an open end: /* TODO */"),
+    ("/* FIXME */\n", "12: an open end: /* FIXME */"),
+    ("/* XXX */\n", "12: an open end: /* XXX */"),
+    ("/* \u00e9 */\n", "12: not ASCII"),
+    (BODY[2:] % "    if (x) {\n        ;\n    } else {\n    }\n",
+     '17: no blank line before "} else"'),
+    (BODY[2:] % "" + "static int  n;\n",
+     "15: 0 blank lines after a function, not two"),
+    (BODY[2:] % "" + "\n\n\nstatic int  n;\n",
+     "15: 3 blank lines after a function, not two"),
 ])
 def test_odd_line(tmp_path, text, said):
     assert (1, ["%s:%s" % (SCAN, said)]) \
         == run(tmp_path, **{SCAN: GOOD[SCAN] + "\n\n" + text})
 
 
-def test_joined_constants(tmp_path):
-    text = "#define call(name)  NGX_MODELGW_##name##_TYPE, NGX_ ## name\n"
+@pytest.mark.parametrize("text", [
+    "#define call(name)  NGX_MODELGW_##name##_TYPE, NGX_ ## name\n",
+    "#ifdef A\n#undef A\n#elif B\n#else\n#error no\n#endif\n"
+    "#ifndef A\n#endif\n",
+    "\n\n/* %s */\n" % ("x" * 74),
+    "\n\n/* \u2026 */\n/* \u2192 */\n",
+    BODY % "    if (x) {\n        ;\n\n    } else {\n    }\n",
+    BODY % "    if (x) {\n#if (A)\n        ;\n#endif\n    } else {\n    }\n",
+    BODY % "" + "\n#define A\n",
+], ids=["joined constants", "directives", "80 columns", "signs", "else",
+        "else after a directive", "directive after a function"])
+def test_allowed(tmp_path, text):
     assert run(tmp_path, **{SCAN: GOOD[SCAN] + text}) == (0, ["style: ok"])
+
+
+@pytest.mark.parametrize("call", [
+    "ngx_alloc", "ngx_calloc", "ngx_palloc", "ngx_pnalloc", "ngx_pcalloc",
+    "ngx_pmemalign", "ngx_pstrdup", "ngx_array_create", "ngx_array_push",
+    "ngx_array_push_n", "ngx_list_create", "ngx_list_push",
+    "ngx_alloc_chain_link", "ngx_alloc_buf", "ngx_calloc_buf",
+    "ngx_create_temp_buf", "ngx_chain_get_free_buf", "ngx_create_pool",
+    "ngx_pool_cleanup_add", "ngx_slab_alloc", "ngx_slab_calloc",
+    "ngx_slab_alloc_locked", "ngx_slab_calloc_locked", "malloc", "calloc",
+    "realloc", "yajl_alloc", "yajl_gen_alloc", "ngx_http_cleanup_add",
+])
+def test_allocator(tmp_path, call):
+    name = "src/http/ngx_http_modelgw_ctx.c" if "_http_" in call \
+        else "src/json/ngx_modelgw_document.c"
+    text = BODY % ("    p = %s(size);\n" % call)
+    assert run(tmp_path, **{name: text}) \
+        == (1, [name + ":6: %s() is not checked" % call])
+
+
+ALLOC = "p = ngx_palloc(pool, size)"
+@pytest.mark.parametrize("lines,checked", [
+    ("%s;\nif (p == NULL) {\n}" % ALLOC, True),
+    ("%s;\nif (p != NULL) {\n}" % ALLOC, True),
+    ("%s;\n;\n;\nif (p == NULL) {\n}" % ALLOC, True),
+    ("%s;\n;\n;\n;\nif (p == NULL) {\n}" % ALLOC, False),
+    ("if ((%s) == NULL) {\n}" % ALLOC, True),
+    ("if ((p = ngx_palloc(pool,\n    1)) == NULL)\n{\n}", True),
+    ("if ((%s)) {\n    q = p;\n}" % ALLOC, False),
+    ("%s;\nif (q == NULL) {\n}" % ALLOC, False),
+    ("%s;\nif (up == NULL || q->p == NULL || q.p == NULL) {\n}" % ALLOC,
+     False),
+    ("%s;\np = q;\n/* p == NULL */" % ALLOC, False),
+    ("*%s;\nif (*p == NULL) {\n}" % ALLOC, True),
+    ("*%s;\nif (p == NULL) {\n}" % ALLOC, False),
+    ("q->%s;\nif (q->p == NULL) {\n}" % ALLOC, True),
+    ("q->%s;\nif (p == NULL) {\n}" % ALLOC, False),
+    ("p = (u_char *) ngx_palloc(pool, size);", False),
+    ("p =\n    ngx_palloc(pool, size);", False),
+    ("p =\n    ngx_palloc(pool,\n    1\n    + 2\n    + 3);\n"
+     "if (p == NULL) {\n}", True),
+])
+def test_allocation(tmp_path, lines, checked):
+    text = GOOD[SCAN] + BODY % re.sub("(?m)^", "    ", lines + "\n")[:-4]
+    assert run(tmp_path, **{SCAN: text}) \
+        == ((0, ["style: ok"]) if checked else
+            (1, [SCAN + ":15: ngx_palloc() is not checked"]))
 
 
 @pytest.mark.parametrize("name", ["ngx_modelgw_odd", "static ngx_modelgw_odd"])
@@ -274,8 +373,15 @@ LEDGER = HTTP + " and src/ledger/ngx_modelgw_ledger.c"
     ("/* ngx_cached_time */", HTTP),
     ("/* time(NULL) */", HTTP),
     ("/* gettimeofday(&tv, NULL) */", HTTP),
+    ("/* localtime(&t) */", HTTP),
+    ("/* localtime_r(&t, &tm) */", HTTP),
     ("/* ngx_random() */", HTTP),
     ("/* random() */", HTTP),
+    ("/* srandom(1) */", HTTP),
+    ("/* rand() */", HTTP),
+    ("/* srand(1) */", HTTP),
+    ("/* getrandom(p, 1, 0) */", HTTP),
+    ("/* getpid() */", HTTP),
     ("/* ngx_connection_t */", HTTP),
     ("/* ngx_pid */", HTTP),
     ("/* ngx_worker */", HTTP),
@@ -290,6 +396,8 @@ LEDGER = HTTP + " and src/ledger/ngx_modelgw_ledger.c"
     ("/* SHA256_Init() */", "src/key/ngx_modelgw_key.c"),
     ("/* CRYPTO_memcmp() */", "src/key/ngx_modelgw_key.c"),
     ("/* RAND_bytes() */", "src/key/ngx_modelgw_key.c"),
+    ("/* OPENSSL_cleanse() */", "src/key/ngx_modelgw_key.c"),
+    ("/* SSL_read() */", "src/key/ngx_modelgw_key.c"),
 ])
 def test_places(tmp_path, line, where):
     assert run(tmp_path, **{SCAN: line + "\n" + GOOD[SCAN]}) \
