@@ -134,14 +134,16 @@ stage_init(ngx_conf_t *cf)
 
 
 /*
- * The gateway's own handler of this phase would come next; it refuses to serve
- * a location whose "proxy_pass" is not its own, hence another location.
+ * "nginx -t" refuses a gateway location whose "proxy_pass" is not to
+ * $modelgw_upstream, hence another location.  The gateway lets no call that it
+ * knows go there: to its next handlers and filters the call is a new one.
  */
 
 static ngx_int_t
 stage_handler(ngx_http_request_t *r)
 {
-    stage_conf_t  *conf;
+    stage_conf_t            *conf;
+    ngx_http_modelgw_ctx_t  *ctx;
 
     static ngx_str_t  plain = ngx_string("@plain");
 
@@ -149,6 +151,12 @@ stage_handler(ngx_http_request_t *r)
 
     if (conf->stage != STAGE_KEY || r->internal) {
         return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_modelgw_get_ctx(r);
+
+    if (ctx != NULL) {
+        ctx->state = NGX_HTTP_MODELGW_NEW;
     }
 
     (void) ngx_http_named_location(r, &plain);
@@ -168,7 +176,7 @@ stage_header_filter(ngx_http_request_t *r)
     ctx = ngx_http_modelgw_get_ctx(r);
 
     if (conf->stage == STAGE_REQUEST && ctx != NULL) {
-        ctx->state = NGX_HTTP_MODELGW_READY;
+        ctx->state = NGX_HTTP_MODELGW_NEW;
     }
 
     return next_header_filter(r);
