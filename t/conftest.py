@@ -110,7 +110,13 @@ def gateway(tmp_path_factory, upstreams):
 def module_gateway(tmp_path_factory, upstreams):
     """As gateway, but for all tests of a file; they call u.reset()."""
     made = []
-    yield lambda **kw: make(tmp_path_factory, made, upstreams, **kw)
+
+    def start(**kw):
+        for u in upstreams:         # of the file before
+            u.reset()
+        return make(tmp_path_factory, made, upstreams, **kw)
+
+    yield start
     end(made)
 
 
