@@ -618,6 +618,11 @@ ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call)
     call->started = 0;
     call->key_name.len = 0;
     call->model_len = 0;
+    call->price_id = 0;
+    call->cell = 0;
+    call->flags = 0;
+    call->first_byte = NGX_MODELGW_LEDGER_NONE;
+    call->request_id_len = 0;
 
     ngx_memzero(&call->price, sizeof(ngx_modelgw_price_t));
     ngx_modelgw_seen_init(&call->seen);

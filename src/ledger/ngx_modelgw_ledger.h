@@ -32,6 +32,7 @@
 
 #define NGX_MODELGW_LEDGER_NAME     64   /* bytes of a key's or account's id */
 #define NGX_MODELGW_LEDGER_MODEL    96   /* bytes kept of a model id */
+#define NGX_MODELGW_LEDGER_REQUEST  64   /* bytes kept of a request id */
 #define NGX_MODELGW_LEDGER_WORKERS  1024 /* processes at a time; fewer in a
                                             small zone */
 #define NGX_MODELGW_LEDGER_TOPUPS   64   /* pending top-ups */
@@ -94,6 +95,12 @@ typedef enum {
 } ngx_modelgw_end_e;
 
 
+/* flags of a call */
+
+#define NGX_MODELGW_CALL_STREAM      0x01 /* the client asked for events */
+#define NGX_MODELGW_CALL_TRANSLATED  0x02 /* chat to messages */
+
+
 /*
  * Grouped by cache lines of 64 bytes: a call is written by a worker, then read
  * by the writer on another processor.
@@ -129,7 +136,15 @@ typedef struct {
     ngx_modelgw_ledger_name_t  key_name;
     u_char                model[NGX_MODELGW_LEDGER_MODEL];
 
-    uint64_t              unused[3];     /* fills the last cache line */
+    uint64_t              price_id;      /* in the store's "prices"; 0: none */
+    uint32_t              cell;          /* of the model in the metrics */
+
+    /* updated by the owner while it is SENT */
+    uint32_t              flags;         /* NGX_MODELGW_CALL_* */
+    uint32_t              first_byte;    /* of the answer, milliseconds from
+                                            "started"; NONE: not sent */
+    uint32_t              request_id_len;
+    u_char                request_id[NGX_MODELGW_LEDGER_REQUEST];
 } ngx_modelgw_call_t;
 
 

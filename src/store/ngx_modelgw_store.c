@@ -63,6 +63,8 @@ static ngx_int_t ngx_modelgw_store_identify(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_version(int64_t id, int64_t version,
     const char *path, ngx_modelgw_store_error_t *error);
 static ngx_int_t ngx_modelgw_store_create(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_tables(ngx_modelgw_store_t *s,
+    const char *sql);
 static ngx_int_t ngx_modelgw_store_wal(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
     ngx_modelgw_store_error_t *error);
@@ -85,7 +87,9 @@ static const char  ngx_modelgw_store_schema[] =
     "CREATE TABLE accounts ("
         "name TEXT NOT NULL PRIMARY KEY,"
         "balance INTEGER NOT NULL,"
-        "opened INTEGER NOT NULL"
+        "opened INTEGER NOT NULL,"
+        "state TEXT NOT NULL DEFAULT 'open',"
+        "note TEXT NOT NULL DEFAULT ''"
     ") STRICT, WITHOUT ROWID;"
 
     "CREATE TABLE calls ("
@@ -104,7 +108,11 @@ static const char  ngx_modelgw_store_schema[] =
         "cost INTEGER NOT NULL,"
         "outcome TEXT NOT NULL,"
         "\"end\" TEXT NOT NULL,"
-        "status INTEGER NOT NULL"
+        "status INTEGER NOT NULL,"
+        "request_id TEXT NOT NULL DEFAULT '',"
+        "first_byte INTEGER,"
+        "flags INTEGER NOT NULL DEFAULT 0,"
+        "price INTEGER NOT NULL DEFAULT 0"
     ") STRICT;"
 
     /* of calls that were sent; cost: if the call is lost */
@@ -117,14 +125,18 @@ static const char  ngx_modelgw_store_schema[] =
         "model TEXT NOT NULL,"
         "hold INTEGER NOT NULL,"
         "input INTEGER NOT NULL,"
-        "cost INTEGER NOT NULL"
+        "cost INTEGER NOT NULL,"
+        "request_id TEXT NOT NULL DEFAULT '',"
+        "flags INTEGER NOT NULL DEFAULT 0,"
+        "price INTEGER NOT NULL DEFAULT 0"
     ") STRICT;"
 
     "CREATE TABLE topups ("
         "id TEXT NOT NULL PRIMARY KEY,"
         "account TEXT NOT NULL,"
         "amount INTEGER NOT NULL,"
-        "time INTEGER NOT NULL"
+        "time INTEGER NOT NULL,"
+        "reason TEXT NOT NULL DEFAULT ''"
     ") STRICT, WITHOUT ROWID;"
 
     "CREATE TABLE days ("
@@ -140,8 +152,94 @@ static const char  ngx_modelgw_store_schema[] =
         "output INTEGER NOT NULL,"
         "reasoning INTEGER NOT NULL,"
         "cost INTEGER NOT NULL,"
+        "errors INTEGER NOT NULL DEFAULT 0,"
+        "duration INTEGER NOT NULL DEFAULT 0,"
+        "first_bytes INTEGER NOT NULL DEFAULT 0,"
+        "first_byte INTEGER NOT NULL DEFAULT 0,"
         "PRIMARY KEY (day, account, key, model)"
+    ") STRICT, WITHOUT ROWID;";
+
+
+/* what version 2 has added, with the views of it */
+
+static const char  ngx_modelgw_store_schema2[] =
+
+    /* by the hour when calls ended, up to the mark "hours" */
+
+    "CREATE TABLE hours ("
+        "hour INTEGER NOT NULL,"
+        "account TEXT NOT NULL,"
+        "key TEXT NOT NULL,"
+        "model TEXT NOT NULL,"
+        "calls INTEGER NOT NULL,"
+        "errors INTEGER NOT NULL,"
+        "input INTEGER NOT NULL,"
+        "cache_read INTEGER NOT NULL,"
+        "cache_write INTEGER NOT NULL,"
+        "cache_write_1h INTEGER NOT NULL,"
+        "output INTEGER NOT NULL,"
+        "reasoning INTEGER NOT NULL,"
+        "cost INTEGER NOT NULL,"
+        "duration INTEGER NOT NULL,"
+        "first_bytes INTEGER NOT NULL,"
+        "first_byte INTEGER NOT NULL,"
+        "PRIMARY KEY (hour, account, key, model)"
     ") STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE marks ("
+        "name TEXT NOT NULL PRIMARY KEY,"
+        "value INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE INDEX calls_ended ON calls (ended);"
+
+    /* a row a digest: a key that is rotated with grace has two */
+
+    "CREATE TABLE keys ("
+        "digest BLOB NOT NULL PRIMARY KEY,"
+        "id TEXT NOT NULL,"
+        "account TEXT NOT NULL,"
+        "\"group\" TEXT NOT NULL,"
+        "models TEXT NOT NULL,"
+        "rpm INTEGER NOT NULL,"
+        "tpm INTEGER NOT NULL,"
+        "concurrency INTEGER NOT NULL,"
+        "budget INTEGER NOT NULL,"
+        "window TEXT NOT NULL,"
+        "expires INTEGER NOT NULL,"
+        "state TEXT NOT NULL,"
+        "version INTEGER NOT NULL,"
+        "created INTEGER NOT NULL,"
+        "changed INTEGER NOT NULL,"
+        "note TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE INDEX keys_id ON keys (id);"
+
+    /* pico-euro per token */
+
+    "CREATE TABLE prices ("
+        "id INTEGER NOT NULL PRIMARY KEY,"
+        "\"group\" TEXT NOT NULL,"
+        "model TEXT NOT NULL,"
+        "\"from\" INTEGER NOT NULL,"
+        "input INTEGER NOT NULL,"
+        "output INTEGER NOT NULL,"
+        "cache_read INTEGER NOT NULL,"
+        "cache_write INTEGER NOT NULL,"
+        "cache_write_1h INTEGER NOT NULL"
+    ") STRICT;"
+
+    "CREATE TABLE actions ("
+        "id INTEGER NOT NULL PRIMARY KEY,"
+        "time INTEGER NOT NULL,"
+        "actor TEXT NOT NULL,"
+        "address TEXT NOT NULL,"
+        "action TEXT NOT NULL,"
+        "target TEXT NOT NULL,"
+        "before TEXT NOT NULL,"
+        "after TEXT NOT NULL"
+    ") STRICT;"
 
     /* the difference must be 0 in every row */
 
@@ -171,8 +269,39 @@ static const char  ngx_modelgw_store_schema[] =
             " key, account, model, input, cache_read, cache_write,"
             " cache_write_1h, output, reasoning,"
             " printf('%d.%09d', cost / 1000000000, cost % 1000000000) AS euro,"
-            " outcome, \"end\", status"
+            " outcome, \"end\", status, request_id, first_byte,"
+            " flags & 1 AS stream, flags / 2 & 1 AS translated, price"
         " FROM calls;";
+
+
+/*
+ * What a file of version 1 lacks.  Columns are added at the end, where they are
+ * in a new file, too: calls are inserted by position.
+ */
+
+static const char  ngx_modelgw_store_migration[] =
+    "DROP VIEW audit;"
+    "DROP VIEW balances;"
+    "DROP VIEW ledger;"
+
+    "ALTER TABLE accounts ADD COLUMN state TEXT NOT NULL DEFAULT 'open';"
+    "ALTER TABLE accounts ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+
+    "ALTER TABLE calls ADD COLUMN request_id TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE calls ADD COLUMN first_byte INTEGER;"
+    "ALTER TABLE calls ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE calls ADD COLUMN price INTEGER NOT NULL DEFAULT 0;"
+
+    "ALTER TABLE holds ADD COLUMN request_id TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE holds ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE holds ADD COLUMN price INTEGER NOT NULL DEFAULT 0;"
+
+    "ALTER TABLE topups ADD COLUMN reason TEXT NOT NULL DEFAULT '';"
+
+    "ALTER TABLE days ADD COLUMN errors INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE days ADD COLUMN duration INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE days ADD COLUMN first_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE days ADD COLUMN first_byte INTEGER NOT NULL DEFAULT 0;";
 
 
 ngx_modelgw_store_t *
@@ -343,6 +472,10 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
                   : ngx_modelgw_store_create(s);
     }
 
+    if (rc == NGX_DONE) {
+        rc = ngx_modelgw_store_tables(s, ngx_modelgw_store_migration);
+    }
+
     if (rc != NGX_OK) {
         return NGX_ERROR;
     }
@@ -402,12 +535,17 @@ ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
         return ngx_modelgw_store_fail_text(s, "is empty");
     }
 
+    if (rc == NGX_DONE) {
+        return ngx_modelgw_store_fail_text(s, "is not migrated yet");
+    }
+
     return rc;
 }
 
 
 /*
  * NGX_OK        a ledger of this version
+ * NGX_DONE      of an older one
  * NGX_DECLINED  the file is empty
  * NGX_ERROR     it is something else, or cannot be read
  */
@@ -432,7 +570,11 @@ ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_store_version(id, version, s->path, &s->error);
+    if (ngx_modelgw_store_version(id, version, s->path, &s->error) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return (version == NGX_MODELGW_STORE_VERSION) ? NGX_OK : NGX_DONE;
 }
 
 
@@ -448,7 +590,7 @@ ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
         return NGX_ERROR;
     }
 
-    if (version != NGX_MODELGW_STORE_VERSION) {
+    if (version < 1 || version > NGX_MODELGW_STORE_VERSION) {
         (void) snprintf(text, sizeof(text), "has version %d, %d is required",
                         (int) version, NGX_MODELGW_STORE_VERSION);
         ngx_modelgw_store_set_error(error, path, text, 0);
@@ -462,8 +604,6 @@ ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
 static ngx_int_t
 ngx_modelgw_store_create(ngx_modelgw_store_t *s)
 {
-    char  sql[128];
-
     /* an existing empty file may have any mode */
 
     if (chmod(s->path, 0600) == -1) {
@@ -472,13 +612,25 @@ ngx_modelgw_store_create(ngx_modelgw_store_t *s)
         return NGX_ERROR;
     }
 
-    (void) snprintf(sql, sizeof(sql),
+    return ngx_modelgw_store_tables(s, ngx_modelgw_store_schema);
+}
+
+
+/* sql makes the tables that are in version 1, too, what they are now */
+
+static ngx_int_t
+ngx_modelgw_store_tables(ngx_modelgw_store_t *s, const char *sql)
+{
+    char  ids[128];
+
+    (void) snprintf(ids, sizeof(ids),
                     "PRAGMA application_id = %d; PRAGMA user_version = %d",
                     NGX_MODELGW_STORE_ID, NGX_MODELGW_STORE_VERSION);
 
     if (ngx_modelgw_store_exec(s, "BEGIN IMMEDIATE") != NGX_OK
-        || ngx_modelgw_store_exec(s, ngx_modelgw_store_schema) != NGX_OK
         || ngx_modelgw_store_exec(s, sql) != NGX_OK
+        || ngx_modelgw_store_exec(s, ngx_modelgw_store_schema2) != NGX_OK
+        || ngx_modelgw_store_exec(s, ids) != NGX_OK
         || ngx_modelgw_store_exec(s, "COMMIT") != NGX_OK)
     {
         return NGX_ERROR;

@@ -22,7 +22,7 @@
 #include "ngx_modelgw_ledger.h"
 
 
-#define NGX_MODELGW_STORE_VERSION  1     /* PRAGMA user_version */
+#define NGX_MODELGW_STORE_VERSION  2     /* PRAGMA user_version */
 #define NGX_MODELGW_STORE_ERROR    256   /* bytes of a message */
 
 
@@ -40,8 +40,8 @@ typedef struct {
 
 /*
  * Opens the file for writing; if it is new, creates it, with mode 0600, and its
- * tables.
- *     NULL  error is set: another version, not an SQLite file, no permission,
+ * tables.  A file of an older version is migrated, in one transaction.
+ *     NULL  error is set: a newer version, not an SQLite file, no permission,
  *           no memory
  */
 ngx_modelgw_store_t *ngx_modelgw_store_open(const char *path,

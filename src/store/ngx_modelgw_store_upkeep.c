@@ -42,7 +42,8 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
 
     { "INSERT INTO calls"
       " SELECT id, time, max(time, ?1), key, account, model, input, 0, 0, 0,"
-          " 0, 0, cost, 'unanswered', 'lost', 0"
+          " 0, 0, cost, 'unanswered', 'lost', 0, request_id, NULL, flags,"
+          " price"
       " FROM holds",
       "SELECT count(*) FROM holds",
       "failed: calls were not inserted" },
@@ -72,7 +73,9 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
     { "INSERT INTO days"
       " SELECT date(ended / 1000, 'unixepoch'), account, key, model, count(*),"
           " sum(input), sum(cache_read), sum(cache_write),"
-          " sum(cache_write_1h), sum(output), sum(reasoning), sum(cost)"
+          " sum(cache_write_1h), sum(output), sum(reasoning), sum(cost),"
+          " sum(status NOT BETWEEN 200 AND 299), sum(ended - time),"
+          " count(first_byte), coalesce(sum(first_byte), 0)"
       " FROM calls WHERE id <= ?2 AND ended < ?1"
       " GROUP BY 1, 2, 3, 4"
       " ON CONFLICT (day, account, key, model) DO UPDATE SET"
@@ -83,7 +86,11 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
           " cache_write_1h = cache_write_1h + excluded.cache_write_1h,"
           " output = output + excluded.output,"
           " reasoning = reasoning + excluded.reasoning,"
-          " cost = cost + excluded.cost",
+          " cost = cost + excluded.cost,"
+          " errors = errors + excluded.errors,"
+          " duration = duration + excluded.duration,"
+          " first_bytes = first_bytes + excluded.first_bytes,"
+          " first_byte = first_byte + excluded.first_byte",
       "SELECT count(*) FROM (SELECT date(ended / 1000, 'unixepoch'), account,"
           " key, model FROM calls WHERE id <= ?2 AND ended < ?1"
           " GROUP BY 1, 2, 3, 4)",

@@ -59,6 +59,8 @@ typedef enum {
     NGX_MODELGW_COLUMN_UINT32,
     NGX_MODELGW_COLUMN_NAME,
     NGX_MODELGW_COLUMN_MODEL,            /* with call->model_len */
+    NGX_MODELGW_COLUMN_REQUEST,          /* with call->request_id_len */
+    NGX_MODELGW_COLUMN_MSEC,             /* uint32_t; NONE is NULL */
     NGX_MODELGW_COLUMN_OUTCOME,          /* enums, as text */
     NGX_MODELGW_COLUMN_END
 } ngx_modelgw_store_column_e;
@@ -71,6 +73,8 @@ typedef enum {
 #define NGX_MODELGW_COLUMN_UINT32_TYPE   uint32_t
 #define NGX_MODELGW_COLUMN_NAME_TYPE     ngx_modelgw_ledger_name_t
 #define NGX_MODELGW_COLUMN_MODEL_TYPE    u_char *
+#define NGX_MODELGW_COLUMN_REQUEST_TYPE  u_char *
+#define NGX_MODELGW_COLUMN_MSEC_TYPE     uint32_t
 #define NGX_MODELGW_COLUMN_OUTCOME_TYPE  ngx_modelgw_outcome_e
 #define NGX_MODELGW_COLUMN_END_TYPE      ngx_modelgw_end_e
 
@@ -140,7 +144,8 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
         "INSERT INTO main.calls SELECT * FROM temp.modelgw_batch",
 
     [NGX_MODELGW_STORE_HOLD] =
-        "INSERT INTO holds VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+        "INSERT INTO holds"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
         " ON CONFLICT (id) DO UPDATE SET cost = cost",
 
     [NGX_MODELGW_STORE_UNHOLD] = "DELETE FROM holds WHERE id = ?1",
@@ -152,11 +157,12 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
         "SELECT balance FROM accounts WHERE name = ?1",
 
     [NGX_MODELGW_STORE_ACCOUNT] =
-        "INSERT INTO accounts VALUES (?1, 0, ?2)"
+        "INSERT INTO accounts (name, balance, opened) VALUES (?1, 0, ?2)"
         " ON CONFLICT (name) DO NOTHING",
 
     [NGX_MODELGW_STORE_TOPUP] =
-        "INSERT INTO topups VALUES (?1, ?2, ?3, ?4)"
+        "INSERT INTO topups (id, account, amount, time)"
+        " VALUES (?1, ?2, ?3, ?4)"
         " ON CONFLICT (id) DO NOTHING",
 
     [NGX_MODELGW_STORE_TOPUP_FIND] =
@@ -209,7 +215,11 @@ static const ngx_modelgw_store_column_t  ngx_modelgw_store_columns[] = {
     ngx_modelgw_store_member("cost", INT64, charge.cost),
     ngx_modelgw_store_member("outcome", OUTCOME, charge.outcome),
     ngx_modelgw_store_member("end", END, end),
-    ngx_modelgw_store_member("status", UINT32, seen.status)
+    ngx_modelgw_store_member("status", UINT32, seen.status),
+    ngx_modelgw_store_member("request_id", REQUEST, request_id),
+    ngx_modelgw_store_member("first_byte", MSEC, first_byte),
+    ngx_modelgw_store_member("flags", UINT32, flags),
+    ngx_modelgw_store_member("price", UINT64, price_id)
 };
 
 #define NGX_MODELGW_STORE_COLUMNS                                             \
@@ -345,6 +355,12 @@ ngx_modelgw_store_hold(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call,
     (void) sqlite3_bind_int64(stmt, 6, call->hold);
     (void) sqlite3_bind_int64(stmt, 7, charge.tokens.input);
     (void) sqlite3_bind_int64(stmt, 8, charge.cost);
+    (void) sqlite3_bind_text(stmt, 9, (char *) call->request_id,
+                             ngx_min(call->request_id_len,
+                                     NGX_MODELGW_LEDGER_REQUEST),
+                             SQLITE_STATIC);
+    (void) sqlite3_bind_int64(stmt, 10, call->flags);
+    (void) sqlite3_bind_int64(stmt, 11, call->price_id);
 
     if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_HOLD, &changes) != NGX_OK) {
         return NGX_ERROR;
@@ -1048,6 +1064,21 @@ ngx_modelgw_store_batch_column(sqlite3_vtab_cursor *cursor,
                             ngx_min(row->call->model_len,
                                     NGX_MODELGW_LEDGER_MODEL),
                             SQLITE_STATIC);
+        break;
+
+    case NGX_MODELGW_COLUMN_REQUEST:
+        sqlite3_result_text(ctx, (char *) p,
+                            ngx_min(row->call->request_id_len,
+                                    NGX_MODELGW_LEDGER_REQUEST),
+                            SQLITE_STATIC);
+        break;
+
+    case NGX_MODELGW_COLUMN_MSEC:
+
+        if (*(uint32_t *) p != NGX_MODELGW_LEDGER_NONE) {
+            sqlite3_result_int64(ctx, *(uint32_t *) p);
+        }
+
         break;
 
     case NGX_MODELGW_COLUMN_OUTCOME:

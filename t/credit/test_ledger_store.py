@@ -242,7 +242,7 @@ def test_accounts_of_the_ledger_need_room(start):
     stored(g, 0)
     g.stop()
     db = sqlite3.connect(g.path("ledger.db"))
-    db.executemany("INSERT INTO accounts VALUES (?, 0, 0)",
+    db.executemany("INSERT INTO accounts (name, balance, opened) VALUES (?, 0, 0)",
                    [("x%d" % i,) for i in range(2000)])
     db.commit()
     db.close()

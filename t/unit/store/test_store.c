@@ -77,7 +77,7 @@ test_new(void **state)
 
     assert_true(size_of(u) > 0);
 
-    assert_int_equal(unit_sql(u, "PRAGMA user_version"), 1);
+    assert_int_equal(unit_sql(u, "PRAGMA user_version"), 2);
     assert_int_equal(unit_sql(u, "PRAGMA application_id"), 0x6d67776c);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM audit"), 0);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM sqlite_schema"
@@ -129,12 +129,12 @@ test_version(void **state)
 
     ngx_modelgw_store_close(unit_open(u));
     unit_write_sql(u, "PRAGMA user_version = 7");
-    refused(u, "has version 7, 1 is required");
+    refused(u, "has version 7, 2 is required");
 
     unit_write_sql(u, "PRAGMA user_version = 0");
-    refused(u, "has version 0, 1 is required");
+    refused(u, "has version 0, 2 is required");
 
-    unit_write_sql(u, "PRAGMA user_version = 1; PRAGMA application_id = 0");
+    unit_write_sql(u, "PRAGMA user_version = 2; PRAGMA application_id = 0");
     refused(u, "is a database of another program");
 
     /* it was not changed */
