@@ -165,6 +165,8 @@ typedef struct {
     ngx_http_modelgw_json_t            *json;         /* ANSWER and ERROR */
     ngx_http_modelgw_stream_t          *stream;       /* STREAM */
     ngx_modelgw_usage_t                 usage;
+    ngx_str_t                           request_id;   /* as the client gets it;
+                                                         len 0: none yet */
     ngx_msec_t                          first_byte;   /* ms from the start;
                                                          -1: not sent yet */
     unsigned                            header_held:1;
@@ -357,6 +359,10 @@ void ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text);
 /* Keeps the status of the upstream's answer, or that of an error in a 200. */
 void ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t status);
+
+/* Keep ctx->answer.request_id; that the first byte of the answer is sent. */
+void ngx_http_modelgw_settle_id(ngx_http_modelgw_ctx_t *ctx);
+void ngx_http_modelgw_settle_first_byte(ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Ends the call, in whatever state it is, and charges it.  Does nothing if the
@@ -591,11 +597,15 @@ ngx_int_t ngx_http_modelgw_reply_body(ngx_http_request_t *r, ngx_str_t *body,
     ngx_chain_t *out);
 
 /*
- * Sets the response headers request-id and x-request-id: to the upstream's id
- * if there is one, else to $request_id.
+ * _id() sets ctx->answer.request_id, unless it is set: to the upstream's id,
+ * which must be in the response headers, if there is one, else to $request_id.
+ * _ids() also sets the response headers request-id and x-request-id to it.
  *     NGX_OK, NGX_ERROR (no memory)
  */
-ngx_int_t ngx_http_modelgw_reply_ids(ngx_http_request_t *r);
+ngx_int_t ngx_http_modelgw_reply_id(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_reply_ids(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Sets the response header x-modelgw-ignored to ctx->call.ignored, if any.

@@ -392,6 +392,8 @@ ngx_http_modelgw_answer_send(ngx_http_request_t *r,
 
     ctx->answer.mode = NGX_HTTP_MODELGW_ENDED;
     ctx->answer.complete = 1;
+
+    ngx_http_modelgw_settle_first_byte(ctx);
     ngx_http_modelgw_settle(r, ctx);
 
     ngx_http_clear_content_length(r);

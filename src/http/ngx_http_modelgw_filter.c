@@ -283,6 +283,10 @@ ngx_http_modelgw_filter_upstream(ngx_http_request_t *r,
 
     ngx_http_modelgw_upstream_headers_out(r, ctx);
 
+    if (ngx_http_modelgw_reply_id(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     mode = ngx_http_modelgw_filter_mode(r, ctx);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -404,7 +408,7 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
 {
     ngx_int_t  rc;
 
-    if (ngx_http_modelgw_reply_ids(r) != NGX_OK
+    if (ngx_http_modelgw_reply_ids(r, ctx) != NGX_OK
         || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK
         || ngx_http_modelgw_limit_headers(r, ctx) != NGX_OK)
     {
@@ -483,6 +487,10 @@ ngx_http_modelgw_filter_error(ngx_http_request_t *r,
     ngx_chain_t   out;
 
     ctx->answer.mode = NGX_HTTP_MODELGW_ENDED;
+
+    if (ngx_http_modelgw_reply_id(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     /* before the end of the request: a client that lingers must not keep the
        hold, and the client's next call must not meet it */

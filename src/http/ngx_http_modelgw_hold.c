@@ -651,6 +651,9 @@ ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx)
     call->model_len = ngx_min(ctx->call.service_id.len,
                               NGX_MODELGW_LEDGER_MODEL);
     ngx_memcpy(call->model, ctx->call.service_id.data, call->model_len);
+
+    call->flags = (ctx->call.streaming ? NGX_MODELGW_CALL_STREAM : 0)
+                  | (ctx->call.translate ? NGX_MODELGW_CALL_TRANSLATED : 0);
 }
 
 

@@ -270,10 +270,14 @@ ngx_http_modelgw_reply_retry(ngx_http_request_t *r, ngx_uint_t status)
 
 
 ngx_int_t
-ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
+ngx_http_modelgw_reply_id(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_str_t                   id, other, name;
     ngx_http_variable_value_t  *v;
+
+    if (ctx->answer.request_id.len) {
+        return NGX_OK;
+    }
 
     ngx_http_modelgw_headers_take(r, "x-request-id", &other);
     ngx_http_modelgw_headers_take(r, "request-id", &id);
@@ -295,11 +299,30 @@ ngx_http_modelgw_reply_ids(ngx_http_request_t *r)
         id.data = v->data;
     }
 
-    if (ngx_http_modelgw_headers_add(r, "request-id", &id) != NGX_OK) {
+    ctx->answer.request_id = id;
+
+    ngx_http_modelgw_settle_id(ctx);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_ids(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t  *id;
+
+    if (ngx_http_modelgw_reply_id(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_headers_add(r, "x-request-id", &id);
+    id = &ctx->answer.request_id;
+
+    if (ngx_http_modelgw_headers_add(r, "request-id", id) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_headers_add(r, "x-request-id", id);
 }
 
 

@@ -43,6 +43,42 @@ ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
 
 
 void
+ngx_http_modelgw_settle_id(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t           *id;
+    ngx_modelgw_call_t  *call;
+
+    id = &ctx->answer.request_id;
+    call = ctx->money.slot;
+
+    if (call) {
+        call->request_id_len = ngx_min(id->len, NGX_MODELGW_LEDGER_REQUEST);
+        ngx_memcpy(call->request_id, id->data, call->request_id_len);
+    }
+}
+
+
+void
+ngx_http_modelgw_settle_first_byte(ngx_http_modelgw_ctx_t *ctx)
+{
+    uint64_t             now;
+    ngx_time_t          *tp;
+    ngx_modelgw_call_t  *call;
+
+    call = ctx->money.slot;
+
+    if (call) {
+        tp = ngx_timeofday();
+        now = (uint64_t) tp->sec * 1000 + tp->msec;
+
+        /* the clock may have been set back */
+
+        call->first_byte = (now > call->started) ? now - call->started : 0;
+    }
+}
+
+
+void
 ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text)
 {
     if (ctx->money.slot) {

@@ -117,6 +117,8 @@ static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static void ngx_http_modelgw_stream_begin(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_translate_rest(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -222,19 +224,13 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    ngx_http_modelgw_stream_begin(r, ctx);
+
     if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
          || st->state == NGX_HTTP_MODELGW_STREAM_FAILED)
         && ngx_http_modelgw_stream_last(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
-    }
-
-    if (st->emit.out && !st->begun) {
-        st->begun = 1;
-
-        if (ctx->abort == NULL) {
-            ngx_http_modelgw_answered(r, ctx);
-        }
     }
 
     rc = ngx_http_modelgw_stream_output(r, ctx, in);
@@ -831,10 +827,31 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK && st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
+        ngx_http_modelgw_stream_begin(r, ctx);
         ngx_http_modelgw_settle(r, ctx);
     }
 
     return rc;
+}
+
+
+/* before the call is settled: its first event may be its last one, too */
+
+static void
+ngx_http_modelgw_stream_begin(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_stream_t  *st;
+
+    st = ctx->answer.stream;
+
+    if (st->emit.out && !st->begun) {
+        st->begun = 1;
+
+        if (ctx->abort == NULL) {
+            ngx_http_modelgw_answered(r, ctx);
+        }
+    }
 }
 
 

@@ -221,6 +221,8 @@ void
 ngx_http_modelgw_answered(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ctx->answer.first_byte = ngx_http_modelgw_vars_elapsed(r);
+
+    ngx_http_modelgw_settle_first_byte(ctx);
 }
 
 

@@ -21,7 +21,8 @@ import pytest
 import gateway as lib
 from client import LIMIT, assert_flat
 from gateway import Key, chat
-from upstream import chat_stream, sse
+from upstream import (chat_completion, chat_error, chat_stream, raw,
+                      reply_json, sse)
 
 EURO = 10 ** 9
 COST = 11 * 1000 + 7 * 2000      # nano-euro, of a call to upstream.both()
@@ -148,6 +149,38 @@ def test_opened_once(start):
         (4, 4 * EURO)]
     assert query(g, "SELECT balance FROM accounts WHERE name = 'bob-1'") == [
         (EURO - 2 * COST,)]
+
+
+def test_rows_of_calls(start):
+    """The id that the client was told, the first byte, and the kind of call:
+    the upstream's id of a stream, nginx's own of a plain answer, an id that is
+    longer than a row has room for, an error, and no answer at all."""
+    g = start()
+    told = []
+
+    def call(script, **body):
+        g.b.script(script)
+        r = g.chat(chat(**body))
+        told.append(r.get("request-id"))
+        assert r.get("x-request-id") == told[-1]
+        return r
+
+    assert call(sse(chat_stream("one-0613"),
+                    headers=[("x-request-id", "req_upstream-1")]),
+                stream=True).status == 200
+    assert told[0] == "req_upstream-1"
+    assert call(reply_json(chat_completion("one-0613"))).status == 200
+    assert len(told[1]) == 32
+    assert call(reply_json(chat_completion("one-0613"),
+                           headers=[("request-id", "r" * 80)])).status == 200
+    assert call(reply_json(chat_error("no"), 400)).status == 400
+    assert call(raw("reset")).status == 502
+
+    wait_query(g, "SELECT request_id, first_byte BETWEEN 0 AND ended - time,"
+               " flags, status FROM calls ORDER BY id",
+               [(told[0], 1, 1, 200), (told[1], 1, 0, 200),
+                ("r" * 64, 1, 0, 200), (told[3], None, 0, 400),
+                (told[4], None, 0, 0)])
 
 
 def test_opened_by_reload(start):
