@@ -24,6 +24,9 @@
 #include "ngx_http_modelgw_conf.h"
 
 
+#define NGX_HTTP_PAYMENT_REQUIRED    402     /* RFC 9110, 15.5.3 */
+
+
 /* a row of the table of endpoints in access.c */
 
 #define NGX_HTTP_MODELGW_PREFIX      0x01   /* uri is a prefix */
@@ -88,11 +91,47 @@ typedef enum {
 } ngx_http_modelgw_state_e;
 
 
+/*
+ * Why a request was refused, where the code does not say it; for the log, since
+ * clients are not told.  The words and their statuses are in reply.c.
+ */
+
+typedef enum {
+    NGX_HTTP_MODELGW_REASON_NONE = 0,
+
+    /* 401 */
+
+    NGX_HTTP_MODELGW_REASON_MISSING,     /* no credential */
+    NGX_HTTP_MODELGW_REASON_UNKNOWN,
+    NGX_HTTP_MODELGW_REASON_MALFORMED,   /* no credential that could be a key */
+    NGX_HTTP_MODELGW_REASON_EXPIRED,
+    NGX_HTTP_MODELGW_REASON_REVOKED,
+    NGX_HTTP_MODELGW_REASON_DIFFER,      /* two keys */
+    NGX_HTTP_MODELGW_REASON_CLOSED,      /* the account is */
+    NGX_HTTP_MODELGW_REASON_UNKNOWN_GROUP, /* is not configured any more */
+
+    /* 402 */
+
+    NGX_HTTP_MODELGW_REASON_CREDIT,
+    NGX_HTTP_MODELGW_REASON_BUDGET,
+
+    /* 429 */
+
+    NGX_HTTP_MODELGW_REASON_RPM,
+    NGX_HTTP_MODELGW_REASON_TPM,
+    NGX_HTTP_MODELGW_REASON_CONCURRENCY,
+    NGX_HTTP_MODELGW_REASON_UPSTREAM     /* the upstream's limit */
+} ngx_http_modelgw_reason_e;
+
+
 /* what the client has sent: access.c, body.c */
 
 typedef struct {
     ngx_http_modelgw_endpoint_t        *endpoint;
     ngx_modelgw_key_t                  *key;
+    ngx_modelgw_key_t                  *found;        /* for the log: key, or
+                                                         one that is refused */
+    ngx_http_modelgw_reason_e           reason;
     ngx_str_t                           secret;       /* the key, as sent */
     ngx_modelgw_scan_conf_t            *scan_conf;
     ngx_modelgw_scan_t                 *scan;         /* NULL after the
@@ -111,7 +150,9 @@ typedef struct {
     ngx_str_t                           service_json; /* the same, in quotes */
     ngx_str_t                           upstream_id;  /* as the upstream does */
     ngx_uint_t                          protocol;     /* the upstream's */
-    ngx_uint_t                          choices;      /* "n" of a chat call */
+    ngx_uint_t                          choices;      /* "n" of a chat call; 0:
+                                                         streaming and this are
+                                                         not known yet */
     ngx_str_t                           ignored;      /* names of the fields
                                                          that translation
                                                          has dropped */
@@ -565,6 +606,9 @@ ngx_int_t ngx_http_modelgw_abort_count(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, const char *code,
     const char *fmt, ...);
+
+/* The word for ctx->request.reason; NULL: none, or of another status. */
+ngx_str_t *ngx_http_modelgw_reason(ngx_http_modelgw_ctx_t *ctx);
 
 /* Sets ctx->error to 426, and the headers that this must have; the same. */
 ngx_int_t ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,

@@ -47,6 +47,8 @@ static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_http_modelgw_reason_e ngx_http_modelgw_access_check(
+    ngx_http_modelgw_access_t *a, ngx_modelgw_key_t *key);
 static ngx_uint_t ngx_http_modelgw_access_in_early_data(ngx_http_request_t *r);
 static void ngx_http_modelgw_access_headers(ngx_http_request_t *r,
     ngx_http_modelgw_access_t *a);
@@ -269,6 +271,8 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_http_modelgw_access_headers(r, &a);
 
     if (!a.sent) {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_MISSING;
+
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
                                       "API_KEY_REQUIRED", "API key required");
     }
@@ -287,7 +291,10 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         key = ngx_modelgw_keys_find(mmcf->keys, digest);
     }
 
-    if (key == NULL || (key->expires && key->expires <= ngx_time())) {
+    ctx->request.found = key;
+    ctx->request.reason = ngx_http_modelgw_access_check(&a, key);
+
+    if (ctx->request.reason != NGX_HTTP_MODELGW_REASON_NONE) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
                                       "INVALID_API_KEY", "Invalid API key");
     }
@@ -315,6 +322,32 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     return ngx_http_modelgw_limit_request(r, ctx);
+}
+
+
+/* Why the key is refused; the client is told the same for all of them. */
+
+static ngx_http_modelgw_reason_e
+ngx_http_modelgw_access_check(ngx_http_modelgw_access_t *a,
+    ngx_modelgw_key_t *key)
+{
+    if (a->differ) {
+        return NGX_HTTP_MODELGW_REASON_DIFFER;
+    }
+
+    if (a->secret.len == 0) {
+        return NGX_HTTP_MODELGW_REASON_MALFORMED;
+    }
+
+    if (key == NULL) {
+        return NGX_HTTP_MODELGW_REASON_UNKNOWN;
+    }
+
+    if (key->expires && key->expires <= ngx_time()) {
+        return NGX_HTTP_MODELGW_REASON_EXPIRED;
+    }
+
+    return NGX_HTTP_MODELGW_REASON_NONE;
 }
 
 

@@ -31,8 +31,6 @@
 #include "ngx_http_modelgw_headers.h"
 
 
-#define NGX_HTTP_PAYMENT_REQUIRED  402         /* RFC 9110, 15.5.3 */
-
 /* tokens; _EST is used for the estimate, the others are upper bounds */
 
 #define NGX_HTTP_MODELGW_HOLD_MEDIA         16384
@@ -604,6 +602,8 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     u_char   need[NGX_MODELGW_AMOUNT_LEN + 1];
     u_char   left[NGX_MODELGW_AMOUNT_LEN + 1];
     int64_t  fits;
+
+    ctx->request.reason = NGX_HTTP_MODELGW_REASON_CREDIT;
 
     *ngx_modelgw_amount(need, b->cost) = '\0';
     *ngx_modelgw_amount(left, available) = '\0';

@@ -171,6 +171,8 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
     }
 
     if (rpm && ctx->money.limits->requests.state.wait) {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_RPM;
+
         return ngx_http_modelgw_limit_refuse(r, ctx,
                                              &ctx->money.limits->requests,
                                              "request");
@@ -252,6 +254,8 @@ static ngx_int_t
 ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency)
 {
+    ctx->request.reason = NGX_HTTP_MODELGW_REASON_CONCURRENCY;
+
     if (ngx_http_modelgw_limit_retry_after(r, 1) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -306,6 +310,8 @@ ngx_int_t
 ngx_http_modelgw_limit_refuse_tokens(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ctx->request.reason = NGX_HTTP_MODELGW_REASON_TPM;
+
     return ngx_http_modelgw_limit_refuse(r, ctx, &ctx->money.limits->tokens,
                                          "token");
 }

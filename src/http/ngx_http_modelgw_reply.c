@@ -20,10 +20,55 @@
 #define NGX_HTTP_UPGRADE_REQUIRED     426
 
 
+typedef struct {
+    ngx_uint_t    status;
+    ngx_str_t     word;
+} ngx_http_modelgw_reason_t;
+
+
 static ngx_int_t ngx_http_modelgw_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
 static ngx_int_t ngx_http_modelgw_reply_retry(ngx_http_request_t *r,
     ngx_uint_t status);
+
+
+/* by ngx_http_modelgw_reason_e */
+
+static ngx_http_modelgw_reason_t  ngx_http_modelgw_reasons[] = {
+    [NGX_HTTP_MODELGW_REASON_NONE] =
+        { 0, ngx_null_string },
+
+    [NGX_HTTP_MODELGW_REASON_MISSING] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("missing") },
+    [NGX_HTTP_MODELGW_REASON_UNKNOWN] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("unknown") },
+    [NGX_HTTP_MODELGW_REASON_MALFORMED] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("malformed") },
+    [NGX_HTTP_MODELGW_REASON_EXPIRED] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("expired") },
+    [NGX_HTTP_MODELGW_REASON_REVOKED] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("revoked") },
+    [NGX_HTTP_MODELGW_REASON_DIFFER] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("differ") },
+    [NGX_HTTP_MODELGW_REASON_CLOSED] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("closed") },
+    [NGX_HTTP_MODELGW_REASON_UNKNOWN_GROUP] =
+        { NGX_HTTP_UNAUTHORIZED, ngx_string("unknown_group") },
+
+    [NGX_HTTP_MODELGW_REASON_CREDIT] =
+        { NGX_HTTP_PAYMENT_REQUIRED, ngx_string("credit") },
+    [NGX_HTTP_MODELGW_REASON_BUDGET] =
+        { NGX_HTTP_PAYMENT_REQUIRED, ngx_string("budget") },
+
+    [NGX_HTTP_MODELGW_REASON_RPM] =
+        { NGX_HTTP_TOO_MANY_REQUESTS, ngx_string("rpm") },
+    [NGX_HTTP_MODELGW_REASON_TPM] =
+        { NGX_HTTP_TOO_MANY_REQUESTS, ngx_string("tpm") },
+    [NGX_HTTP_MODELGW_REASON_CONCURRENCY] =
+        { NGX_HTTP_TOO_MANY_REQUESTS, ngx_string("concurrency") },
+    [NGX_HTTP_MODELGW_REASON_UPSTREAM] =
+        { NGX_HTTP_TOO_MANY_REQUESTS, ngx_string("upstream") }
+};
 
 
 ngx_int_t
@@ -55,6 +100,20 @@ ngx_http_modelgw_error(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_error_type(status, &e->type);
 
     return NGX_DECLINED;
+}
+
+
+/* another module may have replaced the error since */
+
+ngx_str_t *
+ngx_http_modelgw_reason(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_reason_t  *reason;
+
+    reason = &ngx_http_modelgw_reasons[ctx->request.reason];
+
+    return (reason->word.len && reason->status == ctx->error.status)
+           ? &reason->word : NULL;
 }
 
 

@@ -262,6 +262,9 @@ ngx_http_modelgw_upstream_error(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    /* shows if the client gets 429 */
+    ctx->request.reason = NGX_HTTP_MODELGW_REASON_UPSTREAM;
+
     level = NGX_LOG_INFO;
 
     if (ctx->error.log_error

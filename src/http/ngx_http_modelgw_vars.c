@@ -21,6 +21,10 @@ static ngx_int_t ngx_http_modelgw_vars_key(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_group(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_reason(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_stream(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_tokens(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
@@ -66,6 +70,12 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
     { ngx_string("modelgw_code"), NULL, ngx_http_modelgw_vars_text,
       offsetof(ngx_http_modelgw_ctx_t, error.code),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_reason"), NULL, ngx_http_modelgw_vars_reason,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_stream"), NULL, ngx_http_modelgw_vars_stream,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_input_tokens"), NULL, ngx_http_modelgw_vars_tokens,
       offsetof(ngx_modelgw_usage_t, input), NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -154,9 +164,9 @@ ngx_http_modelgw_vars_key(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_set(v, (ctx && ctx->request.key)
+    return ngx_http_modelgw_vars_set(v, (ctx && ctx->request.found)
                                         ? (ngx_str_t *)
-                                          ((u_char *) ctx->request.key + data)
+                                          ((u_char *) ctx->request.found + data)
                                         : NULL);
 }
 
@@ -165,13 +175,44 @@ static ngx_int_t
 ngx_http_modelgw_vars_group(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
+    ngx_http_modelgw_ctx_t    *ctx;
+    ngx_http_modelgw_group_t  *group;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    group = (ctx && ctx->request.found) ? ctx->request.found->group : NULL;
+
+    return ngx_http_modelgw_vars_set(v, group ? &group->name : NULL);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_reason(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
     ngx_http_modelgw_ctx_t  *ctx;
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
 
-    return ngx_http_modelgw_vars_set(v, (ctx && ctx->request.key)
-                                        ? &ngx_http_modelgw_ctx_group(ctx)->name
-                                        : NULL);
+    return ngx_http_modelgw_vars_set(v, ctx ? ngx_http_modelgw_reason(ctx)
+                                            : NULL);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_stream(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t               *text;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    static ngx_str_t  words[] = { ngx_string("false"), ngx_string("true") };
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    text = (ctx && ctx->call.choices) ? &words[ctx->call.streaming] : NULL;
+
+    return ngx_http_modelgw_vars_set(v, text);
 }
 
 
