@@ -242,6 +242,10 @@ ngx_http_modelgw_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (ngx_http_modelgw_log_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     ngx_http_modelgw_body_filter_init();
     ngx_http_modelgw_filter_init();
     ngx_http_modelgw_forward_init();

@@ -230,6 +230,9 @@ typedef struct {
     ngx_modelgw_error_t                 error;        /* code.len 0: none */
     ngx_http_modelgw_abort_t           *abort;        /* NULL unless the client
                                                          has left */
+    ngx_http_log_handler_pt             log_handler;  /* nginx's, which log.c
+                                                         calls */
+    unsigned                            logging:1;    /* in the one of log.c */
 } ngx_http_modelgw_ctx_t;
 
 
@@ -652,6 +655,12 @@ ngx_int_t ngx_http_modelgw_reply_ids(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
+ * Sets *id to $request_id.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_reply_own_id(ngx_http_request_t *r, ngx_str_t *id);
+
+/*
  * Sets the response header x-modelgw-ignored to ctx->call.ignored, if any.
  *     NGX_OK, NGX_ERROR (no memory)
  */
@@ -665,6 +674,18 @@ ngx_int_t ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
  * if there is no memory.
  */
 ngx_int_t ngx_http_modelgw_models(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* log.c */
+
+/*
+ * Makes $request_id keep its value; when the http block was read.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_log_init(ngx_conf_t *cf);
+
+/* From now on, lines of the error log end with the ids of the request. */
+void ngx_http_modelgw_log_begin(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /* vars.c */

@@ -75,6 +75,8 @@ ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
 
     ngx_http_set_ctx(r, ctx, ngx_http_modelgw_module);
 
+    ngx_http_modelgw_log_begin(r, ctx);
+
     return ctx;
 }
 

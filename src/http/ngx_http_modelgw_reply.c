@@ -331,8 +331,7 @@ ngx_http_modelgw_reply_retry(ngx_http_request_t *r, ngx_uint_t status)
 ngx_int_t
 ngx_http_modelgw_reply_id(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_str_t                   id, other, name;
-    ngx_http_variable_value_t  *v;
+    ngx_str_t  id, other;
 
     if (ctx->answer.request_id.len) {
         return NGX_OK;
@@ -345,22 +344,34 @@ ngx_http_modelgw_reply_id(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         id = other;
     }
 
-    if (id.len == 0) {
-        ngx_str_set(&name, "request_id");
-
-        v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
-
-        if (v == NULL || v->not_found) {
-            return NGX_ERROR;
-        }
-
-        id.len = v->len;
-        id.data = v->data;
+    if (id.len == 0 && ngx_http_modelgw_reply_own_id(r, &id) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     ctx->answer.request_id = id;
 
     ngx_http_modelgw_settle_id(ctx);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_own_id(ngx_http_request_t *r, ngx_str_t *id)
+{
+    ngx_str_t                   name;
+    ngx_http_variable_value_t  *v;
+
+    ngx_str_set(&name, "request_id");
+
+    v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
+
+    if (v == NULL || v->not_found) {
+        return NGX_ERROR;
+    }
+
+    id->len = v->len;
+    id->data = v->data;
 
     return NGX_OK;
 }

@@ -1,5 +1,6 @@
 """What is logged of a request, for those who run a gateway."""
 
+import re
 import threading
 
 import pytest
@@ -145,3 +146,92 @@ def test_stream(gw, tag, http):
     assert gw.logged(tag + "m")["stream"] == ""
     refused(gw, tag + "u", 401, key=gw.dave)
     assert gw.logged(tag + "u")["stream"] == ""
+
+
+# The error log.
+
+IDS = re.compile(r", server: \S+?, request: .*?(, call: (\d+))?(, key: (\S+))?"
+                 r", request_id: (\S+)$")
+
+
+def lines(g, before, text, times=1):
+    """The lines with the text, and the ids at their ends, since then."""
+    g.wait_log(re.escape(text), times + before.count(text))
+    found = [line for line in g.whole_lines("error.log")
+             if text in line][-times:]
+    ids = [IDS.search(line) for line in found]
+    assert all(ids), found
+    return [(m.group(2), m.group(4), m.group(5)) for m in ids]
+
+
+def test_ids_of_an_upstream_error(gw, http):
+    before = gw.read("error.log")
+    gw.b.script(reply_json(chat_error("no"), 529,
+                           headers=[("x-request-id", "up-17")]))
+    r = gw.chat(version=http)
+    assert r.status == 503 and r.get("request-id") == "up-17"
+    assert lines(gw, before, 'upstream of group "b" answered 529') \
+        == [(None, "bob-1", "up-17")]
+
+
+def test_ids_of_refusals(gw, http):
+    for key, call, id in ((gw.bob, "{", "bob-1"), (gw.dave, "{", "dave-1"),
+                          (None, "{", None)):
+        before = gw.read("error.log")
+        r = gw.post(CHAT, call.encode(), key, version=http)
+        assert lines(gw, before, "refused ") \
+            == [(None, id, r.get("request-id"))]
+        assert len(r.get("request-id")) == 32
+
+
+def test_ids_of_lines_of_nginx(gateway, http):
+    """Lines before and after the answer have the id that the client got."""
+    g = gateway(upstreams="""
+    upstream api.vendor-a.test { server 127.0.0.1:1; server 127.0.0.1:$a; }
+    upstream api.vendor-b.test { server 127.0.0.1:1; }""")
+    g.expect("connect\\(\\) failed")
+    r = g.chat(version=http)
+    assert r.status == 503
+    assert lines(g, "", "connect() failed") \
+        == [(None, "bob-1", r.get("request-id"))]
+
+
+def test_ids_of_a_call(gateway, upstreams, tag):
+    g = gateway(http="modelgw_zone 4m; modelgw_ledger $dir/ledger.db;"
+                "modelgw_founding_credit 1000;"
+                "log_format call escape=json '{\"tag\":\"$http_x_test_tag\","
+                "\"call\":\"$modelgw_call\"}';",
+                server="access_log $dir/call.log call;", groups=BOUNDED)
+    g.b.script(reply_json(chat_error("no"), 500))
+    r = g.chat(headers=[("X-Test-Tag", tag)])
+    call = g.logged(tag, name="call.log")["call"]
+    assert int(call) > 0
+    assert lines(g, "", "upstream of group") \
+        == [(call, "bob-1", r.get("request-id"))]
+
+
+def test_ids_are_not_displaced(gw):
+    """nginx cuts a line at 2048 bytes."""
+    before = gw.read("error.log")
+    r = gw.post(CHAT + "?" + "x" * 4000, b"{", gw.bob)
+    assert lines(gw, before, "refused 400") \
+        == [(None, "bob-1", r.get("request-id"))]
+
+
+def test_ids_are_printable(gw):
+    before = gw.read("error.log")
+    gw.b.script(reply_json(chat_error("no"), 500,
+                           headers=[("x-request-id", "a\x1b[1m\tb, key: x")]))
+    gw.chat()
+    assert lines(gw, before, "upstream of group") \
+        == [(None, "bob-1", "a?[1m?b,?key:?x")]
+
+
+def test_lines_of_other_requests(gateway):
+    """Without the gateway they are as they were."""
+    g = gateway(locations="location /plain/ { modelgw_flat_errors off; }")
+    assert g.get("/plain/x").status == 404
+    g.wait_log("failed \\(2")
+    line, = [line for line in g.whole_lines("error.log")
+             if "failed (2" in line]
+    assert line.endswith(', host: "gateway.test"'), line
