@@ -241,15 +241,21 @@ static const char  ngx_modelgw_store_schema2[] =
         "after TEXT NOT NULL"
     ") STRICT;"
 
-    /* the difference must be 0 in every row */
+    /*
+     * Both "difference" and "hours" must be 0 in every row: the balance less
+     * what it is derived from, the cost in "hours" less that of their calls.
+     */
 
     "CREATE VIEW audit AS "
         "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"
-            " sum(balance) - sum(derived) AS difference"
-        " FROM (SELECT name AS account, balance, 0 AS derived FROM accounts"
-            " UNION ALL SELECT account, 0, amount FROM topups"
-            " UNION ALL SELECT account, 0, -cost FROM calls"
-            " UNION ALL SELECT account, 0, -cost FROM days)"
+            " sum(balance) - sum(derived) AS difference, sum(hours) AS hours"
+        " FROM (SELECT name AS account, balance, 0 AS derived, 0 AS hours"
+                " FROM accounts"
+            " UNION ALL SELECT account, 0, amount, 0 FROM topups"
+            " UNION ALL SELECT account, 0, -cost,"
+                " iif(ended < " NGX_MODELGW_STORE_MARK ", -cost, 0) FROM calls"
+            " UNION ALL SELECT account, 0, 0, cost FROM hours"
+            " UNION ALL SELECT account, 0, -cost, 0 FROM days)"
         " GROUP BY account;"
 
     /* for people: euro, and times as text */
@@ -271,7 +277,13 @@ static const char  ngx_modelgw_store_schema2[] =
             " printf('%d.%09d', cost / 1000000000, cost % 1000000000) AS euro,"
             " outcome, \"end\", status, request_id, first_byte,"
             " flags & 1 AS stream, flags / 2 & 1 AS translated, price"
-        " FROM calls;";
+        " FROM calls;"
+
+    /* nothing in a new file */
+
+    "INSERT INTO marks SELECT 'hours', coalesce(max(ended) + 1, 0) FROM calls;"
+
+    ngx_modelgw_store_hours_sql("true") ";";
 
 
 /*

@@ -213,47 +213,120 @@ ngx_int_t ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t max, ngx_uint_t *n);
 
 
-/* reading, for operators: JSON in *out, allocated from pool */
+/*
+ * Adds to the sums by hour at most "max" of the calls, those that ended first,
+ * that ended before "time" (seconds since the Epoch) and are not in them, in a
+ * batch of its own.
+ *     NGX_OK        *n were added; fewer than max: there are no more
+ *     NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_uint_t max, ngx_uint_t *n);
+
+
+/* reading, for operators: in *out, allocated from pool; JSON but for _csv() */
+
+/* a place in the list of calls: after this one */
+typedef struct {
+    uint64_t              ended;
+    uint64_t              id;            /* 0: the beginning */
+} ngx_modelgw_store_place_t;
+
 
 typedef struct {
     ngx_str_t             account;       /* len 0: any; so are those below */
     ngx_str_t             key;
     ngx_str_t             model;
+
+    /* of calls only */
+    ngx_str_t             outcome;
+    ngx_str_t             end;
+    ngx_str_t             status;        /* digits */
+    ngx_str_t             request_id;
+    int64_t               min_cost;      /* nano-euro */
+    ngx_modelgw_store_place_t  after;
+
     uint64_t              from;          /* when calls ended, milliseconds
                                             since the Epoch; 0: any */
     uint64_t              to;            /* exclusive; 0: any */
+    uint64_t              now;           /* where a series of times ends */
     ngx_uint_t            limit;         /* of rows, at least 1 */
 } ngx_modelgw_store_filter_t;
 
-
-typedef enum {
-    NGX_MODELGW_BY_DAY = 0,
-    NGX_MODELGW_BY_KEY,
-    NGX_MODELGW_BY_MODEL,
-    NGX_MODELGW_BY_ACCOUNT
-} ngx_modelgw_store_by_e;
 
 /*
  * {"calls":[{"id":…,"time":"2026-11-22T06:47:00.123Z","key":…,"account":…,
  * "model":…,"input_tokens":…,"cache_read_tokens":…,"cache_write_tokens":…,
  * "cache_write_1h_tokens":…,"output_tokens":…,"reasoning_tokens":…,
- * "cost":"0.0105","outcome":"reported","end":"complete","status":200}…]}
- * newest first, by when they began.  If there are more than the limit, a last
- * member is "more":true.  Days that were rolled up are not included.
+ * "cost":"0.0105","outcome":"reported","end":"complete","status":200,
+ * "ended":"…","duration_ms":…,"first_byte_ms":…,"request_id":"…",
+ * "stream":…,"translated":…}…]}
+ * newest first, by when they ended.  If there are more than the limit, the last
+ * members are "more":true,"next":"…": the place, for ngx_modelgw_store_place().
+ * Days that were rolled up are not included.
  *     NGX_OK, NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_calls(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool);
 
 /*
- * {"usage":[{"day":"2026-11-22","calls":…,tokens as above,"cost":"…"}…]}, the
- * first member named after "by": day, key, model, account.  Days that were
- * rolled up are included, if they begin in the span.  Days are newest first,
- * the others by cost, highest first.  "more" is as above.
+ * The same as CSV (RFC 4180), the header first if filter->after is the
+ * beginning.  A text that a spreadsheet would take for a formula gets a "'".
+ *     NGX_OK        that was all
+ *     NGX_AGAIN     there are more than the limit, after filter->after
+ *     NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_calls_csv(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool);
+
+/* Parses a place: NGX_OK, NGX_DECLINED. */
+ngx_int_t ngx_modelgw_store_place(ngx_str_t *text,
+    ngx_modelgw_store_place_t *place);
+
+/*
+ * {"call":{as above},"price":{"group":…,"model":…,"from":"…","input":"3.00",
+ * "output":…,"cache_read":…,"cache_write":…,"cache_write_1h":…}}: the prices
+ * that the call had, euro for a million tokens; null if they are not known.
+ *     NGX_OK
+ *     NGX_DECLINED  no such call, or it was rolled up
+ *     NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id,
+    ngx_str_t *out, ngx_pool_t *pool);
+
+
+typedef enum {
+    NGX_MODELGW_BY_HOUR = 0,
+    NGX_MODELGW_BY_DAY,
+    NGX_MODELGW_BY_MONTH,
+
+    /* those above are times */
+
+    NGX_MODELGW_BY_KEY,
+    NGX_MODELGW_BY_MODEL,
+    NGX_MODELGW_BY_ACCOUNT
+} ngx_modelgw_store_by_e;
+
+#define NGX_MODELGW_STORE_BYS  2
+
+typedef struct {
+    ngx_uint_t            n;             /* 1 or 2, one time at most */
+    ngx_modelgw_store_by_e  bys[NGX_MODELGW_STORE_BYS];
+} ngx_modelgw_store_by_t;
+
+/*
+ * {"usage":[{"day":"2026-11-22","calls":…,"errors":…,tokens as above,
+ * "cost":"…","avg_ms":…,"avg_first_byte_ms":…}…]}, the first members named
+ * after "by": hour (as a time), day, month ("2026-11"), key, model, account.
+ * Calls without a first byte, and without any call, have an average of null.
+ * Days that were rolled up are included, if they begin in the span.  Times are
+ * newest first, else it is by cost, highest first.  Times alone have no gaps,
+ * from filter->from, if any, up to filter->now or filter->to.  If there are
+ * more than the limit, the last member is "more":true.
  *     NGX_OK, NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_by_e by, ngx_modelgw_store_filter_t *filter,
+    ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
     ngx_str_t *out, ngx_pool_t *pool);
 
 /*

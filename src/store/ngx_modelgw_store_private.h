@@ -14,6 +14,7 @@
 
 #include <sqlite3.h>
 
+#include "ngx_modelgw_out.h"
 #include "ngx_modelgw_store.h"
 
 
@@ -24,6 +25,56 @@
 #define NGX_MODELGW_STORE_WAL_FILES  2   /* "-wal", "-shm" */
 
 #define NGX_MODELGW_STORE_DAY     86400  /* seconds */
+#define NGX_MODELGW_STORE_HOUR    3600000  /* milliseconds */
+
+
+/*
+ * The sums that "hours" and "days" have of calls: their columns, what they are
+ * of rows of "calls", and how they are added to a row that exists.
+ */
+
+#define NGX_MODELGW_STORE_SUMS                                                \
+    " calls, errors, input, cache_read, cache_write, cache_write_1h, output," \
+    " reasoning, cost, duration, first_bytes, first_byte "
+
+#define NGX_MODELGW_STORE_SUMS_OF_CALLS                                       \
+    " count(*) AS calls, sum(status NOT BETWEEN 200 AND 299) AS errors,"      \
+    " sum(input) AS input, sum(cache_read) AS cache_read,"                    \
+    " sum(cache_write) AS cache_write,"                                       \
+    " sum(cache_write_1h) AS cache_write_1h, sum(output) AS output,"          \
+    " sum(reasoning) AS reasoning, sum(cost) AS cost,"                        \
+    " sum(ended - time) AS duration, count(first_byte) AS first_bytes,"       \
+    " coalesce(sum(first_byte), 0) AS first_byte "
+
+#define ngx_modelgw_store_sums_set(to, sign, from)                            \
+    " calls = " to "calls " sign from "calls,"                                \
+    " errors = " to "errors " sign from "errors,"                             \
+    " input = " to "input " sign from "input,"                                \
+    " cache_read = " to "cache_read " sign from "cache_read,"                 \
+    " cache_write = " to "cache_write " sign from "cache_write,"              \
+    " cache_write_1h = " to "cache_write_1h " sign from "cache_write_1h,"     \
+    " output = " to "output " sign from "output,"                             \
+    " reasoning = " to "reasoning " sign from "reasoning,"                    \
+    " cost = " to "cost " sign from "cost,"                                   \
+    " duration = " to "duration " sign from "duration,"                       \
+    " first_bytes = " to "first_bytes " sign from "first_bytes,"              \
+    " first_byte = " to "first_byte " sign from "first_byte "
+
+/* the calls of a condition, summed up by hour and added to "hours" */
+
+#define ngx_modelgw_store_hours_sql(condition)                                \
+    "INSERT INTO hours (hour, account, key, model," NGX_MODELGW_STORE_SUMS     \
+    ")"                                                                       \
+    " SELECT ended / 3600000, account, key, model,"                           \
+    NGX_MODELGW_STORE_SUMS_OF_CALLS                                           \
+    "FROM calls WHERE " condition " GROUP BY 1, 2, 3, 4"                      \
+    " ON CONFLICT (hour, account, key, model) DO UPDATE SET"                  \
+    ngx_modelgw_store_sums_set("hours.", "+ ", "excluded.")
+
+/* the time, in milliseconds, before which all calls are in "hours" */
+
+#define NGX_MODELGW_STORE_MARK                                                \
+    "(SELECT coalesce(max(value), 0) FROM marks WHERE name = 'hours')"
 
 
 /* statements prepared when the file is opened for writing */
@@ -39,6 +90,7 @@ typedef enum {
     NGX_MODELGW_STORE_ACCOUNT,
     NGX_MODELGW_STORE_TOPUP,
     NGX_MODELGW_STORE_TOPUP_FIND,
+    NGX_MODELGW_STORE_LATE,
     NGX_MODELGW_STORE_STATEMENTS
 } ngx_modelgw_store_statement_e;
 
@@ -83,6 +135,9 @@ struct ngx_modelgw_store_s {
                                             the index of a delta; 0: free */
     ngx_modelgw_store_delta_t    deltas[NGX_MODELGW_STORE_DELTAS];
 
+    int64_t                      mark;   /* of a writer: NGX_MODELGW_STORE_MARK,
+                                            as it was committed last */
+
     /* of a writer; ino 0: not known yet */
 
     ngx_modelgw_store_file_t     wal_files[NGX_MODELGW_STORE_WAL_FILES];
@@ -122,6 +177,31 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
 
 #define ngx_modelgw_store_number(s, sql, n)                                   \
     ngx_modelgw_store_step(s, sql, 0, 0, n)
+
+/* reading */
+
+#define NGX_MODELGW_STORE_ANSWER  4096   /* bytes allocated at first */
+
+/* a filter's first three members, as ?1, ?2 and ?3 */
+
+#define NGX_MODELGW_STORE_WHERE                                               \
+    " WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR key = ?2)"        \
+    " AND (?3 IS NULL OR model = ?3)"
+
+/*
+ * Prepares a query, and binds these, and the span to ?4 and ?5: NGX_OK,
+ * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes.
+ */
+ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
+    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
+void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+
+/* The text of a column, valid until the statement goes on. */
+void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+
+/* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
+    ngx_modelgw_out_t *out, const char *end, ngx_str_t *text);
 
 /* Prepares what writing needs: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);

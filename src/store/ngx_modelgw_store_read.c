@@ -1,52 +1,39 @@
 
 /*
- * Queries of operators, as JSON: calls and top-ups row by row, usage in sums.
+ * Queries of operators, row by row: calls, as JSON or CSV, and top-ups.
  *
- * There is no index for them: calls are read in the order of their ids, newest
- * first, and filtered.  A million calls take about half a second, and nothing
- * else waits for a reader.
- *
- * Usage is summed up here and not by GROUP BY, for which SQLite sorts all rows:
- * for a month of calls that takes several times as long, and memory or
- * temporary files for every row.  This takes some 150 bytes per group.
- *
- * Usage counts a call at the time when it ended and was charged, as do the days
- * that calls are rolled up to; a day counts at its first millisecond.  So the
- * usage of two adjacent spans is that of both together, whatever was rolled up.
+ * Calls are read by the index of when they ended, newest first, and filtered.
+ * A million calls take about half a second, and nothing else waits for a
+ * reader.  The next page begins after the last call of this one, wherever calls
+ * were added meanwhile.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include "ngx_modelgw_out.h"
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_ANSWER  4096   /* bytes allocated at first */
+#define NGX_MODELGW_STORE_MEGA     1000  /* pico-euro per token is nano-euro per
+                                            thousand tokens */
 
-#define NGX_MODELGW_STORE_TOKENS  6      /* members of ngx_modelgw_tokens_t */
-#define NGX_MODELGW_STORE_SUMS    (2 + NGX_MODELGW_STORE_TOKENS)
 
-#define NGX_MODELGW_STORE_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+/* what a column of a call is written as */
 
-/* the end of an answer with more rows than its limit */
+typedef enum {
+    NGX_MODELGW_FIELD_NUMBER = 0,
+    NGX_MODELGW_FIELD_TIME,
+    NGX_MODELGW_FIELD_STRING,
+    NGX_MODELGW_FIELD_AMOUNT,
+    NGX_MODELGW_FIELD_BOOL
+} ngx_modelgw_store_field_e;
 
-#define NGX_MODELGW_STORE_MORE  "],\"more\":true}"
 
-#define NGX_MODELGW_STORE_WHERE                                               \
-    " WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR key = ?2)"        \
-    " AND (?3 IS NULL OR model = ?3)"
-
-#define ngx_modelgw_store_usage_sql(of_call, of_day)                          \
-    "SELECT " of_call ", 1, cost, input, cache_read, cache_write,"            \
-    " cache_write_1h, output, reasoning FROM calls" NGX_MODELGW_STORE_WHERE   \
-    " AND ended >= ?4 AND ended < ?5"                                         \
-    " UNION ALL SELECT " of_day ", calls, cost, input, cache_read,"           \
-    " cache_write, cache_write_1h, output, reasoning FROM days"               \
-    NGX_MODELGW_STORE_WHERE                                                   \
-    " AND " NGX_MODELGW_STORE_TIME " * 1000 >= ?4"                            \
-    " AND " NGX_MODELGW_STORE_TIME " * 1000 < ?5"
+typedef struct {
+    ngx_str_t                   name;
+    ngx_modelgw_store_field_e   type;
+} ngx_modelgw_store_field_t;
 
 
 /* writes a row */
@@ -55,57 +42,98 @@ typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 
 
-typedef struct {
-    ngx_str_node_t                sn;    /* the name; a day: no bytes */
-    int64_t                       day;
-    int64_t                       sums[NGX_MODELGW_STORE_SUMS]; /* calls, cost,
-                                            tokens */
-} ngx_modelgw_store_group_t;
-
+/* rows that were read */
 
 typedef struct {
-    ngx_array_t                   groups;    /* of pointers */
-    ngx_rbtree_t                  tree;
-    ngx_rbtree_node_t             sentinel;
-    ngx_modelgw_store_group_t    *last;      /* found; often the next, too */
-} ngx_modelgw_store_groups_t;
+    ngx_uint_t                  limit;
+    const char                 *separator;
+    int                         columns[2];  /* of "last" */
+    uint64_t                    last[2];     /* values of the last row */
+} ngx_modelgw_store_rows_t;
 
 
+static ngx_int_t ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
 static void ngx_modelgw_store_call_row(ngx_modelgw_out_t *out,
+    sqlite3_stmt *stmt);
+static void ngx_modelgw_store_call_line(ngx_modelgw_out_t *out,
+    sqlite3_stmt *stmt);
+static void ngx_modelgw_store_field(ngx_modelgw_out_t *out,
+    sqlite3_stmt *stmt, int i, ngx_modelgw_store_field_e type);
+static void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
+static void ngx_modelgw_store_price_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 static void ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 static ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, sqlite3_stmt *stmt,
-    ngx_modelgw_store_row_pt row, ngx_uint_t limit);
-static ngx_int_t ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt);
-static ngx_int_t ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
-    sqlite3_stmt *stmt);
-static ngx_modelgw_store_group_t *ngx_modelgw_store_group(
-    ngx_modelgw_store_groups_t *groups, ngx_str_t *name, int64_t day);
-static ngx_modelgw_store_group_t *ngx_modelgw_store_group_add(
-    ngx_modelgw_store_groups_t *groups, ngx_str_t *name, int64_t day,
-    uint32_t hash);
-static int ngx_libc_cdecl ngx_modelgw_store_group_cmp(const void *one,
-    const void *two);
-static void ngx_modelgw_store_group_row(ngx_modelgw_out_t *out,
-    ngx_str_t *by, ngx_modelgw_store_group_t *group);
-static void ngx_modelgw_store_tokens(ngx_modelgw_out_t *out, int64_t *tokens);
-static ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, const char *end, ngx_str_t *text);
-static ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s,
-    const char *sql, ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
-static void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i,
-    ngx_str_t *str);
-static void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
+    ngx_modelgw_store_rows_t *rows);
+
+
+#define NGX_MODELGW_STORE_CALL                                                \
+    "SELECT calls.id, time, key, account, calls.model, calls.input,"          \
+    " calls.cache_read, calls.cache_write, calls.cache_write_1h,"             \
+    " calls.output, reasoning, cost, outcome, \"end\", status, ended,"        \
+    " ended - time, first_byte, request_id, flags & 1, flags & 2"
+
+/* the columns of these statements that are also read otherwise */
+
+#define NGX_MODELGW_STORE_CALL_ID     0
+#define NGX_MODELGW_STORE_CALL_ENDED  15
+
+
+static ngx_modelgw_store_field_t  ngx_modelgw_store_fields[] = {
+    { ngx_string("id"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("time"), NGX_MODELGW_FIELD_TIME },
+    { ngx_string("key"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("account"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("model"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("input_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("cache_read_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("cache_write_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("cache_write_1h_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("output_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("reasoning_tokens"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("cost"), NGX_MODELGW_FIELD_AMOUNT },
+    { ngx_string("outcome"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("end"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("status"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("ended"), NGX_MODELGW_FIELD_TIME },
+    { ngx_string("duration_ms"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("first_byte_ms"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("request_id"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("stream"), NGX_MODELGW_FIELD_BOOL },
+    { ngx_string("translated"), NGX_MODELGW_FIELD_BOOL }
+};
+
+#define NGX_MODELGW_STORE_FIELDS                                              \
+    (sizeof(ngx_modelgw_store_fields) / sizeof(ngx_modelgw_store_field_t))
 
 
 static const char  ngx_modelgw_store_calls_sql[] =
-    "SELECT id, time, key, account, model, outcome, \"end\", status, cost,"
-    " input, cache_read, cache_write, cache_write_1h, output, reasoning"
-    " FROM calls" NGX_MODELGW_STORE_WHERE " AND ended >= ?4 AND ended < ?5"
-    " ORDER BY id DESC LIMIT ?6";
+    NGX_MODELGW_STORE_CALL " FROM calls" NGX_MODELGW_STORE_WHERE
+    " AND ended >= ?4 AND ended < ?5"
+    " AND (?6 IS NULL OR outcome = ?6) AND (?7 IS NULL OR \"end\" = ?7)"
+    " AND (?8 IS NULL OR status = ?8) AND (?9 IS NULL OR request_id = ?9)"
+    " AND cost >= ?10 AND (ended < ?11 OR (ended = ?11 AND id < ?12))"
+    " AND ended <= ?11 ORDER BY ended DESC, id DESC LIMIT ?13";
+
+
+/* the columns of the price come after those of the call */
+
+static const char  ngx_modelgw_store_call_sql[] =
+    NGX_MODELGW_STORE_CALL ", \"group\", prices.model, \"from\", prices.input,"
+    " prices.output, prices.cache_read, prices.cache_write,"
+    " prices.cache_write_1h"
+    " FROM calls LEFT JOIN prices ON prices.id = calls.price"
+    " WHERE calls.id = ?1";
+
+
+static ngx_str_t  ngx_modelgw_store_rates[] = {
+    ngx_string(",\"input\":"), ngx_string(",\"output\":"),
+    ngx_string(",\"cache_read\":"), ngx_string(",\"cache_write\":"),
+    ngx_string(",\"cache_write_1h\":"), ngx_null_string
+};
 
 
 static const char  ngx_modelgw_store_topups_sql[] =
@@ -113,105 +141,371 @@ static const char  ngx_modelgw_store_topups_sql[] =
     " ORDER BY time DESC, id LIMIT ?2";
 
 
-static const char  *ngx_modelgw_store_usages[] = {
-
-    [NGX_MODELGW_BY_DAY] =
-        ngx_modelgw_store_usage_sql("ended / 86400000",
-                                    NGX_MODELGW_STORE_TIME " / 86400"),
-
-    [NGX_MODELGW_BY_KEY] = ngx_modelgw_store_usage_sql("key", "key"),
-    [NGX_MODELGW_BY_MODEL] = ngx_modelgw_store_usage_sql("model", "model"),
-    [NGX_MODELGW_BY_ACCOUNT] = ngx_modelgw_store_usage_sql("account", "account")
-};
-
-
-/* the first member of a group, up to its value */
-
-static ngx_str_t  ngx_modelgw_store_bys[] = {
-    [NGX_MODELGW_BY_DAY] = ngx_string("{\"day\":"),
-    [NGX_MODELGW_BY_KEY] = ngx_string("{\"key\":"),
-    [NGX_MODELGW_BY_MODEL] = ngx_string("{\"model\":"),
-    [NGX_MODELGW_BY_ACCOUNT] = ngx_string("{\"account\":")
-};
-
-
-static ngx_str_t  ngx_modelgw_store_token_names[NGX_MODELGW_STORE_TOKENS] = {
-    ngx_string(",\"input_tokens\":"), ngx_string(",\"cache_read_tokens\":"),
-    ngx_string(",\"cache_write_tokens\":"),
-    ngx_string(",\"cache_write_1h_tokens\":"),
-    ngx_string(",\"output_tokens\":"), ngx_string(",\"reasoning_tokens\":")
-};
-
-
 ngx_int_t
 ngx_modelgw_store_calls(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
-    ngx_int_t                 rc;
-    sqlite3_stmt             *stmt;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_out_piece_t   piece;
+    u_char                     *p, end[64];
+    ngx_int_t                   rc;
+    sqlite3_stmt               *stmt;
+    ngx_modelgw_out_t           json;
+    ngx_modelgw_out_piece_t     piece;
+    ngx_modelgw_store_rows_t    rows;
 
-    if (ngx_modelgw_store_query(s, ngx_modelgw_store_calls_sql, filter, &stmt)
+    if (ngx_modelgw_store_calls_query(s, filter, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+    ngx_modelgw_out_text(&json, "{\"calls\":[");
+
+    rows.limit = filter->limit;
+    rows.separator = ",";
+    rows.columns[0] = NGX_MODELGW_STORE_CALL_ENDED;
+    rows.columns[1] = NGX_MODELGW_STORE_CALL_ID;
+
+    rc = ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_call_row,
+                                &rows);
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_cpymem(end, "]", 1);
+
+    if (rc == NGX_AGAIN) {
+        p = ngx_sprintf(p, ",\"more\":true,\"next\":\"%xL-%xL\"",
+                        rows.last[0], rows.last[1]);
+    }
+
+    *p++ = '}';
+    *p = '\0';
+
+    return ngx_modelgw_store_finish(s, &json, (char *) end, out);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_calls_csv(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
+{
+    ngx_int_t                   rc;
+    ngx_str_t                  *name;
+    ngx_uint_t                  i;
+    sqlite3_stmt               *stmt;
+    ngx_modelgw_out_t           csv;
+    ngx_modelgw_out_piece_t     piece;
+    ngx_modelgw_store_rows_t    rows;
+
+    if (ngx_modelgw_store_calls_query(s, filter, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_out_piece(&csv, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+
+    for (i = 0; filter->after.id == 0 && i < NGX_MODELGW_STORE_FIELDS; i++) {
+
+        if (i) {
+            ngx_modelgw_out_text(&csv, ",");
+        }
+
+        name = &ngx_modelgw_store_fields[i].name;
+        ngx_modelgw_out(&csv, name->data, name->len);
+    }
+
+    if (i) {
+        ngx_modelgw_out_text(&csv, "\r\n");
+    }
+
+    rows.limit = filter->limit;
+    rows.separator = "";
+    rows.columns[0] = NGX_MODELGW_STORE_CALL_ENDED;
+    rows.columns[1] = NGX_MODELGW_STORE_CALL_ID;
+
+    rc = ngx_modelgw_store_rows(s, &csv, stmt, ngx_modelgw_store_call_line,
+                                &rows);
+
+    if (rc == NGX_ERROR
+        || ngx_modelgw_store_finish(s, &csv, "", out) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (rc == NGX_AGAIN) {
+        filter->after.ended = rows.last[0];
+        filter->after.id = rows.last[1];
+    }
+
+    return rc;
+}
+
+
+/* one row more than the limit shows that there are more */
+
+static ngx_int_t
+ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt)
+{
+    uint64_t   ended, id;
+    ngx_str_t  request_id;
+
+    if (ngx_modelgw_store_query(s, ngx_modelgw_store_calls_sql, filter, stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    /* one more row shows that there are more */
+    request_id = filter->request_id;
+    request_id.len = ngx_min(request_id.len, NGX_MODELGW_LEDGER_REQUEST);
 
-    (void) sqlite3_bind_int64(stmt, 6, (int64_t) filter->limit + 1);
+    ngx_modelgw_store_bind_str(*stmt, 6, &filter->outcome);
+    ngx_modelgw_store_bind_str(*stmt, 7, &filter->end);
+    ngx_modelgw_store_bind_str(*stmt, 8, &filter->status);
+    ngx_modelgw_store_bind_str(*stmt, 9, &request_id);
+    (void) sqlite3_bind_int64(*stmt, 10, filter->min_cost);
 
-    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
-    ngx_modelgw_out_text(&json, "{\"calls\":[");
+    ended = filter->after.id ? filter->after.ended : INT64_MAX;
+    id = filter->after.id ? filter->after.id : INT64_MAX;
 
-    rc = ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_call_row,
-                                filter->limit);
-    if (rc == NGX_ERROR) {
-        return NGX_ERROR;
+    (void) sqlite3_bind_int64(*stmt, 11, ended);
+    (void) sqlite3_bind_int64(*stmt, 12, id);
+    (void) sqlite3_bind_int64(*stmt, 13, (int64_t) filter->limit + 1);
+
+    return NGX_OK;
+}
+
+
+/* as it was written: "HEX-HEX", each at most INT64_MAX */
+
+ngx_int_t
+ngx_modelgw_store_place(ngx_str_t *text, ngx_modelgw_store_place_t *place)
+{
+    u_char    *p, *last;
+    ngx_int_t  ended, id;
+
+    last = text->data + text->len;
+
+    p = ngx_strlchr(text->data, last, '-');
+    if (p == NULL) {
+        return NGX_DECLINED;
     }
 
-    return ngx_modelgw_store_finish(s, &json,
-                                    (rc == NGX_AGAIN) ? NGX_MODELGW_STORE_MORE
-                                                      : "]}",
-                                    out);
+    ended = ngx_hextoi(text->data, p - text->data);
+    id = ngx_hextoi(p + 1, last - (p + 1));
+
+    if (ended == NGX_ERROR || id == NGX_ERROR || id == 0) {
+        return NGX_DECLINED;
+    }
+
+    place->ended = ended;
+    place->id = id;
+
+    return NGX_OK;
 }
 
 
 static void
 ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 {
+    ngx_str_t                  text;
+    ngx_uint_t                 i;
+    ngx_modelgw_store_field_t  *field;
+
+    for (i = 0; i < NGX_MODELGW_STORE_FIELDS; i++) {
+        field = &ngx_modelgw_store_fields[i];
+
+        if (i) {
+            ngx_modelgw_out_text(out, ",\"");
+
+        } else {
+            ngx_modelgw_out_text(out, "{\"");
+        }
+
+        ngx_modelgw_out(out, field->name.data, field->name.len);
+        ngx_modelgw_out_text(out, "\":");
+
+        if (sqlite3_column_type(stmt, i) == SQLITE_NULL) {
+            ngx_modelgw_out_text(out, "null");
+
+        } else if (field->type == NGX_MODELGW_FIELD_STRING) {
+            ngx_modelgw_store_column(stmt, i, &text);
+            ngx_modelgw_out_string(out, &text);
+
+        } else {
+            ngx_modelgw_store_field(out, stmt, i, field->type);
+        }
+    }
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+/* of CSV: NULL is an empty cell */
+
+static void
+ngx_modelgw_store_call_line(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+{
+    ngx_str_t                   text;
+    ngx_uint_t                  i;
+    ngx_modelgw_store_field_t  *field;
+
+    for (i = 0; i < NGX_MODELGW_STORE_FIELDS; i++) {
+        field = &ngx_modelgw_store_fields[i];
+
+        if (i) {
+            ngx_modelgw_out_text(out, ",");
+        }
+
+        if (field->type == NGX_MODELGW_FIELD_STRING) {
+            ngx_modelgw_store_column(stmt, i, &text);
+            ngx_modelgw_store_cell(out, &text);
+
+        } else if (sqlite3_column_type(stmt, i) != SQLITE_NULL) {
+            ngx_modelgw_store_field(out, stmt, i, field->type);
+        }
+    }
+
+    ngx_modelgw_out_text(out, "\r\n");
+}
+
+
+/* those that are the same in JSON and CSV */
+
+static void
+ngx_modelgw_store_field(ngx_modelgw_out_t *out, sqlite3_stmt *stmt, int i,
+    ngx_modelgw_store_field_e type)
+{
+    int64_t  n;
+
+    n = sqlite3_column_int64(stmt, i);
+
+    switch (type) {
+
+    case NGX_MODELGW_FIELD_TIME:
+        ngx_modelgw_out_time(out, n);
+        break;
+
+    case NGX_MODELGW_FIELD_AMOUNT:
+        ngx_modelgw_amount_out(out, n);
+        break;
+
+    case NGX_MODELGW_FIELD_BOOL:
+
+        if (n) {
+            ngx_modelgw_out_text(out, "true");
+
+        } else {
+            ngx_modelgw_out_text(out, "false");
+        }
+
+        break;
+
+    default: /* NGX_MODELGW_FIELD_NUMBER */
+        ngx_modelgw_out_number(out, n);
+    }
+}
+
+
+/* a model's id is the client's, a request id the upstream's */
+
+static void
+ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text)
+{
+    size_t  i, from;
+
+    ngx_modelgw_out_text(out, "\"");
+
+    if (text->len && ngx_strlchr((u_char *) "=+-@\t\r",
+                                 (u_char *) "=+-@\t\r" + 6, text->data[0]))
+    {
+        ngx_modelgw_out_text(out, "'");
+    }
+
+    from = 0;
+
+    for (i = 0; i < text->len; i++) {
+
+        if (text->data[i] == '"') {
+            ngx_modelgw_out(out, text->data + from, i + 1 - from);
+            from = i;
+        }
+    }
+
+    ngx_modelgw_out(out, text->data + from, i - from);
+    ngx_modelgw_out_text(out, "\"");
+}
+
+
+ngx_int_t
+ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
+    ngx_pool_t *pool)
+{
+    int                       rc;
+    sqlite3_stmt             *stmt;
+    ngx_modelgw_out_t         json;
+    ngx_modelgw_out_piece_t   piece;
+
+    if (ngx_modelgw_store_prepare(s, ngx_modelgw_store_call_sql, &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, id);
+
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+
+    rc = sqlite3_step(stmt);
+
+    if (rc == SQLITE_ROW) {
+        ngx_modelgw_out_text(&json, "{\"call\":");
+        ngx_modelgw_store_call_row(&json, stmt);
+        ngx_modelgw_out_text(&json, ",\"price\":");
+        ngx_modelgw_store_price_row(&json, stmt);
+
+    } else if (rc != SQLITE_DONE) {
+        (void) ngx_modelgw_store_fail(s, NULL);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    if (rc != SQLITE_ROW) {
+        return (rc == SQLITE_DONE) ? NGX_DECLINED : NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_finish(s, &json, "}", out);
+}
+
+
+static void
+ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+{
     int         i;
-    int64_t     tokens[NGX_MODELGW_STORE_TOKENS];
-    ngx_str_t   str[5];
+    ngx_str_t  *rate, text;
 
-    for (i = 0; i < 5; i++) {
-        ngx_modelgw_store_column(stmt, i + 2, &str[i]);
+    i = NGX_MODELGW_STORE_FIELDS;
+
+    if (sqlite3_column_type(stmt, i) == SQLITE_NULL) {
+        ngx_modelgw_out_text(out, "null");
+        return;
     }
 
-    for (i = 0; i < NGX_MODELGW_STORE_TOKENS; i++) {
-        tokens[i] = sqlite3_column_int64(stmt, i + 9);
-    }
+    ngx_modelgw_store_column(stmt, i++, &text);
+    ngx_modelgw_out_text(out, "{\"group\":");
+    ngx_modelgw_out_string(out, &text);
 
-    ngx_modelgw_out_text(out, "{\"id\":");
-    ngx_modelgw_out_number(out, sqlite3_column_int64(stmt, 0));
-    ngx_modelgw_out_text(out, ",\"time\":");
-    ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, 1));
-    ngx_modelgw_out_text(out, ",\"key\":");
-    ngx_modelgw_out_string(out, &str[0]);
-    ngx_modelgw_out_text(out, ",\"account\":");
-    ngx_modelgw_out_string(out, &str[1]);
+    ngx_modelgw_store_column(stmt, i++, &text);
     ngx_modelgw_out_text(out, ",\"model\":");
-    ngx_modelgw_out_string(out, &str[2]);
-    ngx_modelgw_store_tokens(out, tokens);
-    ngx_modelgw_out_text(out, ",\"cost\":");
-    ngx_modelgw_amount_out(out, sqlite3_column_int64(stmt, 8));
-    ngx_modelgw_out_text(out, ",\"outcome\":");
-    ngx_modelgw_out_string(out, &str[3]);
-    ngx_modelgw_out_text(out, ",\"end\":");
-    ngx_modelgw_out_string(out, &str[4]);
-    ngx_modelgw_out_text(out, ",\"status\":");
-    ngx_modelgw_out_number(out, sqlite3_column_int64(stmt, 7));
+    ngx_modelgw_out_string(out, &text);
+
+    ngx_modelgw_out_text(out, ",\"from\":");
+    ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, i++));
+
+    for (rate = ngx_modelgw_store_rates; rate->len; rate++) {
+        ngx_modelgw_out(out, rate->data, rate->len);
+        ngx_modelgw_amount_out(out, sqlite3_column_int64(stmt, i++)
+                                    * NGX_MODELGW_STORE_MEGA);
+    }
+
     ngx_modelgw_out_text(out, "}");
 }
 
@@ -220,9 +514,10 @@ ngx_int_t
 ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_uint_t limit, ngx_str_t *out, ngx_pool_t *pool)
 {
-    sqlite3_stmt             *stmt;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_out_piece_t   piece;
+    sqlite3_stmt              *stmt;
+    ngx_modelgw_out_t          json;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_modelgw_store_rows_t   rows;
 
     if (ngx_modelgw_store_prepare(s, ngx_modelgw_store_topups_sql, &stmt)
         != NGX_OK)
@@ -236,8 +531,13 @@ ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_modelgw_out_text(&json, "[");
 
+    ngx_memzero(&rows, sizeof(ngx_modelgw_store_rows_t));
+
+    rows.limit = limit;
+    rows.separator = ",";
+
     if (ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_topup_row,
-                               limit)
+                               &rows)
         == NGX_ERROR)
     {
         return NGX_ERROR;
@@ -265,7 +565,7 @@ ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 
 
 /*
- * Writes at most limit rows, and finalizes the statement.
+ * Writes at most rows->limit rows, and finalizes the statement.
  *     NGX_OK     all of them
  *     NGX_AGAIN  there are more
  *     NGX_ERROR
@@ -273,18 +573,25 @@ ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 
 static ngx_int_t
 ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row, ngx_uint_t limit)
+    sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
+    ngx_modelgw_store_rows_t *rows)
 {
     int         rc;
     ngx_uint_t  n;
 
-    for (n = 0; (rc = sqlite3_step(stmt)) == SQLITE_ROW && n < limit; n++) {
-
+    for (n = 0;
+         (rc = sqlite3_step(stmt)) == SQLITE_ROW && n < rows->limit;
+         n++)
+    {
         if (n) {
-            ngx_modelgw_out_text(out, ",");
+            ngx_modelgw_out(out, (u_char *) rows->separator,
+                            ngx_strlen(rows->separator));
         }
 
         row(out, stmt);
+
+        rows->last[0] = sqlite3_column_int64(stmt, rows->columns[0]);
+        rows->last[1] = sqlite3_column_int64(stmt, rows->columns[1]);
     }
 
     if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
@@ -302,252 +609,6 @@ ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
 
 
 ngx_int_t
-ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_e by,
-    ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
-{
-    ngx_uint_t                    i, n;
-    sqlite3_stmt                 *stmt;
-    ngx_modelgw_out_t             json;
-    ngx_modelgw_out_piece_t       piece;
-    ngx_modelgw_store_group_t   **group;
-    ngx_modelgw_store_groups_t    groups;
-
-    ngx_memzero(&groups, sizeof(ngx_modelgw_store_groups_t));
-    ngx_rbtree_init(&groups.tree, &groups.sentinel,
-                    ngx_str_rbtree_insert_value);
-
-    if (ngx_array_init(&groups.groups, pool, 16, sizeof(void *)) != NGX_OK) {
-        return ngx_modelgw_store_fail_text(s, "failed: no memory");
-    }
-
-    if (ngx_modelgw_store_query(s, ngx_modelgw_store_usages[by], filter, &stmt)
-        != NGX_OK
-        || ngx_modelgw_store_sum_up(s, &groups, stmt) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    group = groups.groups.elts;
-
-    ngx_qsort(group, groups.groups.nelts, sizeof(void *),
-              ngx_modelgw_store_group_cmp);
-
-    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
-    ngx_modelgw_out_text(&json, "{\"usage\":[");
-
-    n = ngx_min(groups.groups.nelts, filter->limit);
-
-    for (i = 0; i < n; i++) {
-
-        if (i) {
-            ngx_modelgw_out_text(&json, ",");
-        }
-
-        ngx_modelgw_store_group_row(&json, &ngx_modelgw_store_bys[by],
-                                    group[i]);
-    }
-
-    return ngx_modelgw_store_finish(s, &json,
-                                    (n < groups.groups.nelts)
-                                    ? NGX_MODELGW_STORE_MORE : "]}",
-                                    out);
-}
-
-
-/* Reads all rows, and finalizes the statement. */
-
-static ngx_int_t
-ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt)
-{
-    int  rc;
-
-    do {
-        rc = sqlite3_step(stmt);
-    } while (rc == SQLITE_ROW
-             && ngx_modelgw_store_sum_row(groups, stmt) == NGX_OK);
-
-    if (rc == SQLITE_ROW) {
-        (void) ngx_modelgw_store_fail_text(s, "failed: no memory");
-
-    } else if (rc != SQLITE_DONE) {
-        (void) ngx_modelgw_store_fail(s, NULL);
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return (rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
-}
-
-
-static ngx_int_t
-ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
-    sqlite3_stmt *stmt)
-{
-    int                         i;
-    int64_t                     day;
-    ngx_str_t                   name;
-    ngx_modelgw_store_group_t  *group;
-
-    ngx_str_set(&name, "");
-    day = 0;
-
-    if (sqlite3_column_type(stmt, 0) == SQLITE_INTEGER) {
-        day = sqlite3_column_int64(stmt, 0);
-
-    } else {
-        ngx_modelgw_store_column(stmt, 0, &name);
-    }
-
-    group = ngx_modelgw_store_group(groups, &name, day);
-    if (group == NULL) {
-        return NGX_ERROR;
-    }
-
-    for (i = 0; i < NGX_MODELGW_STORE_SUMS; i++) {
-        group->sums[i] += sqlite3_column_int64(stmt, i + 1);
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_modelgw_store_group_t *
-ngx_modelgw_store_group(ngx_modelgw_store_groups_t *groups, ngx_str_t *name,
-    int64_t day)
-{
-    uint32_t                    hash;
-    ngx_modelgw_store_group_t  *group;
-
-    group = groups->last;
-
-    if (group
-        && group->day == day
-        && group->sn.str.len == name->len
-        && ngx_memcmp(group->sn.str.data, name->data, name->len) == 0)
-    {
-        return group;
-    }
-
-    /* the hash of a day is the day itself, all else is equal */
-
-    hash = name->len ? ngx_murmur_hash2(name->data, name->len) : day;
-
-    group = (ngx_modelgw_store_group_t *)
-                ngx_str_rbtree_lookup(&groups->tree, name, hash);
-
-    if (group == NULL) {
-        group = ngx_modelgw_store_group_add(groups, name, day, hash);
-    }
-
-    groups->last = group;
-
-    return group;
-}
-
-
-static ngx_modelgw_store_group_t *
-ngx_modelgw_store_group_add(ngx_modelgw_store_groups_t *groups,
-    ngx_str_t *name, int64_t day, uint32_t hash)
-{
-    ngx_pool_t                  *pool;
-    ngx_modelgw_store_group_t   *group, **p;
-
-    pool = groups->groups.pool;
-
-    group = ngx_pcalloc(pool, sizeof(ngx_modelgw_store_group_t));
-    if (group == NULL) {
-        return NULL;
-    }
-
-    group->sn.str.data = ngx_pnalloc(pool, ngx_max(name->len, 1));
-    if (group->sn.str.data == NULL) {
-        return NULL;
-    }
-
-    p = ngx_array_push(&groups->groups);
-    if (p == NULL) {
-        return NULL;
-    }
-
-    *p = group;
-
-    group->day = day;
-    group->sn.str.len = name->len;
-    ngx_memcpy(group->sn.str.data, name->data, name->len);
-    group->sn.node.key = hash;
-
-    ngx_rbtree_insert(&groups->tree, &group->sn.node);
-
-    return group;
-}
-
-
-/* days newest first, all else by cost, highest first */
-
-static int ngx_libc_cdecl
-ngx_modelgw_store_group_cmp(const void *one, const void *two)
-{
-    ngx_modelgw_store_group_t  *a, *b;
-
-    a = *(ngx_modelgw_store_group_t **) one;
-    b = *(ngx_modelgw_store_group_t **) two;
-
-    if (a->day != b->day) {
-        return (a->day < b->day) ? 1 : -1;
-    }
-
-    if (a->sums[1] != b->sums[1]) {
-        return (a->sums[1] < b->sums[1]) ? 1 : -1;
-    }
-
-    return (int) ngx_memn2cmp(a->sn.str.data, b->sn.str.data, a->sn.str.len,
-                              b->sn.str.len);
-}
-
-
-static void
-ngx_modelgw_store_group_row(ngx_modelgw_out_t *out, ngx_str_t *by,
-    ngx_modelgw_store_group_t *group)
-{
-    ngx_modelgw_out(out, by->data, by->len);
-
-    if (group->day) {
-        ngx_modelgw_out_day(out, group->day * NGX_MODELGW_STORE_DAY);
-
-    } else {
-        ngx_modelgw_out_string(out, &group->sn.str);
-    }
-
-    ngx_modelgw_out_text(out, ",\"calls\":");
-    ngx_modelgw_out_number(out, group->sums[0]);
-    ngx_modelgw_store_tokens(out, &group->sums[2]);
-    ngx_modelgw_out_text(out, ",\"cost\":");
-    ngx_modelgw_amount_out(out, group->sums[1]);
-    ngx_modelgw_out_text(out, "}");
-}
-
-
-/* Writes the six members of ngx_modelgw_tokens_t. */
-
-static void
-ngx_modelgw_store_tokens(ngx_modelgw_out_t *out, int64_t *tokens)
-{
-    ngx_str_t   *name;
-    ngx_uint_t   i;
-
-    for (i = 0; i < NGX_MODELGW_STORE_TOKENS; i++) {
-        name = &ngx_modelgw_store_token_names[i];
-
-        ngx_modelgw_out(out, name->data, name->len);
-        ngx_modelgw_out_number(out, tokens[i]);
-    }
-}
-
-
-/* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
-
-static ngx_int_t
 ngx_modelgw_store_finish(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
     const char *end, ngx_str_t *text)
 {
@@ -561,9 +622,7 @@ ngx_modelgw_store_finish(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
 }
 
 
-/* Prepares a query, and binds a filter to ?1 to ?5: NGX_OK, NGX_ERROR. */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt)
 {
@@ -573,19 +632,9 @@ ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
         return NGX_ERROR;
     }
 
-    /* a parameter that is not bound is NULL */
-
-    if (filter->account.len) {
-        ngx_modelgw_store_bind_str(*stmt, 1, &filter->account);
-    }
-
-    if (filter->key.len) {
-        ngx_modelgw_store_bind_str(*stmt, 2, &filter->key);
-    }
-
-    if (filter->model.len) {
-        ngx_modelgw_store_bind_str(*stmt, 3, &filter->model);
-    }
+    ngx_modelgw_store_bind_str(*stmt, 1, &filter->account);
+    ngx_modelgw_store_bind_str(*stmt, 2, &filter->key);
+    ngx_modelgw_store_bind_str(*stmt, 3, &filter->model);
 
     from = ngx_min(filter->from, (uint64_t) INT64_MAX);
     to = ngx_min(filter->to, (uint64_t) INT64_MAX);
@@ -597,15 +646,19 @@ ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
 }
 
 
-static void
+/* a parameter that is not bound is NULL */
+
+void
 ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str)
 {
-    (void) sqlite3_bind_text(stmt, i, (char *) str->data, str->len,
-                             SQLITE_STATIC);
+    if (str->len) {
+        (void) sqlite3_bind_text(stmt, i, (char *) str->data, str->len,
+                                 SQLITE_TRANSIENT);
+    }
 }
 
 
-static void
+void
 ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str)
 {
     str->data = (u_char *) sqlite3_column_text(stmt, i);

@@ -1,7 +1,12 @@
 
 /*
- * Operations on the whole store: recovering it, reading its accounts, rolling
- * up old calls to days.
+ * Operations on the whole store: recovering it, reading its accounts, summing
+ * up calls by hours, rolling up old ones to days.
+ *
+ * A call is in "hours" if it ended before the mark: those that are written
+ * later are added with their batch, all others when the mark is moved, by
+ * ngx_modelgw_store_hours().  A call that is rolled up to its day is taken out
+ * of its hour.
  *
  * A trigger that was added to the file may drop rows silently: so the rows that
  * each step should change are counted before it.
@@ -28,20 +33,23 @@ static ngx_int_t ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s,
     uint64_t time, ngx_uint_t *n, int64_t *charged);
 static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
+static ngx_int_t ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s,
+    int64_t before, ngx_uint_t max, int64_t *mark, int64_t *n);
 static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
 
 /*
- * ?1: the time when they end.  A hold of a call that exists was charged
- * already.  A hold of an account that does not exist charges no account:
- * "audit" shows it.
+ * ?1: the time when they end, which is not before the mark.  A hold of a call
+ * that exists was charged already.  A hold of an account that does not exist
+ * charges no account: "audit" shows it.
  */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
 
     { "INSERT INTO calls"
-      " SELECT id, time, max(time, ?1), key, account, model, input, 0, 0, 0,"
+      " SELECT id, time, max(time, ?1, " NGX_MODELGW_STORE_MARK "), key,"
+          " account, model, input, 0, 0, 0,"
           " 0, 0, cost, 'unanswered', 'lost', 0, request_id, NULL, flags,"
           " price"
       " FROM holds",
@@ -70,27 +78,28 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
 
-    { "INSERT INTO days"
-      " SELECT date(ended / 1000, 'unixepoch'), account, key, model, count(*),"
-          " sum(input), sum(cache_read), sum(cache_write),"
-          " sum(cache_write_1h), sum(output), sum(reasoning), sum(cost),"
-          " sum(status NOT BETWEEN 200 AND 299), sum(ended - time),"
-          " count(first_byte), coalesce(sum(first_byte), 0)"
-      " FROM calls WHERE id <= ?2 AND ended < ?1"
-      " GROUP BY 1, 2, 3, 4"
+    { "UPDATE hours SET" ngx_modelgw_store_sums_set("hours.", "- ", "rolled.")
+      " FROM (SELECT ended / 3600000 AS hour, account, key, model,"
+          NGX_MODELGW_STORE_SUMS_OF_CALLS
+          "FROM calls WHERE id <= ?2 AND ended < min(?1, "
+          NGX_MODELGW_STORE_MARK ") GROUP BY 1, 2, 3, 4) AS rolled"
+      " WHERE hours.hour = rolled.hour AND hours.account = rolled.account"
+          " AND hours.key = rolled.key AND hours.model = rolled.model",
+      "SELECT count(*) FROM (SELECT 1 FROM calls"
+          " WHERE id <= ?2 AND ended < min(?1, " NGX_MODELGW_STORE_MARK ")"
+          " GROUP BY ended / 3600000, account, key, model)",
+      "failed: hours were not updated" },
+
+    { "DELETE FROM hours WHERE hour < ?1 / 3600000 AND calls = 0",
+      "SELECT count(*) FROM hours WHERE hour < ?1 / 3600000 AND calls = 0",
+      "failed: hours were not deleted" },
+
+    { "INSERT INTO days (day, account, key, model," NGX_MODELGW_STORE_SUMS ")"
+      " SELECT date(ended / 1000, 'unixepoch'), account, key, model,"
+          NGX_MODELGW_STORE_SUMS_OF_CALLS
+          "FROM calls WHERE id <= ?2 AND ended < ?1 GROUP BY 1, 2, 3, 4"
       " ON CONFLICT (day, account, key, model) DO UPDATE SET"
-          " calls = calls + excluded.calls,"
-          " input = input + excluded.input,"
-          " cache_read = cache_read + excluded.cache_read,"
-          " cache_write = cache_write + excluded.cache_write,"
-          " cache_write_1h = cache_write_1h + excluded.cache_write_1h,"
-          " output = output + excluded.output,"
-          " reasoning = reasoning + excluded.reasoning,"
-          " cost = cost + excluded.cost,"
-          " errors = errors + excluded.errors,"
-          " duration = duration + excluded.duration,"
-          " first_bytes = first_bytes + excluded.first_bytes,"
-          " first_byte = first_byte + excluded.first_byte",
+          ngx_modelgw_store_sums_set("days.", "+ ", "excluded."),
       "SELECT count(*) FROM (SELECT date(ended / 1000, 'unixepoch'), account,"
           " key, model FROM calls WHERE id <= ?2 AND ended < ?1"
           " GROUP BY 1, 2, 3, 4)",
@@ -99,6 +108,25 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
     { "DELETE FROM calls WHERE id <= ?2 AND ended < ?1",
       "SELECT count(*) FROM calls WHERE id <= ?2 AND ended < ?1",
       "failed: calls were not deleted" },
+
+    { NULL, NULL, NULL }
+};
+
+
+/* calls that ended from the mark, ?1, up to the next one, ?2 */
+
+static ngx_modelgw_store_step_t  ngx_modelgw_store_marking[] = {
+
+    { ngx_modelgw_store_hours_sql("ended >= ?1 AND ended < ?2"),
+      "SELECT count(*) FROM (SELECT 1 FROM calls"
+          " WHERE ended >= ?1 AND ended < ?2"
+          " GROUP BY ended / 3600000, account, key, model)",
+      "failed: hours were not updated" },
+
+    { "INSERT INTO marks VALUES ('hours', ?2)"
+      " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+      "SELECT 1",
+      "failed: the mark of hours was not set" },
 
     { NULL, NULL, NULL }
 };
@@ -171,6 +199,83 @@ ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
     }
 
     return ngx_modelgw_store_commit(s);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
+    ngx_uint_t *n)
+{
+    int64_t  before, mark, count;
+
+    *n = 0;
+    before = (int64_t) time * 1000;
+
+    /* none, or the clock was set back */
+
+    if (ngx_modelgw_store_step(s, "SELECT count(*) FROM (SELECT 1 FROM calls"
+                                  " WHERE ended >= ?1 AND ended < ?2 LIMIT 1)",
+                               s->mark, before, &count)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (count == 0) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_begin(s) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_next_mark(s, before, max, &mark, &count) != NGX_OK
+        || ngx_modelgw_store_steps(s, ngx_modelgw_store_marking, s->mark, mark)
+           != NGX_OK)
+    {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    if (ngx_modelgw_store_commit(s) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    s->mark = mark;
+
+    *n = (mark < before) ? max : (ngx_uint_t) count;
+
+    return NGX_OK;
+}
+
+
+/*
+ * The mark after the first "max" calls, and how many there are before it: more
+ * only if they ended in the same millisecond.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s, int64_t before,
+    ngx_uint_t max, int64_t *mark, int64_t *n)
+{
+    if (ngx_modelgw_store_step(s,
+            "SELECT coalesce(max(ended), 0) FROM (SELECT ended FROM calls"
+            " WHERE ended >= ?1 ORDER BY ended LIMIT 1 OFFSET ?2)",
+            s->mark, max, mark)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (*mark == 0 || *mark > before) {
+        *mark = before;
+
+    } else if (*mark == s->mark) {
+        (*mark)++;
+    }
+
+    return ngx_modelgw_store_step(s, "SELECT count(*) FROM calls"
+                                     " WHERE ended >= ?1 AND ended < ?2",
+                                  s->mark, *mark, n);
 }
 
 

@@ -98,6 +98,8 @@ static ngx_int_t ngx_modelgw_store_calls_write(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_calls_each(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
+static ngx_int_t ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s,
+    ngx_uint_t first, ngx_uint_t last);
 static ngx_int_t ngx_modelgw_store_calls_unhold(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_name_t *account, int64_t amount);
@@ -167,7 +169,9 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
 
     [NGX_MODELGW_STORE_TOPUP_FIND] =
         "SELECT account = ?2 AND amount = ?3, time = ?4 FROM topups"
-        " WHERE id = ?1"
+        " WHERE id = ?1",
+
+    [NGX_MODELGW_STORE_LATE] = ngx_modelgw_store_hours_sql("id = ?1")
 };
 
 
@@ -261,7 +265,8 @@ ngx_modelgw_store_write_init(ngx_modelgw_store_t *s)
         }
     }
 
-    return NGX_OK;
+    return ngx_modelgw_store_number(s, "SELECT " NGX_MODELGW_STORE_MARK,
+                                    &s->mark);
 }
 
 
@@ -654,6 +659,41 @@ ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s, ngx_uint_t first,
             != NGX_OK)
         {
             return NGX_ERROR;
+        }
+    }
+
+    return ngx_modelgw_store_calls_late(s, first, last);
+}
+
+
+/* Adds to "hours" those of the new calls that ended before the mark. */
+
+static ngx_int_t
+ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s, ngx_uint_t first,
+    ngx_uint_t last)
+{
+    ngx_uint_t     i, changes;
+    sqlite3_stmt  *stmt;
+
+    stmt = s->stmts[NGX_MODELGW_STORE_LATE];
+
+    for (i = first; i < last; i++) {
+
+        if (s->rows[i].call->ended >= (uint64_t) s->mark) {
+            continue;
+        }
+
+        (void) sqlite3_bind_int64(stmt, 1, s->rows[i].id);
+
+        if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_LATE, &changes)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (changes != 1) {
+            return ngx_modelgw_store_fault_text(s,
+                                             "failed: hours were not updated");
         }
     }
 

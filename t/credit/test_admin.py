@@ -1,6 +1,8 @@
 """modelgw_admin: accounts, top-ups, calls, usage and keys over HTTP."""
 
 import concurrent.futures
+import csv
+import io
 import json
 import os
 import socket
@@ -428,9 +430,87 @@ def test_calls(called):
     ("limit=1", 1), ("limit=10000", 3), ("from=2020-01-01", 3),
     ("to=2020-01-01", 0), ("to=9999-12-31", 3), ("", 3), ("&", 3),
     ("from=2020-01-01T00:00:00Z&to=9999-12-31T23:59:60.999999%2B00:00", 3),
-    ("from=2020-01-01T00:00:00+02:00", 3), ("account=bob%2D1", 2)])
+    ("from=2020-01-01T00:00:00+02:00", 3), ("account=bob%2D1", 2),
+    ("outcome=reported", 3), ("outcome=unsent", 0), ("end=complete", 3),
+    ("end=lost", 0), ("status=200", 3), ("status=429", 0), ("status=0", 0),
+    ("min_cost=0", 3), ("min_cost=0.000000001", 3), ("min_cost=1", 0),
+    ("request_id=none", 0), ("from=-1h", 3), ("from=-7d&to=now", None),
+    ("to=-90m", 0), ("from=yesterday", 3), ("after=1-1", 0)])
 def test_filters(called, query, n):
-    assert len(called.ok("/calls?" + query)["calls"]) == n
+    calls = called.ok("/calls?" + query)["calls"]
+    assert len(calls) == n or n is None
+
+
+def test_request_id(called):
+    """The id that a client was told finds its call, in the last day or a
+    span."""
+    r = called.gw.chat()
+    id = r.get("request-id")
+    end = time.monotonic() + client.LIMIT
+    while not called.ok("/calls?request_id=" + id)["calls"]:
+        assert time.monotonic() < end, "the call is not written"
+        time.sleep(0.02)
+    (call,) = called.ok("/calls?from=-7d&request_id=" + id)["calls"]
+    assert call["request_id"] == id and call["key"] == "bob-1"
+    assert 0 <= call["first_byte_ms"] <= call["duration_ms"]
+    assert call["stream"] is call["translated"] is False
+    assert called.ok("/calls?to=-1h&from=-7d&request_id=" + id)["calls"] == []
+
+    one = called.ok("/calls/%d" % call["id"])
+    assert one["call"] == call and set(one) == {"call", "price"}
+
+
+@pytest.mark.parametrize("id", ["0", "x", "-1", "1x", "999999999999", "1/2",
+                                "99999999999999999999", "%01", ""])
+def test_no_such_call(called, id):
+    refused(called.get("/calls/" + id), 404, "NOT_FOUND")
+
+
+def test_pages(called):
+    """The pages of any size have each call once, newest first."""
+    calls = called.ok("/calls")["calls"]
+    assert [c["ended"] for c in calls] == sorted((c["ended"] for c in calls),
+                                                 reverse=True)
+    for limit in range(1, len(calls) + 1):
+        got, after = [], ""
+        for _ in range(len(calls) + 1):
+            answer = called.ok("/calls?limit=%d%s" % (limit, after))
+            got += answer["calls"]
+            if "next" not in answer:
+                break
+            after = "&after=" + answer["next"]
+        assert got == calls
+
+
+def as_csv(r):
+    assert r.status == 200 and r.complete, r
+    assert r.get("content-type") == "text/csv; charset=utf-8"
+    assert r.get("cache-control") == "no-store"
+    assert_ids(r)
+    return list(csv.DictReader(io.StringIO(r.body.decode(), newline="")))
+
+
+ACCEPT = [("Accept", "text/csv")]
+
+
+def test_csv(called, http):
+    calls = called.ok("/calls")["calls"]
+    lines = as_csv(called.get("/calls", headers=ACCEPT, version=http))
+    assert [{k: str(v) for k, v in c.items() if type(v) is not bool}
+            for c in calls] \
+        == [{k: v for k, v in line.items() if k not in ("stream", "translated")}
+            for line in lines]
+    r = called.get("/calls?key=nobody", headers=ACCEPT)
+    assert as_csv(r) == [] and r.body.startswith(b"id,time,")
+    assert len(as_csv(called.get("/calls?limit=1000000", headers=ACCEPT))) \
+        == len(calls)
+    assert len(as_csv(called.get("/calls?limit=2", headers=ACCEPT))) == 2
+    refused(called.get("/calls?limit=1000001", headers=ACCEPT), 400,
+            "INVALID_FIELD", "limit")
+    refused(called.get("/calls?after=x", headers=ACCEPT), 400,
+            "INVALID_FIELD", "after")
+    r = called.gw.request("HEAD", "/admin/calls", headers=ACCEPT)
+    assert r.status == 200 and r.body == b""
 
 
 def test_more(called):
@@ -442,7 +522,9 @@ def test_more(called):
             (rows,) = [v for v in answer.values() if isinstance(v, list)]
             assert len(rows) == min(limit, n)
             assert answer.get("more") == (True if limit < n else None)
-            assert len(answer) == (2 if limit < n else 1)
+            place = limit < n and path.startswith("/calls")
+            assert ("next" in answer) == place
+            assert len(answer) == 1 + (limit < n) + place
 
 
 def test_times(called):
@@ -477,7 +559,19 @@ def test_times(called):
     ("account=%27", "account"), ("key=" + "a" * 65, "key"),
     ("model=%00", "model"), ("model=a%22", "model"), ("=", '""'),
     ("from=2027-02-29", "from"), ("from=2027-13-01", "from"),
-    ("from=yesterday", "from"), ("from=", "from"), ("from=2027-1-1", "from"),
+    ("from=tomorrow", "from"), ("from=", "from"), ("from=-24", "from"),
+    ("from=-h", "from"), ("from=24h", "from"), ("from=--24h", "from"),
+    ("from=-24x", "from"), ("from=-999999999999d", "from"),
+    ("from=Yesterday", "from"), ("from=now&to=now", "before"),
+    ("from=today&to=yesterday", "before"),
+    ("outcome=x", "outcome"), ("outcome=", "outcome"), ("end=", "end"),
+    ("end=Complete", "end"), ("status=99", "status"), ("status=600", "status"),
+    ("status=-1", "status"), ("status=2xx", "status"),
+    ("request_id=", "request_id"), ("min_cost=-1", "min_cost"),
+    ("min_cost=1e3", "min_cost"), ("min_cost=", "min_cost"),
+    ("after=", "after"), ("after=1", "after"), ("after=1-", "after"),
+    ("after=1-0", "after"), ("after=x-1", "after"), ("after=-1-1", "after"),
+    ("after=1-1%27", "after"), ("after=1-8000000000000000", "after"), ("from=2027-1-1", "from"),
     ("from=2027-01-01T", "from"), ("from=2027-01-01T00:00:00", "from"),
     ("from=2027-01-01T24:00:00Z", "from"), ("from=2027-01-01T00:60:00Z",
                                             "from"),
@@ -521,7 +615,35 @@ def test_usage_by_day(called):
     assert [row["calls"] for row in only] == [1]
 
 
-@pytest.mark.parametrize("by", ["", "hour", "Day", "day,key"])
+@pytest.mark.parametrize("by, one", [
+    ("account,day", "account"), ("hour,key", "key"), ("model,month", "model"),
+    ("key,account", "key")])
+def test_usage_by_two(called, by, one):
+    two = called.ok("/usage?from=-1h&by=" + by)["usage"]
+    for row in two:
+        assert ",".join(list(row)[:2]) == by
+    sums = {}
+    for row in two:
+        sums[row[one]] = sums.get(row[one], 0) + row["calls"]
+    assert sums == {row[one]: row["calls"]
+                    for row in called.ok("/usage?by=" + one)["usage"]}
+
+
+@pytest.mark.parametrize("by, seconds", [("hour", 3600), ("day", 86400)])
+def test_series(called, by, seconds):
+    """Without gaps from the beginning of a span to now."""
+    series = called.ok("/usage?from=-7d&by=" + by)["usage"]
+    assert 7 * 86400 / seconds <= len(series) <= 7 * 86400 / seconds + 2
+    assert sum(row["calls"] for row in series) \
+        == len(called.ok("/calls")["calls"])
+    assert series[-1]["calls"] == 0 and series[-1]["avg_ms"] is None
+    assert len(called.ok("/usage?from=-7d&to=-6d&by=" + by)["usage"]) \
+        in (86400 / seconds, 86400 / seconds + 1)
+
+
+@pytest.mark.parametrize("by", ["", "week", "Day", "day,day", "day,hour",
+                                "day,key,model", "day,", ",day", "key,x",
+                                "outcome"])
 def test_usage_by_what(admin, by):
     refused(admin.get("/usage?by=" + by), 400, "INVALID_FIELD", "by")
 
@@ -690,6 +812,34 @@ def fill(gw, n):
                            ", ".join(values)))
     db.commit()
     db.close()
+
+
+def test_long_csv(gateway):
+    """More than a part; to a client that reads slowly, and one that leaves."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
+    g.gw.stop()
+    fill(g.gw, 45000)
+    g.gw.start()
+
+    r = g.get("/calls", headers=ACCEPT)
+    ids = [int(line["id"]) for line in as_csv(r)]
+    assert len(ids) == len(set(ids)) == 45000
+    assert ids == sorted(ids, reverse=True)
+    assert len(as_csv(g.get("/calls?limit=10001", headers=ACCEPT))) == 10001
+
+    for size in (100000, 3000000):
+        with g.gw.connect() as c:
+            c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            c.request("GET", "/admin/calls", ACCEPT)
+            assert c.head().status == 200
+            got = 0
+            while got < size:
+                got += len(c.sock.recv(65536))
+
+    # all of its memory and threads are given back
+
+    for _ in range(8):
+        assert len(as_csv(g.get("/calls?limit=1", headers=ACCEPT))) == 1
 
 
 # without a ledger, and where it may be

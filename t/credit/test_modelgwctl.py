@@ -1,6 +1,7 @@
 """The command modelgwctl: against a gateway, and on keys files."""
 
 import contextlib
+import csv
 import hashlib
 import json
 import os
@@ -151,19 +152,35 @@ def test_usage_and_calls(ctl, gw):
     (row,) = rows(ok(ctl("usage", "--by", "model")))
     assert row["model"] == "fam-b-one" and row["calls"] == "1"
     assert nano(row["cost"]) == nano(call["cost"]) > 0
-    assert ok(ctl("usage", "--key", "nobody")) == ""
-    assert ok(ctl("calls", "--model", "a+b/c:d@e")) == ""
+    none = "modelgwctl: no rows"
+    assert ok(ctl("usage", "--key", "nobody"), err=none) == ""
+    assert ok(ctl("calls", "--model", "a+b/c:d@e"), err=none) == ""
+    (row,) = rows(ok(ctl("usage", "--by", "account,hour", "--from", "-1h")))
+    assert row["account"] == "bob-1" and row["calls"] == "1"
+    one = ok(ctl("call", call["id"]))
+    assert "call.request_id: %s\n" % call["request_id"] in one
+    for option in (("--request-id", call["request_id"]), ("--status", "200"),
+                   ("--min-cost", call["cost"]), ("--outcome", "reported"),
+                   ("--end", "complete"), ("--from", "yesterday")):
+        assert rows(ok(ctl("calls", *option))) == [call]
+    head, line = csv.reader(ok(ctl("calls", "--csv")).splitlines())
+    assert dict(zip(head, line))["request_id"] == call["request_id"]
+    assert ok(ctl("calls", "--csv", "--key", "nobody")).strip() \
+        == ",".join(head)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_more(shell):
     """A truncated answer; a string that looks like one is not."""
     answer = (b'{"usage":[{"key":"a\\"]}","cost":"1.00"}],"more":true}',
+              b'{"calls":[{"key":"a\\"]}","cost":"1.00"}],"more":true,'
+              b'"next":"1f-2"}',
               b'{"usage":[{"key":"],\\"more\\":true}","cost":"1.00"}]}')
-    for body, more in zip(answer, (True, False)):
+    for body, more in zip(answer, (True, "1f-2", False)):
         with answering(body) as url:
             p = run("--url", url, "usage", shell=shell)
             text = ok(p, err=".*more rows.*limit.*" if more else "")
+            assert (more == "1f-2") == p.stderr.endswith("--after 1f-2\n")
             assert text.split()[:2] == ["key", "cost"] and "1.00" in text
             assert len(text.splitlines()) == 2
         with answering(body) as url:
@@ -193,7 +210,10 @@ def answering(body):
 
 
 @pytest.mark.parametrize("args, word", [
-    (["calls", "--limit", "0"], "limit"), (["usage", "--by", "hour"], "by"),
+    (["calls", "--limit", "0"], "limit"), (["usage", "--by", "week"], "by"),
+    (["usage", "--by", "hour,day"], "by"), (["calls", "--after", "x"], "after"),
+    (["calls", "--status", "x", "--csv"], "status"),
+    (["call", "999999999"], "Not found"),
     (["calls", "--from", "x&limit=1"], "from"),
     (["calls", "--account", "a b"], "account"),
     (["calls", "--limit", "1", "--limit", "2"], "twice"),

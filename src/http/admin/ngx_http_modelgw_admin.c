@@ -37,16 +37,25 @@
 
 #define NGX_HTTP_MODELGW_ADMIN_BODY     4096    /* bytes of a request's body */
 
-/* parts of paths after the location's prefix */
+/* a row of the table of routes */
 
-#define NGX_HTTP_MODELGW_ADMIN_ACCOUNT  "accounts/"
-#define NGX_HTTP_MODELGW_ADMIN_TOPUP    "/topups"
+typedef ngx_int_t (*ngx_http_modelgw_admin_find_pt)(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
+typedef ngx_int_t (*ngx_http_modelgw_admin_act_pt)(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
 
 typedef struct {
-    ngx_str_t                  path;
-    ngx_http_modelgw_job_pt    handler;  /* NULL: a top-up, which is no job */
-    ngx_uint_t                 flags;
+    ngx_str_t                        path;     /* after the location's prefix;
+                                                  an id follows a "/" */
+    ngx_str_t                        tail;     /* after the id */
+    ngx_uint_t                       methods;
+    const char                      *allow;    /* the same */
+    ngx_http_modelgw_admin_find_pt   find;     /* NULL: no id */
+    ngx_http_modelgw_job_pt          handler;  /* of the job; NULL: it is none,
+                                                  but an act */
+    ngx_http_modelgw_admin_act_pt    act;
+    ngx_uint_t                       flags;
 } ngx_http_modelgw_admin_route_t;
 
 
@@ -58,48 +67,56 @@ static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
     ngx_str_t *path);
 static ngx_int_t ngx_http_modelgw_admin_route(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *account,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *id,
     ngx_http_modelgw_admin_route_t **route);
-static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods, const char *allow);
+static ngx_uint_t ngx_http_modelgw_admin_matches(
+    ngx_http_modelgw_admin_route_t *route, ngx_str_t *path, ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route,
-    ngx_str_t *account);
+    ngx_str_t *id);
+static ngx_uint_t ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r);
 
+
+#define NGX_HTTP_MODELGW_ADMIN_GET     NGX_HTTP_GET|NGX_HTTP_HEAD, "GET, HEAD"
+#define NGX_HTTP_MODELGW_ADMIN_POST    NGX_HTTP_POST, "POST"
+
+/* a path with a tail is before the one without */
 
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
-    { ngx_string("accounts"), ngx_http_modelgw_admin_query_accounts,
+    { ngx_string("accounts"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      NULL, ngx_http_modelgw_admin_query_accounts, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER },
 
-    { ngx_string("calls"), ngx_http_modelgw_admin_query_calls,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-      |NGX_HTTP_MODELGW_ADMIN_QUERY },
+    { ngx_string("accounts/"), ngx_string("/topups"),
+      NGX_HTTP_MODELGW_ADMIN_POST,
+      NULL, NULL, ngx_http_modelgw_admin_topup,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER },
 
-    { ngx_string("usage"), ngx_http_modelgw_admin_query_usage,
+    { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      ngx_http_modelgw_admin_query_find_account,
+      ngx_http_modelgw_admin_query_account, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE },
+
+    { ngx_string("calls"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      NULL, ngx_http_modelgw_admin_query_calls, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_CSV },
+
+    { ngx_string("calls/"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      ngx_http_modelgw_admin_query_find_call,
+      ngx_http_modelgw_admin_query_call, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE },
+
+    { ngx_string("usage"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      NULL, ngx_http_modelgw_admin_query_usage, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
       |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY },
 
-    { ngx_string("keys"), ngx_http_modelgw_admin_query_keys, 0 },
+    { ngx_string("keys"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      NULL, ngx_http_modelgw_admin_query_keys, NULL, 0 },
 
-    { ngx_null_string, NULL, 0 }
-};
-
-
-/* accounts/ID */
-
-static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_one_account = {
-    ngx_string(NGX_HTTP_MODELGW_ADMIN_ACCOUNT),
-    ngx_http_modelgw_admin_query_account,
-    NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-};
-
-
-/* accounts/ID/topups */
-
-static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_topups = {
-    ngx_string(NGX_HTTP_MODELGW_ADMIN_TOPUP), NULL,
-    NGX_HTTP_MODELGW_ADMIN_LEDGER
+    { ngx_null_string, ngx_null_string, 0, NULL, NULL, NULL, NULL, 0 }
 };
 
 
@@ -325,7 +342,7 @@ static ngx_int_t
 ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 {
     ngx_int_t                        rc;
-    ngx_str_t                        path, account;
+    ngx_str_t                        path, id;
     ngx_http_modelgw_ctx_t          *ctx;
     ngx_http_modelgw_admin_route_t  *route;
 
@@ -355,17 +372,17 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_admin_route(r, ctx, &path, &account, &route);
+        rc = ngx_http_modelgw_admin_route(r, ctx, &path, &id, &route);
     }
 
     if (rc == NGX_OK && route->handler == NULL) {
-        return ngx_http_modelgw_admin_topup(r, ctx, &account);
+        return route->act(r, ctx, &id);
     }
 
     r->main->count++;
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_admin_get(r, ctx, route, &account);
+        rc = ngx_http_modelgw_admin_get(r, ctx, route, &id);
     }
 
     if (rc != NGX_OK) {
@@ -418,85 +435,79 @@ ngx_http_modelgw_admin_path(ngx_http_request_t *r, ngx_str_t *path)
 
 static ngx_int_t
 ngx_http_modelgw_admin_route(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *account,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *id,
     ngx_http_modelgw_admin_route_t **route)
 {
-    size_t                           len, tail;
+    ngx_str_t                        allow;
     ngx_http_modelgw_admin_route_t  *one;
-
-    ngx_str_null(account);
 
     for (one = ngx_http_modelgw_admin_routes; one->path.len; one++) {
 
-        if (path->len == one->path.len
-            && ngx_memcmp(path->data, one->path.data, path->len) == 0)
-        {
-            *route = one;
-            return ngx_http_modelgw_admin_method(r, ctx,
-                                                 NGX_HTTP_GET|NGX_HTTP_HEAD,
-                                                 "GET, HEAD");
+        if (ngx_http_modelgw_admin_matches(one, path, id)) {
+            break;
         }
     }
 
-    len = sizeof(NGX_HTTP_MODELGW_ADMIN_ACCOUNT) - 1;
-    tail = sizeof(NGX_HTTP_MODELGW_ADMIN_TOPUP) - 1;
-
-    if (path->len <= len
-        || ngx_memcmp(path->data, NGX_HTTP_MODELGW_ADMIN_ACCOUNT, len) != 0)
-    {
+    if (one->path.len == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
                                       "Not found");
     }
 
-    account->data = path->data + len;
-    account->len = path->len - len;
+    *route = one;
 
-    if (account->len > tail
-        && ngx_memcmp(account->data + account->len - tail,
-                      NGX_HTTP_MODELGW_ADMIN_TOPUP, tail)
-           == 0)
-    {
-        account->len -= tail;
-        *route = &ngx_http_modelgw_admin_topups;
-
-        return ngx_http_modelgw_admin_method(r, ctx, NGX_HTTP_POST, "POST");
-    }
-
-    *route = &ngx_http_modelgw_admin_one_account;
-
-    return ngx_http_modelgw_admin_method(r, ctx, NGX_HTTP_GET|NGX_HTTP_HEAD,
-                                         "GET, HEAD");
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_admin_method(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods, const char *allow)
-{
-    ngx_str_t  value;
-
-    if (r->method & methods) {
+    if (r->method & one->methods) {
         return NGX_OK;
     }
 
-    value.len = ngx_strlen(allow);
-    value.data = (u_char *) allow;
+    allow.len = ngx_strlen(one->allow);
+    allow.data = (u_char *) one->allow;
 
-    if (ngx_http_modelgw_headers_add(r, "Allow", &value) != NGX_OK) {
+    if (ngx_http_modelgw_headers_add(r, "Allow", &allow) != NGX_OK) {
         return NGX_ERROR;
     }
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
                                   "METHOD_NOT_ALLOWED",
-                                  "Only %s is allowed here", allow);
+                                  "Only %V is allowed here", &allow);
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_admin_matches(ngx_http_modelgw_admin_route_t *route,
+    ngx_str_t *path, ngx_str_t *id)
+{
+    size_t  len;
+
+    len = route->path.len;
+
+    if (path->len < len
+        || ngx_memcmp(path->data, route->path.data, len) != 0)
+    {
+        return 0;
+    }
+
+    id->data = path->data + len;
+    id->len = path->len - len;
+
+    if (route->path.data[len - 1] != '/') {
+        return id->len == 0;
+    }
+
+    if (id->len <= route->tail.len) {
+        return 0;
+    }
+
+    id->len -= route->tail.len;
+
+    return ngx_memcmp(id->data + id->len, route->tail.data, route->tail.len)
+           == 0;
 }
 
 
 static ngx_int_t
 ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_admin_route_t *route, ngx_str_t *account)
+    ngx_http_modelgw_admin_route_t *route, ngx_str_t *id)
 {
-    uint32_t                       index;
     ngx_int_t                      rc;
     ngx_http_modelgw_job_t        *job;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -510,15 +521,6 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
                                       "No ledger is configured");
     }
 
-    index = 0;
-
-    if (account->len) {
-        rc = ngx_http_modelgw_admin_query_find(r, ctx, account, &index);
-        if (rc != NGX_OK) {
-            return rc;
-        }
-    }
-
     rc = ngx_http_modelgw_job_create(r, ctx, &job);
     if (rc != NGX_OK) {
         return rc;
@@ -526,7 +528,16 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     job->handler = route->handler;
     job->flags = route->flags;
-    job->account = index;
+
+    if (route->find) {
+        rc = route->find(r, ctx, id, job);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    job->csv = (route->flags & NGX_HTTP_MODELGW_ADMIN_CSV)
+               && ngx_http_modelgw_admin_accepts_csv(r);
 
     rc = ngx_http_modelgw_admin_query(r, ctx, job);
     if (rc != NGX_OK) {
@@ -536,6 +547,27 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_job_start(job);
 
     return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r)
+{
+    ngx_table_elt_t             *h;
+    ngx_http_modelgw_headers_t   hs;
+
+    ngx_http_modelgw_headers_init(&hs, &r->headers_in.headers);
+
+    while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
+
+        if (ngx_http_modelgw_headers_is(&h->key, "accept")
+            && ngx_strcasestrn(h->value.data, "text/csv", 8 - 1) != NULL)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

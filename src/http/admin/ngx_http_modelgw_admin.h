@@ -41,7 +41,8 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_LEDGER  0x01    /* needs modelgw_ledger */
 #define NGX_HTTP_MODELGW_ADMIN_STORE   0x02    /* reads the store */
 #define NGX_HTTP_MODELGW_ADMIN_QUERY   0x04    /* has parameters */
-#define NGX_HTTP_MODELGW_ADMIN_BY      0x08    /* "by" is one of them */
+#define NGX_HTTP_MODELGW_ADMIN_BY      0x08    /* of usage, not of calls */
+#define NGX_HTTP_MODELGW_ADMIN_CSV     0x10    /* also as CSV, in parts */
 
 
 /*
@@ -54,7 +55,10 @@ typedef struct ngx_http_modelgw_job_s  ngx_http_modelgw_job_t;
 
 /*
  * store is NULL unless the route has NGX_HTTP_MODELGW_ADMIN_STORE.
- *     NGX_OK        job->body is the response
+ *     NGX_OK        job->body is the response, or the last part of it
+ *     NGX_AGAIN     job->body is a part of it, the handler is to be called
+ *                   again
+ *     NGX_DECLINED  what was asked for does not exist: 404
  *     NGX_ERROR     no memory, or the store failed
  */
 typedef ngx_int_t (*ngx_http_modelgw_job_pt)(ngx_http_modelgw_job_t *job,
@@ -68,7 +72,9 @@ struct ngx_http_modelgw_job_s {
 
     /* for handlers */
     uint32_t                          account;     /* index in the ledger */
-    ngx_uint_t                        by;          /* ngx_modelgw_store_by_e */
+    uint64_t                          id;          /* of a call */
+    ngx_uint_t                        csv;         /* the client prefers it */
+    ngx_modelgw_store_by_t            by;
     ngx_modelgw_store_filter_t        filter;
 
     ngx_str_t                         body;
@@ -78,6 +84,8 @@ struct ngx_http_modelgw_job_s {
     ngx_modelgw_store_error_t         error;       /* len 0: none */
     ngx_http_request_t               *request;     /* NULL: closed */
     ngx_http_modelgw_ctx_t           *ctx;
+    ngx_uint_t                        begun;       /* a part was sent */
+    ngx_pool_t                       *part;        /* memory of that */
     ngx_event_t                       timer;
     pthread_t                         thread;
     pthread_mutex_t                   mutex;       /* for store and gone */
@@ -133,8 +141,8 @@ void ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job);
 /* admin_query.c */
 
 /*
- * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _account, _calls and
- * _usage need the store.
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _account, _calls,
+ * _call and _usage need the store.
  */
 
 ngx_int_t ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
@@ -145,11 +153,14 @@ ngx_int_t ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_query_call(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 /*
- * Parses the query string into job->filter and job->by, as job->flags allow.
+ * Parses the query string into job->filter and job->by, as job->flags and
+ * job->csv allow.
  *     NGX_OK
  *     NGX_DECLINED  refused, ctx->error is set
  *     NGX_ERROR     no memory
@@ -158,13 +169,19 @@ ngx_int_t ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job);
 
 /*
- * Sets *index to the account's index in the ledger.
+ * _find() sets *index to the account's index in the ledger.  _find_account()
+ * and _find_call() are for the table of routes: they set the job's account, or
+ * its id to that of a call, which may not exist.
  *     NGX_OK
- *     NGX_DECLINED  no such account, ctx->error is set
+ *     NGX_DECLINED  no such account or call, ctx->error is set
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index);
+ngx_int_t ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+ngx_int_t ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
 
 /* admin_topup.c */

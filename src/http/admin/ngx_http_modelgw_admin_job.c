@@ -8,7 +8,8 @@
  *               interrupted and the response dropped
  *     done      owned by the event loop, which joins the thread.  Freed with
  *               the request, whose response is in the job's pool, or at once
- *               if the request is closed
+ *               if the request is closed; or runs again, for the next part of
+ *               a CSV
  *
  * When a worker exits, the cycle's pool is destroyed and the module's code
  * unloaded: a cleanup of that pool waits for the threads.
@@ -28,6 +29,7 @@
 
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
+#include "ngx_http_modelgw_headers.h"
 #include "ngx_http_modelgw_zone.h"
 
 
@@ -42,6 +44,11 @@ static void *ngx_http_modelgw_job_run(void *data);
 static ngx_int_t ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job);
 static void ngx_http_modelgw_job_poll(ngx_event_t *ev);
 static void ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job);
+static void ngx_http_modelgw_job_send(ngx_http_modelgw_job_t *job);
+static ngx_int_t ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job);
+static void ngx_http_modelgw_job_writable(ngx_http_request_t *r);
+static void ngx_http_modelgw_job_sent(ngx_http_modelgw_job_t *job,
+    ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_job_at_exit(void);
 static void ngx_http_modelgw_job_exit(void *data);
 
@@ -149,6 +156,10 @@ ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job)
 
     (void) pthread_mutex_destroy(&job->mutex);
 
+    if (job->part) {
+        ngx_destroy_pool(job->part);
+    }
+
     ngx_destroy_pool(job->pool);
 }
 
@@ -160,8 +171,16 @@ ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job)
 
     r = job->request;
 
-    if (ngx_http_modelgw_job_thread(job) != NGX_OK) {
-        ngx_http_modelgw_admin_refuse(r, job->ctx, NGX_ERROR);
+    if (job->csv) {
+        job->part = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, ngx_cycle->log);
+    }
+
+    if ((job->csv && job->part == NULL)
+        || ngx_http_modelgw_job_thread(job) != NGX_OK)
+    {
+        ngx_http_finalize_request(r, job->begun
+                                     ? NGX_ERROR
+                                     : NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
 
@@ -300,8 +319,20 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     r = job->request;
     ctx = job->ctx;
 
+    if (job->csv && (job->rc == NGX_OK || job->rc == NGX_AGAIN)) {
+        ngx_http_modelgw_job_send(job);
+        return;
+    }
+
     if (job->rc == NGX_OK) {
         ngx_http_modelgw_admin_reply(r, ctx, NGX_HTTP_OK, &job->body);
+        return;
+    }
+
+    if (job->rc == NGX_DECLINED) {
+        rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                    "Not found");
+        ngx_http_modelgw_admin_refuse(r, ctx, rc);
         return;
     }
 
@@ -311,11 +342,167 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "the ledger could not be read: %V", &text);
 
+    /* without its last chunk the client sees that the answer is not whole */
+
+    if (job->begun) {
+        ngx_http_finalize_request(r, NGX_ERROR);
+        return;
+    }
+
     rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                 "SERVICE_UNAVAILABLE",
                                 "The ledger cannot be read");
 
     ngx_http_modelgw_admin_refuse(r, ctx, rc);
+}
+
+
+/*
+ * Sends a part of an answer.  The next one is read when the client has taken
+ * this one, so an answer of any size needs the memory of one part.
+ */
+
+static void
+ngx_http_modelgw_job_send(ngx_http_modelgw_job_t *job)
+{
+    ngx_int_t            rc;
+    ngx_buf_t           *b;
+    ngx_chain_t          out;
+    ngx_http_request_t  *r;
+
+    r = job->request;
+
+    if (!job->begun) {
+        rc = ngx_http_modelgw_job_header(job);
+
+        if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+            ngx_http_finalize_request(r, rc);
+            return;
+        }
+
+        job->begun = 1;
+    }
+
+    b = ngx_calloc_buf(job->part);
+    if (b == NULL) {
+        ngx_http_finalize_request(r, NGX_ERROR);
+        return;
+    }
+
+    b->pos = job->body.data;
+    b->last = job->body.data + job->body.len;
+    b->memory = (job->body.len != 0);
+    b->flush = 1;
+    b->last_buf = (job->rc == NGX_OK);
+    b->last_in_chain = b->last_buf;
+
+    out.buf = b;
+    out.next = NULL;
+
+    ngx_http_modelgw_job_sent(job, ngx_http_output_filter(r, &out));
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job)
+{
+    ngx_int_t            rc;
+    ngx_str_t            value;
+    ngx_http_request_t  *r;
+
+    r = job->request;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_str_set(&value, "no-store");
+
+    if (ngx_http_modelgw_headers_add(r, "Cache-Control", &value) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->headers_out.status = NGX_HTTP_OK;
+    ngx_str_set(&r->headers_out.content_type, "text/csv; charset=utf-8");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+    job->ctx->answer.mode = NGX_HTTP_MODELGW_OWN;
+    r->disable_not_modified = 1;
+
+    return ngx_http_send_header(r);
+}
+
+
+/* the client may take more */
+
+static void
+ngx_http_modelgw_job_writable(ngx_http_request_t *r)
+{
+    ngx_connection_t    *c;
+    ngx_pool_cleanup_t  *cln;
+
+    c = r->connection;
+
+    if (c->write->timedout) {
+        ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
+                      "client timed out");
+        c->timedout = 1;
+
+        ngx_http_finalize_request(r, NGX_HTTP_REQUEST_TIME_OUT);
+        return;
+    }
+
+    for (cln = r->pool->cleanup;
+         cln->handler != ngx_http_modelgw_job_gone;
+         cln = cln->next)
+    {
+        /* void */
+    }
+
+    ngx_http_modelgw_job_sent(cln->data, ngx_http_output_filter(r, NULL));
+}
+
+
+/* rc: of the filters */
+
+static void
+ngx_http_modelgw_job_sent(ngx_http_modelgw_job_t *job, ngx_int_t rc)
+{
+    ngx_event_t               *wev;
+    ngx_http_request_t        *r;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    r = job->request;
+    wev = r->connection->write;
+
+    if (rc == NGX_ERROR || job->rc == NGX_OK) {
+        ngx_http_finalize_request(r, rc);
+        return;
+    }
+
+    if (r->buffered || r->connection->buffered) {
+        clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+        r->write_event_handler = ngx_http_modelgw_job_writable;
+
+        ngx_add_timer(wev, clcf->send_timeout);
+
+        if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
+            ngx_http_finalize_request(r, NGX_ERROR);
+        }
+
+        return;
+    }
+
+    if (wev->timer_set) {
+        ngx_del_timer(wev);
+    }
+
+    ngx_destroy_pool(job->part);
+    job->part = NULL;
+
+    ngx_http_modelgw_job_start(job);
 }
 
 

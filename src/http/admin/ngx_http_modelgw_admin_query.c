@@ -36,15 +36,27 @@
 
 #define NGX_HTTP_MODELGW_QUERY_CALLS   100      /* rows by default */
 #define NGX_HTTP_MODELGW_QUERY_MAX     10000    /* rows; of usage always */
+#define NGX_HTTP_MODELGW_QUERY_CSV     1000000  /* rows of CSV */
 #define NGX_HTTP_MODELGW_QUERY_TOPUPS  100      /* rows of an account */
 
 #define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
 #define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
 
+#define NGX_HTTP_MODELGW_QUERY_WINDOW  86400    /* seconds searched for an id */
+
 #define NGX_HTTP_MODELGW_QUERY_TIME_TAKES                                     \
-    "a day such as 2027-01-01, or a time such as 2027-01-01T12:00:00Z"
+    "a day such as 2027-01-01, a time such as 2027-01-01T12:00:00Z, now, "    \
+    "today, yesterday, -90m, -24h or -7d"
 
 
+typedef struct {
+    ngx_str_t    name;
+    ngx_uint_t   day;                    /* from its beginning, not from now */
+    time_t       before;                 /* seconds */
+} ngx_http_modelgw_query_relative_t;
+
+
+static void ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_query_arg(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_str_t *arg,
     ngx_uint_t *given);
@@ -58,8 +70,24 @@ static ngx_int_t ngx_http_modelgw_query_model(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_query_limit(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_by(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_word(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_conf_enum_t *ngx_http_modelgw_query_enum(ngx_conf_enum_t *e,
+    ngx_str_t *value);
+static ngx_int_t ngx_http_modelgw_query_status(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_text(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_amount(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_after(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_query_time(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_modelgw_query_relative(ngx_str_t *value,
+    uint64_t *ms);
 static ngx_int_t ngx_http_modelgw_query_clock(u_char *p, u_char *last,
     int64_t *msec);
 static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
@@ -76,11 +104,45 @@ static void ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out,
     uint32_t own, uint32_t group);
 
 
-static ngx_conf_enum_t  ngx_http_modelgw_query_by[] = {
+static ngx_http_modelgw_query_relative_t  ngx_http_modelgw_query_words[] = {
+    { ngx_string("now"), 0, 0 },
+    { ngx_string("today"), 1, 0 },
+    { ngx_string("yesterday"), 1, 86400 },
+    { ngx_null_string, 0, 0 }
+};
+
+
+static ngx_conf_enum_t  ngx_http_modelgw_query_bys[] = {
+    { ngx_string("hour"), NGX_MODELGW_BY_HOUR },
     { ngx_string("day"), NGX_MODELGW_BY_DAY },
+    { ngx_string("month"), NGX_MODELGW_BY_MONTH },
     { ngx_string("key"), NGX_MODELGW_BY_KEY },
     { ngx_string("model"), NGX_MODELGW_BY_MODEL },
     { ngx_string("account"), NGX_MODELGW_BY_ACCOUNT },
+    { ngx_null_string, 0 }
+};
+
+
+/* the words themselves are what is looked for */
+
+static ngx_conf_enum_t  ngx_http_modelgw_query_outcomes[] = {
+    { ngx_string("reported"), 0 },
+    { ngx_string("estimated"), 0 },
+    { ngx_string("unanswered"), 0 },
+    { ngx_string("refused"), 0 },
+    { ngx_string("unsent"), 0 },
+    { ngx_null_string, 0 }
+};
+
+
+static ngx_conf_enum_t  ngx_http_modelgw_query_ends[] = {
+    { ngx_string("complete"), 0 },
+    { ngx_string("client"), 0 },
+    { ngx_string("upstream"), 0 },
+    { ngx_string("timeout"), 0 },
+    { ngx_string("killed"), 0 },
+    { ngx_string("stopped"), 0 },
+    { ngx_string("lost"), 0 },
     { ngx_null_string, 0 }
 };
 
@@ -89,15 +151,17 @@ static ngx_conf_enum_t  ngx_http_modelgw_query_by[] = {
     offsetof(ngx_http_modelgw_job_t, field)
 
 /*
- * "by" is first: see ngx_http_modelgw_query_find().  Names have no "=", which a
- * parameter of a query string may lack.
+ * "by" is first, those of calls only are last: see
+ * ngx_http_modelgw_query_find().  Names have no "=", which a parameter of a
+ * query string may lack.
  */
 
 static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
 
-    { ngx_string("by"), ngx_http_modelgw_option_word,
+    { ngx_string("by"), ngx_http_modelgw_query_by,
       ngx_http_modelgw_query_offset(by),
-      "day, key, model or account", ngx_http_modelgw_query_by },
+      "hour, day, month, key, model or account, or two of them as "
+      "\"account,day\", one time at most", ngx_http_modelgw_query_bys },
 
     { ngx_string("account"), ngx_http_modelgw_option_id,
       ngx_http_modelgw_query_offset(filter.account),
@@ -121,10 +185,41 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
 
     { ngx_string("limit"), ngx_http_modelgw_query_limit,
       ngx_http_modelgw_query_offset(filter.limit),
-      "a number from 1 to 10000", NULL },
+      "a number from 1 to 10000, of CSV to 1000000", NULL },
+
+    { ngx_string("outcome"), ngx_http_modelgw_query_word,
+      ngx_http_modelgw_query_offset(filter.outcome),
+      "reported, estimated, unanswered, refused or unsent",
+      ngx_http_modelgw_query_outcomes },
+
+    { ngx_string("end"), ngx_http_modelgw_query_word,
+      ngx_http_modelgw_query_offset(filter.end),
+      "complete, client, upstream, timeout, killed, stopped or lost",
+      ngx_http_modelgw_query_ends },
+
+    { ngx_string("status"), ngx_http_modelgw_query_status,
+      ngx_http_modelgw_query_offset(filter.status),
+      "a status from 100 to 599, or 0", NULL },
+
+    { ngx_string("request_id"), ngx_http_modelgw_query_text,
+      ngx_http_modelgw_query_offset(filter.request_id),
+      "a request id", NULL },
+
+    { ngx_string("min_cost"), ngx_http_modelgw_query_amount,
+      ngx_http_modelgw_query_offset(filter.min_cost),
+      "an amount such as 0.50", NULL },
+
+    { ngx_string("after"), ngx_http_modelgw_query_after,
+      ngx_http_modelgw_query_offset(filter.after),
+      "the \"next\" of another answer", NULL },
 
     { ngx_null_string, NULL, 0, NULL, NULL }
 };
+
+
+/* the first one of calls only */
+
+#define NGX_HTTP_MODELGW_QUERY_OF_CALLS  7
 
 
 ngx_int_t
@@ -136,9 +231,7 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     ngx_str_t    arg;
     ngx_uint_t   given;
 
-    job->filter.limit = (job->flags & NGX_HTTP_MODELGW_ADMIN_BY)
-                        ? NGX_HTTP_MODELGW_QUERY_MAX
-                        : NGX_HTTP_MODELGW_QUERY_CALLS;
+    ngx_http_modelgw_query_defaults(job);
 
     given = 0;
     p = r->args.data;
@@ -166,6 +259,20 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
         }
     }
 
+    if (!job->csv && job->filter.limit > NGX_HTTP_MODELGW_QUERY_MAX) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                      "INVALID_FIELD",
+                                      "\"limit\" of JSON must be a number "
+                                      "from 1 to 10000");
+    }
+
+    /* no index has request ids */
+
+    if (job->filter.request_id.len && job->filter.from == 0) {
+        job->filter.from = (uint64_t) (ngx_time()
+                                       - NGX_HTTP_MODELGW_QUERY_WINDOW) * 1000;
+    }
+
     if (job->filter.to && job->filter.from >= job->filter.to) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
@@ -173,6 +280,26 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job)
+{
+    job->filter.now = (uint64_t) ngx_time() * 1000;
+
+    job->by.n = 1;
+    job->by.bys[0] = NGX_MODELGW_BY_DAY;
+
+    if (job->csv) {
+        job->filter.limit = NGX_HTTP_MODELGW_QUERY_CSV;
+
+    } else if (job->flags & NGX_HTTP_MODELGW_ADMIN_BY) {
+        job->filter.limit = NGX_HTTP_MODELGW_QUERY_MAX;
+
+    } else {
+        job->filter.limit = NGX_HTTP_MODELGW_QUERY_CALLS;
+    }
 }
 
 
@@ -234,19 +361,24 @@ ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 static ngx_http_modelgw_option_t *
 ngx_http_modelgw_query_find(ngx_uint_t flags, ngx_str_t *name)
 {
+    ngx_uint_t                  i, n;
     ngx_http_modelgw_option_t  *option;
 
     if (!(flags & NGX_HTTP_MODELGW_ADMIN_QUERY)) {
         return NULL;
     }
 
-    option = ngx_http_modelgw_query_options;
+    i = 1;
+    n = sizeof(ngx_http_modelgw_query_options)
+        / sizeof(ngx_http_modelgw_option_t) - 1;
 
-    if (!(flags & NGX_HTTP_MODELGW_ADMIN_BY)) {
-        option++;
+    if (flags & NGX_HTTP_MODELGW_ADMIN_BY) {
+        i = 0;
+        n = NGX_HTTP_MODELGW_QUERY_OF_CALLS;
     }
 
-    for ( /* void */ ; option->name.len; option++) {
+    for ( /* void */ ; i < n; i++) {
+        option = &ngx_http_modelgw_query_options[i];
 
         if (option->name.len == name->len
             && ngx_memcmp(option->name.data, name->data, name->len) == 0)
@@ -324,7 +456,7 @@ ngx_http_modelgw_query_limit(ngx_http_modelgw_option_t *option,
 
     n = ngx_atoi(value->data, value->len);
 
-    if (n < 1 || n > NGX_HTTP_MODELGW_QUERY_MAX) {
+    if (n < 1 || n > NGX_HTTP_MODELGW_QUERY_CSV) {
         return NGX_DECLINED;
     }
 
@@ -334,10 +466,150 @@ ngx_http_modelgw_query_limit(ngx_http_modelgw_option_t *option,
 }
 
 
+/* "account,day" */
+
+static ngx_int_t
+ngx_http_modelgw_query_by(ngx_http_modelgw_option_t *option, ngx_str_t *value,
+    void *field)
+{
+    u_char                  *p, *last;
+    ngx_str_t                word;
+    ngx_uint_t               i;
+    ngx_conf_enum_t         *e;
+    ngx_modelgw_store_by_t  *by = field;
+
+    by->n = 0;
+    p = value->data;
+    last = p + value->len;
+
+    do {
+        word.data = p;
+
+        p = ngx_strlchr(p, last, ',');
+        if (p == NULL) {
+            p = last;
+        }
+
+        word.len = p - word.data;
+
+        e = ngx_http_modelgw_query_enum(option->words, &word);
+
+        if (e == NULL || by->n == NGX_MODELGW_STORE_BYS) {
+            return NGX_DECLINED;
+        }
+
+        for (i = 0; i < by->n; i++) {
+
+            if (by->bys[i] == e->value
+                || (by->bys[i] <= NGX_MODELGW_BY_MONTH
+                    && e->value <= NGX_MODELGW_BY_MONTH))
+            {
+                return NGX_DECLINED;
+            }
+        }
+
+        by->bys[by->n++] = e->value;
+
+    } while (p++ < last);
+
+    return NGX_OK;
+}
+
+
+/* one of a list */
+
+static ngx_int_t
+ngx_http_modelgw_query_word(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    if (ngx_http_modelgw_query_enum(option->words, value) == NULL) {
+        return NGX_DECLINED;
+    }
+
+    *(ngx_str_t *) field = *value;
+
+    return NGX_OK;
+}
+
+
+static ngx_conf_enum_t *
+ngx_http_modelgw_query_enum(ngx_conf_enum_t *e, ngx_str_t *value)
+{
+    for ( /* void */ ; e->name.len; e++) {
+
+        if (e->name.len == value->len
+            && ngx_memcmp(e->name.data, value->data, value->len) == 0)
+        {
+            return e;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* 0: there was no answer */
+
+static ngx_int_t
+ngx_http_modelgw_query_status(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n != 0 && (n < 100 || n > 599)) {
+        return NGX_DECLINED;
+    }
+
+    *(ngx_str_t *) field = *value;
+
+    return NGX_OK;
+}
+
+
+/* an upstream may have sent any text */
+
+static ngx_int_t
+ngx_http_modelgw_query_text(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    if (value->len == 0) {
+        return NGX_DECLINED;
+    }
+
+    *(ngx_str_t *) field = *value;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_query_amount(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    int64_t  *nano = field;
+
+    if (ngx_modelgw_amount_parse(value, nano) != NGX_OK || *nano < 0) {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_query_after(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    return ngx_modelgw_store_place(value, field);
+}
+
+
 /*
- * A day, "2027-01-01", for its first millisecond, or a time of RFC 3339,
- * "2027-01-01T12:00:00.5+01:00".  0 means no bound; times before 1970 are
- * refused.
+ * A day, "2027-01-01", for its first millisecond, a time of RFC 3339,
+ * "2027-01-01T12:00:00.5+01:00", or one that is relative.  0 means no bound;
+ * times before 1970 are refused.
  */
 
 static ngx_int_t
@@ -348,6 +620,10 @@ ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
     int64_t     clock;
     uint64_t   *ms = field;
     ngx_str_t   text;
+
+    if (ngx_http_modelgw_query_relative(value, ms) == NGX_OK) {
+        return NGX_OK;
+    }
 
     text = *value;
     text.len = ngx_min(text.len, NGX_HTTP_MODELGW_QUERY_DAY);
@@ -373,6 +649,51 @@ ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
     }
 
     *ms = (uint64_t) clock;
+
+    return NGX_OK;
+}
+
+
+/* days are of UTC */
+
+static ngx_int_t
+ngx_http_modelgw_query_relative(ngx_str_t *value, uint64_t *ms)
+{
+    u_char                             *unit;
+    time_t                              now, day;
+    ngx_int_t                           n;
+    ngx_http_modelgw_query_relative_t  *r;
+
+    static u_char  units[] = "mhd";
+    static time_t  seconds[] = { 60, 3600, 86400 };
+
+    now = ngx_time();
+    day = now - now % 86400;
+
+    for (r = ngx_http_modelgw_query_words; r->name.len; r++) {
+
+        if (r->name.len == value->len
+            && ngx_memcmp(r->name.data, value->data, value->len) == 0)
+        {
+            *ms = (uint64_t) ((r->day ? day : now) - r->before) * 1000;
+            return NGX_OK;
+        }
+    }
+
+    if (value->len < 3 || value->data[0] != '-') {
+        return NGX_DECLINED;
+    }
+
+    unit = ngx_strlchr(units, units + 3, value->data[value->len - 1]);
+    n = ngx_atoi(value->data + 1, value->len - 2);
+
+    if (unit == NULL || n == NGX_ERROR
+        || n > now / seconds[unit - units] - 1)
+    {
+        return NGX_DECLINED;
+    }
+
+    *ms = (uint64_t) (now - n * seconds[unit - units]) * 1000;
 
     return NGX_OK;
 }
@@ -470,7 +791,32 @@ ngx_int_t
 ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_calls(store, &job->filter, &job->body, job->pool);
+    ngx_int_t   rc;
+    ngx_uint_t  left;
+
+    if (!job->csv) {
+        return ngx_modelgw_store_calls(store, &job->filter, &job->body,
+                                       job->pool);
+    }
+
+    left = job->filter.limit;
+    job->filter.limit = ngx_min(left, NGX_HTTP_MODELGW_QUERY_MAX);
+    left -= job->filter.limit;
+
+    rc = ngx_modelgw_store_calls_csv(store, &job->filter, &job->body,
+                                     job->part);
+
+    job->filter.limit = left;
+
+    return (rc == NGX_AGAIN && left == 0) ? NGX_OK : rc;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_call(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store)
+{
+    return ngx_modelgw_store_call_get(store, job->id, &job->body, job->pool);
 }
 
 
@@ -478,8 +824,8 @@ ngx_int_t
 ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_usage(store, (ngx_modelgw_store_by_e) job->by,
-                                   &job->filter, &job->body, job->pool);
+    return ngx_modelgw_store_usage(store, &job->by, &job->filter, &job->body,
+                                   job->pool);
 }
 
 
@@ -570,6 +916,33 @@ ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
                                   "No such account: \"%V\"", id);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job)
+{
+    return ngx_http_modelgw_admin_query_find(r, ctx, id, &job->account);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(id->data, id->len);
+
+    if (n < 1) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                      "No such call");
+    }
+
+    job->id = n;
+
+    return NGX_OK;
 }
 
 

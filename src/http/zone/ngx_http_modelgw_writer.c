@@ -50,8 +50,11 @@
 #define NGX_HTTP_MODELGW_WRITER_GRACE    1500   /* ms, less than the time after
                                                    which a flush hangs */
 
+#define NGX_HTTP_MODELGW_HOURS           10     /* seconds */
+#define NGX_HTTP_MODELGW_HOURS_AGE       2      /* seconds; younger calls may
+                                                   not be written yet */
 #define NGX_HTTP_MODELGW_ROLL_UP         3600   /* seconds */
-#define NGX_HTTP_MODELGW_ROLL_UP_STEP    1000   /* calls */
+#define NGX_HTTP_MODELGW_UPKEEP_STEP     1000   /* calls */
 
 #define NGX_HTTP_MODELGW_BATCH_CHECK     500    /* ms */
 #define NGX_HTTP_MODELGW_BATCH_ACCOUNTS  10000  /* at most */
@@ -95,7 +98,8 @@ typedef struct {
     ngx_uint_t                  due;         /* holds at the previous flush */
     ngx_msec_t                  retry;       /* retry delay, ms; 0 if the store
                                                 is healthy */
-    time_t                      roll_up;     /* time of the next one */
+    time_t                      hours;       /* times of the next ones */
+    time_t                      roll_up;
 } ngx_http_modelgw_writer_t;
 
 
@@ -112,6 +116,10 @@ typedef struct {
 } ngx_http_modelgw_batch_t;
 
 
+typedef ngx_int_t (*ngx_http_modelgw_writer_step_pt)(ngx_modelgw_store_t *s,
+    uint64_t time, ngx_uint_t max, ngx_uint_t *n);
+
+
 static ngx_int_t ngx_http_modelgw_writer_pin(void);
 static void *ngx_http_modelgw_writer_thread(void *data);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
@@ -120,7 +128,10 @@ static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w);
-static ngx_int_t ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_step(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_writer_step_pt step, time_t *next, time_t age,
+    time_t interval);
 static void ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w,
     uint64_t start);
 static void ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w,
@@ -376,7 +387,7 @@ ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w, uint64_t now)
     rc = ngx_http_modelgw_batch(w, now);
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_writer_roll_up(w);
+        rc = ngx_http_modelgw_writer_upkeep(w);
     }
 
     if (ngx_http_modelgw_writer_settle(w, rc) != NGX_AGAIN) {
@@ -484,30 +495,50 @@ ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w)
 }
 
 
-/* One step between two flushes, so that calls do not wait for a roll-up. */
+/* One step of each between two flushes, so that calls do not wait for more. */
 
 static ngx_int_t
-ngx_http_modelgw_writer_roll_up(ngx_http_modelgw_writer_t *w)
+ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w)
+{
+    if (ngx_http_modelgw_writer_step(w, ngx_modelgw_store_hours, &w->hours,
+                                     NGX_HTTP_MODELGW_HOURS_AGE,
+                                     NGX_HTTP_MODELGW_HOURS)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
+                                        &w->roll_up, (time_t) w->shared->keep,
+                                        NGX_HTTP_MODELGW_ROLL_UP);
+}
+
+
+/* handles calls of that age, in seconds; next: time of the next step */
+
+static ngx_int_t
+ngx_http_modelgw_writer_step(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_writer_step_pt step, time_t *next, time_t age,
+    time_t interval)
 {
     time_t      now;
     ngx_uint_t  n;
 
     now = time(NULL);
 
-    if (now < w->roll_up || w->stop) {
+    if (now < *next || w->stop) {
         return NGX_OK;
     }
 
-    if (ngx_modelgw_store_roll_up(w->store, now - (time_t) w->shared->keep,
-                                  NGX_HTTP_MODELGW_ROLL_UP_STEP, &n)
+    if (step(w->store, now - age, NGX_HTTP_MODELGW_UPKEEP_STEP, &n)
         != NGX_OK)
     {
         ngx_modelgw_store_error(w->store, &w->error);
         return NGX_ERROR;
     }
 
-    if (n < NGX_HTTP_MODELGW_ROLL_UP_STEP) {
-        w->roll_up = now + NGX_HTTP_MODELGW_ROLL_UP;
+    if (n < NGX_HTTP_MODELGW_UPKEEP_STEP) {
+        *next = now + interval;
     }
 
     return NGX_OK;
@@ -538,7 +569,9 @@ ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w, uint64_t start)
         return;
     }
 
-    if (w->due == 0 && w->roll_up > time(NULL) && !w->stop) {
+    if (w->due == 0 && ngx_min(w->hours, w->roll_up) > time(NULL)
+        && !w->stop)
+    {
         ngx_modelgw_ledger_wait(w->ledger, NGX_HTTP_MODELGW_WRITER_IDLE);
     }
 

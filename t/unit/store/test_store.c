@@ -1491,6 +1491,17 @@ roll_up(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max, ngx_uint_t done)
 
 
 static void
+hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max, ngx_uint_t done)
+{
+    ngx_uint_t  n;
+
+    n = 4711;
+    unit_store_ok(s, ngx_modelgw_store_hours(s, time / 1000, max, &n));
+    assert_int_equal(n, done);
+}
+
+
+static void
 test_roll_up(void **state)
 {
     uint64_t              day;
@@ -1652,12 +1663,15 @@ static void
 ask_usage(unit_store_t *u, ngx_modelgw_store_by_e by,
     ngx_modelgw_store_filter_t *filter, const char *expected)
 {
-    ngx_str_t             out;
-    ngx_modelgw_store_t  *s;
+    ngx_str_t                out;
+    ngx_modelgw_store_t     *s;
+    ngx_modelgw_store_by_t   one;
 
     s = ngx_modelgw_store_open_read(u->path, NULL, &error);
     assert_non_null(s);
-    unit_store_ok(s, ngx_modelgw_store_usage(s, by, filter, &out, u->pool));
+    one.n = 1;
+    one.bys[0] = by;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &one, filter, &out, u->pool));
     unit_assert_str(out.data, out.len, expected);
     ngx_modelgw_store_close(s);
 }
@@ -1703,13 +1717,18 @@ three_calls(unit_store_t *u)
 }
 
 
+#define AFTER(day)                                                            \
+    "\"ended\":\"" day "T06:47:01.623Z\",\"duration_ms\":1500,"             \
+    "\"first_byte_ms\":20,\"request_id\":\"req-1\",\"stream\":true,"       \
+    "\"translated\":false}"
+
 #define CALL_1                                                                \
     "{\"id\":1795330020123456,\"time\":\"2026-11-22T06:47:00.123Z\","         \
     "\"key\":\"key-1\",\"account\":\"alice\",\"model\":\"family_a-large\","   \
     "\"input_tokens\":1,\"cache_read_tokens\":2,\"cache_write_tokens\":3,"    \
     "\"cache_write_1h_tokens\":4,\"output_tokens\":5,\"reasoning_tokens\":6," \
     "\"cost\":\"0.0105\",\"outcome\":\"reported\",\"end\":\"complete\","      \
-    "\"status\":200}"
+    "\"status\":200," AFTER("2026-11-22")
 
 #define CALL_2                                                                \
     "{\"id\":1795330020123457,\"time\":\"2026-11-22T06:47:00.123Z\","         \
@@ -1717,7 +1736,7 @@ three_calls(unit_store_t *u)
     "\"input_tokens\":0,\"cache_read_tokens\":0,\"cache_write_tokens\":0,"    \
     "\"cache_write_1h_tokens\":0,\"output_tokens\":1,\"reasoning_tokens\":0," \
     "\"cost\":\"0.000000001\",\"outcome\":\"refused\",\"end\":\"upstream\","  \
-    "\"status\":503}"
+    "\"status\":503," AFTER("2026-11-22")
 
 #define CALL_3                                                                \
     "{\"id\":1795330020123458,\"time\":\"2026-11-23T06:47:00.123Z\","         \
@@ -1726,16 +1745,17 @@ three_calls(unit_store_t *u)
     "\"cache_write_1h_tokens\":0,\"output_tokens\":100,"                      \
     "\"reasoning_tokens\":0,"                                                 \
     "\"cost\":\"2.00\",\"outcome\":\"reported\",\"end\":\"complete\","        \
-    "\"status\":200}"
+    "\"status\":200," AFTER("2026-11-23")
 
-#define SUMS(calls, i, cr, cw, cwh, o, r, cost)                               \
-    ",\"calls\":" calls ",\"input_tokens\":" i ",\"cache_read_tokens\":" cr   \
+#define SUMS(calls, errors, i, cr, cw, cwh, o, r, cost)                       \
+    ",\"calls\":" calls ",\"errors\":" errors                                 \
+    ",\"input_tokens\":" i ",\"cache_read_tokens\":" cr                       \
     ",\"cache_write_tokens\":" cw ",\"cache_write_1h_tokens\":" cwh           \
     ",\"output_tokens\":" o ",\"reasoning_tokens\":" r ",\"cost\":\"" cost    \
-    "\"}"
+    "\",\"avg_ms\":1500,\"avg_first_byte_ms\":20}"
 
-#define BOTH   SUMS("2", "1", "2", "3", "4", "105", "6", "2.0105")
-#define SMALL  SUMS("1", "0", "0", "0", "0", "1", "0", "0.000000001")
+#define BOTH   SUMS("2", "0", "1", "2", "3", "4", "105", "6", "2.0105")
+#define SMALL  SUMS("1", "1", "0", "0", "0", "0", "1", "0", "0.000000001")
 
 
 static void
@@ -1754,7 +1774,8 @@ test_calls(void **state)
     ask_calls(u, &f, "{\"calls\":[" CALL_3 "," CALL_2 "," CALL_1 "]}");
 
     f.limit = 2;
-    ask_calls(u, &f, "{\"calls\":[" CALL_3 "," CALL_2 "],\"more\":true}");
+    ask_calls(u, &f, "{\"calls\":[" CALL_3 "," CALL_2 "],\"more\":true,"
+              "\"next\":\"1a2020218f7-660d7d81aa341\"}");
 
     ngx_str_set(&f.account, "alice");
     ask_calls(u, &f, "{\"calls\":[" CALL_3 "," CALL_1 "]}");
@@ -1797,9 +1818,9 @@ usages(unit_store_t *u)
 
     ask_usage(u, NGX_MODELGW_BY_DAY, &f, "{\"usage\":["
         "{\"day\":\"2026-11-23\""
-        SUMS("1", "0", "0", "0", "0", "100", "0", "2.00") ","
+        SUMS("1", "0", "0", "0", "0", "0", "100", "0", "2.00") ","
         "{\"day\":\"2026-11-22\""
-        SUMS("2", "1", "2", "3", "4", "6", "6", "0.010500001") "]}");
+        SUMS("2", "1", "1", "2", "3", "4", "6", "6", "0.010500001") "]}");
     ask_usage(u, NGX_MODELGW_BY_KEY, &f, "{\"usage\":["
         "{\"key\":\"key-1\"" BOTH ",{\"key\":\"key\\\"\xef\xbf\xbd\"" SMALL
         "]}");
@@ -1828,7 +1849,7 @@ usages(unit_store_t *u)
     f.key.len = 0;
     ask_usage(u, NGX_MODELGW_BY_DAY, &f, "{\"usage\":["
         "{\"day\":\"2026-11-23\""
-        SUMS("1", "0", "0", "0", "0", "100", "0", "2.00") "]}");
+        SUMS("1", "0", "0", "0", "0", "0", "100", "0", "2.00") "]}");
 }
 
 
@@ -1844,7 +1865,11 @@ test_usage(void **state)
     usages(u);
 
     s = unit_open(u);
+    hours(s, UNIT_TIME + UNIT_DAY, 10, 2);
+    usages(u);
     roll_up(s, UNIT_TIME + UNIT_DAY, 10, 2);
+    usages(u);
+    hours(s, UNIT_TIME + 2 * UNIT_DAY, 10, 1);
     usages(u);
     roll_up(s, UNIT_TIME + 2 * UNIT_DAY, 10, 1);
     usages(u);
@@ -1866,6 +1891,7 @@ test_usage_many(void **state)
     unit_store_t                *u = *state;
     ngx_modelgw_call_t           call;
     ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_by_t       by;
     ngx_modelgw_store_filter_t   f;
 
     s = unit_open(u);
@@ -1883,8 +1909,9 @@ test_usage_many(void **state)
     memset(&f, 0, sizeof(f));
     f.limit = 5000;
 
-    unit_store_ok(s, ngx_modelgw_store_usage(s, NGX_MODELGW_BY_KEY, &f, &out,
-                                             u->pool));
+    by.n = 1;
+    by.bys[0] = NGX_MODELGW_BY_KEY;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &by, &f, &out, u->pool));
 
     p = out.data + sizeof("{\"usage\":[") - 1;
 
@@ -1899,7 +1926,7 @@ test_usage_many(void **state)
     unit_assert_str(p, out.data + out.len - p, "}");
 
     unit_store_ok(s, ngx_modelgw_store_calls(s, &f, &out, u->pool));
-    assert_in_range(out.len, 3000 * 250, 3000 * 400);
+    assert_in_range(out.len, 3000 * 350, 3000 * 500);
 
     ngx_modelgw_store_close(s);
 }

@@ -163,7 +163,7 @@ static ngx_inline void
 unit_audit(unit_store_t *u)
 {
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM audit"
-                                 " WHERE difference != 0"), 0);
+                                 " WHERE difference != 0 OR hours != 0"), 0);
 }
 
 
@@ -220,6 +220,10 @@ unit_call(uint64_t id, const char *key, int64_t cost)
     call.seen.status = 200;
     call.charge.cost = cost;
     call.charge.tokens.output = cost;
+    call.first_byte = 20;
+    call.flags = NGX_MODELGW_CALL_STREAM;
+    call.request_id_len = sizeof("req-1") - 1;
+    memcpy(call.request_id, "req-1", call.request_id_len);
 
     return call;
 }

@@ -1,0 +1,701 @@
+
+/*
+ * The sums by hour: what usage answers does not depend on how many calls are in
+ * them, and neither do pages of calls, CSV, one call, and a file of version 1.
+ */
+
+
+#include "unit_store.h"
+
+
+#define DAYS   3
+#define CALLS  600
+
+/* midnight, UTC */
+
+#define MIDNIGHT  (UNIT_TIME / UNIT_DAY * UNIT_DAY)
+#define HOUR      3600000ULL
+
+
+static ngx_modelgw_store_error_t  error;
+
+
+static ngx_modelgw_store_by_t  bys[] = {
+    { 1, { NGX_MODELGW_BY_HOUR, 0 } },
+    { 1, { NGX_MODELGW_BY_DAY, 0 } },
+    { 1, { NGX_MODELGW_BY_MONTH, 0 } },
+    { 1, { NGX_MODELGW_BY_KEY, 0 } },
+    { 1, { NGX_MODELGW_BY_MODEL, 0 } },
+    { 1, { NGX_MODELGW_BY_ACCOUNT, 0 } },
+    { 2, { NGX_MODELGW_BY_ACCOUNT, NGX_MODELGW_BY_DAY } },
+    { 2, { NGX_MODELGW_BY_HOUR, NGX_MODELGW_BY_KEY } },
+    { 2, { NGX_MODELGW_BY_KEY, NGX_MODELGW_BY_MODEL } }
+};
+
+#define BYS  (sizeof(bys) / sizeof(bys[0]))
+
+
+/* spans that end in hours, at their ends, and without a whole hour */
+
+static struct {
+    uint64_t  from;
+    uint64_t  to;
+} spans[] = {
+    { 0, 0 },
+    { MIDNIGHT, MIDNIGHT + UNIT_DAY },
+    { MIDNIGHT + 5 * HOUR, MIDNIGHT + 31 * HOUR },
+    { MIDNIGHT + 5 * HOUR + 1, MIDNIGHT + 31 * HOUR - 1 },
+    { MIDNIGHT + 30 * 60000, MIDNIGHT + 2 * UNIT_DAY + 1 },
+    { MIDNIGHT + 7 * HOUR + 1000, MIDNIGHT + 7 * HOUR + 1800000 },
+    { MIDNIGHT + 7 * HOUR + 1800000, MIDNIGHT + 8 * HOUR + 1800000 },
+    { MIDNIGHT + UNIT_DAY, 0 }
+};
+
+#define SPANS  (sizeof(spans) / sizeof(spans[0]))
+
+
+/* calls in a random order, at random times, some of them on the hour */
+
+static void
+put_calls(ngx_modelgw_store_t *s, int first, int last)
+{
+    int                  i;
+    char                 key[16], account[16];
+    ngx_modelgw_call_t   call;
+
+    unit_begin(s);
+
+    for (i = first; i < last; i++) {
+        sprintf(key, "key-%d", rand() % 5);
+        sprintf(account, "account-%d", rand() % 3);
+
+        call = unit_call(i + 1, key, rand() % 1000);
+        call.model_len -= rand() % 2;
+        call.ended = MIDNIGHT + rand() % DAYS * UNIT_DAY + rand() % UNIT_DAY;
+
+        if (rand() % 3 == 0) {
+            call.ended -= call.ended % HOUR;
+        }
+
+        call.started = call.ended - rand() % 1000;
+
+        if (rand() % 2) {
+            call.first_byte = NGX_MODELGW_LEDGER_NONE;
+        }
+
+        call.seen.status = (rand() % 4) ? 200 : 429;
+        call.charge.tokens.input = rand() % 100;
+        unit_put_call(s, &call, account);
+    }
+
+    unit_commit(s);
+}
+
+
+static void
+put_accounts(ngx_modelgw_store_t *s)
+{
+    unit_begin(s);
+    unit_put_account(s, "account-0", 1000000000);
+    unit_put_account(s, "account-1", 1000000000);
+    unit_put_account(s, "account-2", 1000000000);
+    unit_commit(s);
+}
+
+
+/* all usages, as one text */
+
+static ngx_str_t
+usages(unit_store_t *u)
+{
+    size_t                       i, j;
+    ngx_str_t                    out, all;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    s = ngx_modelgw_store_open_read(u->path, NULL, &error);
+    assert_non_null(s);
+
+    all.len = 0;
+    all.data = ngx_palloc(u->pool, BYS * SPANS * 2 * 100000);
+    assert_non_null(all.data);
+
+    for (i = 0; i < BYS * SPANS * 2; i++) {
+        j = i / 2;
+
+        memset(&f, 0, sizeof(f));
+        f.limit = 500;
+        f.now = MIDNIGHT + DAYS * UNIT_DAY;
+        f.from = spans[j / BYS].from;
+        f.to = spans[j / BYS].to;
+
+        if (i % 2) {
+            ngx_str_set(&f.key, "key-1");
+        }
+
+        unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[j % BYS], &f, &out,
+                                                 u->pool));
+        memcpy(all.data + all.len, out.data, out.len);
+        all.len += out.len;
+    }
+
+    ngx_modelgw_store_close(s);
+
+    return all;
+}
+
+
+static void
+same_usages(unit_store_t *u, ngx_str_t *before)
+{
+    ngx_str_t  now;
+
+    now = usages(u);
+    assert_int_equal(now.len, before->len);
+    assert_memory_equal(now.data, before->data, now.len);
+    unit_audit(u);
+}
+
+
+static ngx_uint_t
+hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max)
+{
+    ngx_uint_t  n;
+
+    n = 4711;
+    unit_store_ok(s, ngx_modelgw_store_hours(s, time / 1000, max, &n));
+
+    return n;
+}
+
+
+/* steps of any size, with calls that are written behind the mark */
+
+static void
+test_usage(void **state)
+{
+    int                   i, late;
+    ngx_str_t             before;
+    ngx_uint_t            n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    srand(1);
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, CALLS);
+    before = usages(u);
+
+    late = 0;
+
+    for (i = 0; i <= DAYS * 24; i++) {
+
+        do {
+            n = hours(s, MIDNIGHT + i * HOUR, 7);
+            assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"
+                                         " WHERE ended < (SELECT value"
+                                         " FROM marks)"),
+                             unit_sql(u, "SELECT sum(calls) FROM hours"));
+        } while (n >= 7);
+
+        if (i % 6 == 0) {
+            same_usages(u, &before);
+
+            put_calls(s, CALLS + late, CALLS + late + 10);
+            late += 10;
+            before = usages(u);
+        }
+
+        /* a writer that starts again knows the mark */
+
+        if (i % 10 == 0) {
+            ngx_modelgw_store_close(s);
+            s = unit_open(u);
+        }
+    }
+
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"),
+                     CALLS + late);
+
+    /* a clock that is set back */
+
+    assert_int_equal(hours(s, MIDNIGHT, 7), 0);
+    same_usages(u, &before);
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* days are rolled up with and without their hours */
+
+static void
+test_days(void **state)
+{
+    ngx_uint_t            n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    srand(2);
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, CALLS);
+    (void) hours(s, MIDNIGHT + UNIT_DAY + 5 * HOUR, CALLS);
+
+    do {
+        unit_store_ok(s, ngx_modelgw_store_roll_up(s,
+                               (MIDNIGHT + 2 * UNIT_DAY) / 1000, 50, &n));
+        unit_audit(u);
+    } while (n == 50);
+
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM hours"), 0);
+    assert_int_equal(unit_sql(u, "SELECT (SELECT sum(calls) FROM days)"
+                                 " + (SELECT count(*) FROM calls)"), CALLS);
+
+    (void) hours(s, MIDNIGHT + DAYS * UNIT_DAY, CALLS);
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"),
+                     unit_sql(u, "SELECT count(*) FROM calls"));
+    unit_audit(u);
+    ngx_modelgw_store_close(s);
+}
+
+
+/* a trigger that leaves out what is summed up: it refuses, and all stays */
+
+static void
+test_left_out(void **state)
+{
+    size_t                i;
+    ngx_uint_t            n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    static const char  *triggers[] = {
+        "CREATE TRIGGER t BEFORE INSERT ON hours BEGIN SELECT RAISE(IGNORE);"
+            " END",
+        "CREATE TRIGGER t BEFORE INSERT ON marks BEGIN SELECT RAISE(IGNORE);"
+            " END"
+    };
+
+    srand(3);
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, 50);
+    ngx_modelgw_store_close(s);
+
+    for (i = 0; i < 2; i++) {
+        unit_write_sql(u, triggers[i]);
+
+        s = unit_open(u);
+        assert_int_equal(ngx_modelgw_store_hours(s,
+                                     (MIDNIGHT + UNIT_DAY) / 1000, 10, &n),
+                         NGX_ERROR);
+        ngx_modelgw_store_error(s, &error);
+        unit_error_has(&error, i ? "the mark of hours was not set"
+                                 : "hours were not updated");
+        ngx_modelgw_store_close(s);
+
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM hours"), 0);
+        unit_audit(u);
+        unit_write_sql(u, "DROP TRIGGER t");
+    }
+}
+
+
+/* a call that is lost ends above the mark, whatever the clock says */
+
+static void
+test_recover(void **state)
+{
+    int64_t               charged;
+    ngx_uint_t            n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, 50);
+    (void) hours(s, MIDNIGHT + DAYS * UNIT_DAY, 100);
+
+    unit_begin(s);
+    call = unit_call(1000, "key-1", 10);
+    unit_put_hold(s, &call, "account-1");
+    unit_commit(s);
+
+    unit_store_ok(s, ngx_modelgw_store_recover(s, MIDNIGHT, &n, &charged));
+    assert_int_equal(n, 1);
+    assert_int_equal(unit_sql(u, "SELECT ended FROM calls WHERE id = 1000"),
+                     unit_sql(u, "SELECT value FROM marks"));
+    unit_audit(u);
+    ngx_modelgw_store_close(s);
+}
+
+
+/* times without calls, from the beginning of the span to now or its end */
+
+static void
+test_series(void **state)
+{
+    char                         expected[2048];
+    ngx_str_t                    out;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    static const char  *none = "\",\"calls\":0,\"errors\":0,"
+        "\"input_tokens\":0,\"cache_read_tokens\":0,\"cache_write_tokens\":0,"
+        "\"cache_write_1h_tokens\":0,\"output_tokens\":0,"
+        "\"reasoning_tokens\":0,\"cost\":\"0.00\",\"avg_ms\":null,"
+        "\"avg_first_byte_ms\":null}";
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 10;
+    f.now = MIDNIGHT + 2 * HOUR + 1;
+
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[0], &f, &out, u->pool));
+    unit_assert_str(out.data, out.len, "{\"usage\":[]}");
+
+    f.from = MIDNIGHT + HOUR;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[0], &f, &out, u->pool));
+    sprintf(expected, "{\"usage\":[{\"hour\":\"2026-11-22T02:00:00.000Z%s,"
+            "{\"hour\":\"2026-11-22T01:00:00.000Z%s]}", none, none);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.limit = 1;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[0], &f, &out, u->pool));
+    sprintf(expected, "{\"usage\":[{\"hour\":\"2026-11-22T02:00:00.000Z%s],"
+            "\"more\":true}", none);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.limit = 10;
+    f.to = MIDNIGHT + 2 * HOUR;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[0], &f, &out, u->pool));
+    sprintf(expected, "{\"usage\":[{\"hour\":\"2026-11-22T01:00:00.000Z%s]}",
+            none);
+    unit_assert_str(out.data, out.len, expected);
+
+    unit_begin(s);
+    call = unit_call(1, "key-1", 10);
+    call.ended = MIDNIGHT + 2 * HOUR;
+    unit_put_call(s, &call, "account-1");
+    call.id = 2;
+    call.ended = MIDNIGHT + 4 * HOUR - 1;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 10;
+    unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[2], &f, &out, u->pool));
+    assert_memory_equal(out.data, "{\"usage\":[{\"month\":\"2026-11\",\"calls\""
+                                  ":2,\"errors\":0,", 50);
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* pages, of calls that ended at the same times and with new ones meanwhile */
+
+static void
+test_pages(void **state)
+{
+    int                          i, n;
+    u_char                      *p;
+    ngx_str_t                    out, next;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    unit_begin(s);
+
+    for (i = 0; i < 23; i++) {
+        call = unit_call(i + 1, "key-1", 10);
+        call.ended = MIDNIGHT + i / 7;
+        unit_put_call(s, &call, "account-1");
+    }
+
+    unit_commit(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 4;
+
+    for (i = 23, n = 0; /* void */ ; n++) {
+        assert_in_range(n, 0, 5);
+        unit_store_ok(s, ngx_modelgw_store_calls(s, &f, &out, u->pool));
+
+        for (p = out.data;
+             (p = ngx_strnstr(p, "{\"id\":", out.data + out.len - p)) != NULL;
+             p += 6)
+        {
+            assert_int_equal(atoi((char *) p + 6), i--);
+        }
+
+        next.data = ngx_strnstr(out.data, "\"next\":\"", out.len);
+
+        if (next.data == NULL) {
+            break;
+        }
+
+        next.data += 8;
+        next.len = out.data + out.len - 2 - next.data;
+        assert_int_equal(ngx_modelgw_store_place(&next, &f.after), NGX_OK);
+
+        unit_begin(s);
+        call = unit_call(100 + n, "key-1", 10);
+        call.ended = MIDNIGHT + UNIT_DAY;
+        unit_put_call(s, &call, "account-1");
+        unit_commit(s);
+    }
+
+    assert_int_equal(i, 0);
+    ngx_modelgw_store_close(s);
+}
+
+
+static void
+test_places(void **state)
+{
+    size_t                      i;
+    ngx_str_t                   text;
+    ngx_modelgw_store_place_t   place;
+
+    static const char  *forged[] = {
+        "", "-", "1", "1-", "-1", "1-0", "1-g", "g-1", "1-1-1", " 1-1", "1-1 ",
+        "8000000000000000-1", "1-8000000000000000", "1-11111111111111111",
+        "'; DROP TABLE calls"
+    };
+
+    for (i = 0; i < sizeof(forged) / sizeof(forged[0]); i++) {
+        text.data = (u_char *) forged[i];
+        text.len = strlen(forged[i]);
+        assert_int_equal(ngx_modelgw_store_place(&text, &place), NGX_DECLINED);
+    }
+}
+
+
+static void
+test_csv(void **state)
+{
+    ngx_str_t                    out;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    unit_begin(s);
+    call = unit_call(1, "=1+1", 10500000);
+    call.model_len = sizeof("@SUM(\"a\",b)") - 1;
+    memcpy(call.model, "@SUM(\"a\",b)", call.model_len);
+    call.first_byte = NGX_MODELGW_LEDGER_NONE;
+    call.flags = NGX_MODELGW_CALL_TRANSLATED;
+    unit_put_call(s, &call, "account-1");
+    call = unit_call(2, "key-1", 0);
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 1;
+
+    assert_int_equal(ngx_modelgw_store_calls_csv(s, &f, &out, u->pool),
+                     NGX_AGAIN);
+    unit_assert_str(out.data, out.len,
+        "id,time,key,account,model,input_tokens,cache_read_tokens,"
+        "cache_write_tokens,cache_write_1h_tokens,output_tokens,"
+        "reasoning_tokens,cost,outcome,end,status,ended,duration_ms,"
+        "first_byte_ms,request_id,stream,translated\r\n"
+        "2,\"2026-11-22T06:47:00.123Z\",\"key-1\",\"account-1\","
+        "\"family_a-large\",0,0,0,0,0,0,\"0.00\",\"reported\",\"complete\",200,"
+        "\"2026-11-22T06:47:01.623Z\",1500,20,\"req-1\",true,false\r\n");
+
+    assert_int_equal(ngx_modelgw_store_calls_csv(s, &f, &out, u->pool),
+                     NGX_OK);
+    unit_assert_str(out.data, out.len,
+        "1,\"2026-11-22T06:47:00.123Z\",\"'=1+1\",\"account-1\","
+        "\"'@SUM(\"\"a\"\",b)\",0,0,0,0,10500000,0,\"0.0105\",\"reported\","
+        "\"complete\",200,\"2026-11-22T06:47:01.623Z\",1500,,\"req-1\",false,"
+        "true\r\n");
+
+    ngx_modelgw_store_close(s);
+}
+
+
+static void
+test_filters(void **state)
+{
+    size_t                       i;
+    ngx_str_t                    out;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f[6];
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    unit_begin(s);
+    call = unit_call(1, "key-1", 10);
+    unit_put_call(s, &call, "account-1");
+    call = unit_call(2, "key-1", 1000);
+    call.charge.outcome = NGX_MODELGW_ESTIMATED;
+    call.end = NGX_MODELGW_END_CLIENT;
+    call.seen.status = 201;
+    memset(call.request_id, 'r', NGX_MODELGW_LEDGER_REQUEST);
+    call.request_id_len = NGX_MODELGW_LEDGER_REQUEST;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    memset(&f, 0, sizeof(f));
+    ngx_str_set(&f[0].outcome, "estimated");
+    ngx_str_set(&f[1].end, "client");
+    ngx_str_set(&f[2].status, "201");
+    ngx_str_set(&f[3].request_id, "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+                                  "rrrrrrrrrrrrrrrrrrrrrrrr and more");
+    f[4].min_cost = 1000;
+    f[5].min_cost = 1001;
+
+    for (i = 0; i < 6; i++) {
+        f[i].limit = 10;
+        unit_store_ok(s, ngx_modelgw_store_calls(s, &f[i], &out, u->pool));
+
+        if (i == 5) {
+            unit_assert_str(out.data, out.len, "{\"calls\":[]}");
+
+        } else {
+            assert_memory_equal(out.data, "{\"calls\":[{\"id\":2,", 18);
+            assert_null(ngx_strnstr(out.data, "\"id\":1,", out.len));
+        }
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
+static void
+test_one_call(void **state)
+{
+    ngx_str_t             out;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    unit_begin(s);
+    call = unit_call(1, "key-1", 10);
+    unit_put_call(s, &call, "account-1");
+    call.id = 2;
+    call.price_id = 77;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    unit_write_sql(u, "INSERT INTO prices VALUES (77, 'a', 'family_a-large',"
+                      " 1795330020123, 3000000, 15000000, 300000, 3750000, 0)");
+
+    assert_int_equal(ngx_modelgw_store_call_get(s, 3, &out, u->pool),
+                     NGX_DECLINED);
+
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 1, &out, u->pool));
+    assert_memory_equal(out.data, "{\"call\":{\"id\":1,", 16);
+    assert_non_null(ngx_strnstr(out.data, "},\"price\":null}", out.len));
+
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &out, u->pool));
+    assert_non_null(ngx_strnstr(out.data, "},\"price\":{\"group\":\"a\","
+        "\"model\":\"family_a-large\",\"from\":\"2026-11-22T06:47:00.123Z\","
+        "\"input\":\"3.00\",\"output\":\"15.00\",\"cache_read\":\"0.30\","
+        "\"cache_write\":\"3.75\",\"cache_write_1h\":\"0.00\"}}", out.len));
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* a file as version 1 has made it */
+
+static void
+test_version_1(void **state)
+{
+    ngx_str_t             before;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    srand(4);
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, 100);
+    before = usages(u);
+    ngx_modelgw_store_close(s);
+
+    unit_write_sql(u,
+        "DROP VIEW audit; DROP VIEW balances; DROP VIEW ledger;"
+        "DROP TABLE hours; DROP TABLE marks; DROP TABLE keys;"
+        "DROP TABLE prices; DROP TABLE actions; DROP INDEX calls_ended;"
+        "ALTER TABLE accounts DROP COLUMN state;"
+        "ALTER TABLE accounts DROP COLUMN note;"
+        "ALTER TABLE calls DROP COLUMN request_id;"
+        "ALTER TABLE calls DROP COLUMN flags;"
+        "ALTER TABLE calls DROP COLUMN price;"
+        "ALTER TABLE holds DROP COLUMN request_id;"
+        "ALTER TABLE holds DROP COLUMN flags;"
+        "ALTER TABLE holds DROP COLUMN price;"
+        "ALTER TABLE topups DROP COLUMN reason;"
+        "ALTER TABLE days DROP COLUMN errors;"
+        "ALTER TABLE days DROP COLUMN duration;"
+        "ALTER TABLE days DROP COLUMN first_bytes;"
+        "ALTER TABLE days DROP COLUMN first_byte;"
+        "CREATE TABLE kept AS SELECT id, first_byte FROM calls;"
+        "ALTER TABLE calls DROP COLUMN first_byte;"
+        "CREATE VIEW audit AS SELECT 1; CREATE VIEW balances AS SELECT 1;"
+        "CREATE VIEW ledger AS SELECT 1; PRAGMA user_version = 1");
+
+    assert_null(ngx_modelgw_store_open_read(u->path, NULL, &error));
+    unit_error_has(&error, "is not migrated yet");
+
+    ngx_modelgw_store_close(unit_open(u));
+
+    assert_int_equal(unit_sql(u, "PRAGMA user_version"), 2);
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"), 100);
+    assert_int_equal(unit_sql(u, "SELECT count(first_byte) FROM calls"), 0);
+    unit_audit(u);
+
+    /* but for what version 1 did not know */
+
+    unit_write_sql(u, "UPDATE calls SET first_byte = (SELECT first_byte"
+                      " FROM kept WHERE kept.id = calls.id);"
+                      "DELETE FROM hours; UPDATE marks SET value = 0");
+    same_usages(u, &before);
+}
+
+
+int
+main(void)
+{
+    const struct CMUnitTest  tests[] = {
+        unit_store_case(test_usage),
+        unit_store_case(test_days),
+        unit_store_case(test_left_out),
+        unit_store_case(test_recover),
+        unit_store_case(test_series),
+        unit_store_case(test_pages),
+        unit_store_case(test_places),
+        unit_store_case(test_csv),
+        unit_store_case(test_filters),
+        unit_store_case(test_one_call),
+        unit_store_case(test_version_1)
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
