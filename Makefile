@@ -51,6 +51,7 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
 .PHONY: all module install run test check style clang unit pytest vectors \
         test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-growth \
         bench-instructions bench-scan bench-ledger bench-store \
+        bench-questions \
         limits-minute setup-build help clean distclean \
         torture torture-quick test-busy
 
@@ -228,6 +229,7 @@ help:
 	@echo 'make bench-scan      speed of the request scanner'
 	@echo 'make bench-ledger    what a call costs in the ledger'
 	@echo 'make bench-store     what a call costs the writer of the ledger'
+	@echo 'make bench-questions what it takes to open an old ledger and ask it'
 	@echo 'make module NGINX_SRC=dir  build for another nginx tree'
 
 # "clean" keeps downloads and what was installed from them

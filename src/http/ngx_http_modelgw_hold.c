@@ -643,6 +643,7 @@ ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx)
     tp = ngx_timeofday();
 
     call->price = ctx->call.model->price;
+    call->price_id = ctx->call.model->price_id;
     call->started = (uint64_t) tp->sec * 1000 + tp->msec;
 
     call->key_name.len = ngx_min(key->id.len, NGX_MODELGW_LEDGER_NAME);

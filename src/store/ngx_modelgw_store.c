@@ -431,6 +431,13 @@ ngx_modelgw_store_connect(const char *path, int flags,
 }
 
 
+ngx_uint_t
+ngx_modelgw_store_migrated(ngx_modelgw_store_t *s)
+{
+    return s->migrated;
+}
+
+
 void
 ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 {
@@ -486,6 +493,7 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 
     if (rc == NGX_DONE) {
         rc = ngx_modelgw_store_tables(s, ngx_modelgw_store_migration);
+        s->migrated = 1;
     }
 
     if (rc != NGX_OK) {

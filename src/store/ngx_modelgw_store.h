@@ -19,6 +19,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_ledger.h"
 
 
@@ -75,6 +76,9 @@ ngx_int_t ngx_modelgw_store_known(ngx_modelgw_store_t *s,
  */
 ngx_modelgw_store_t *ngx_modelgw_store_open_read(const char *path,
     ngx_modelgw_store_file_t *file, ngx_modelgw_store_error_t *error);
+
+/* Whether opening the file has migrated it. */
+ngx_uint_t ngx_modelgw_store_migrated(ngx_modelgw_store_t *s);
 
 /* Rolls back what is not committed, and frees the store. */
 void ngx_modelgw_store_close(ngx_modelgw_store_t *s);
@@ -202,6 +206,33 @@ ngx_int_t ngx_modelgw_store_call(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_topup(ngx_modelgw_store_t *s,
     ngx_modelgw_topup_t *topup, ngx_modelgw_ledger_name_t *account,
     ngx_modelgw_topup_e *result);
+
+/* what a model costs; its id is that of calls */
+typedef struct {
+    uint64_t              id;
+    ngx_str_t             group;
+    ngx_str_t             model;
+    ngx_modelgw_price_t   rates;
+    uint64_t              time;          /* milliseconds since the Epoch */
+} ngx_modelgw_store_price_t;
+
+/*
+ * Adds a price, in a batch, unless it is what the model has had last.  If the
+ * model had another, this is an action of "configuration".
+ *     NGX_OK        as it was, or it is the model's first price
+ *     NGX_DONE      changed, *old is what the model had
+ *     NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_price(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old);
+
+#define NGX_MODELGW_STORE_RATES  256     /* bytes of the text of a price */
+
+/*
+ * Writes the prices of a million tokens as JSON to p, which has room for
+ * NGX_MODELGW_STORE_RATES bytes; returns the end.
+ */
+u_char *ngx_modelgw_store_rates(u_char *p, ngx_modelgw_price_t *rates);
 
 /*
  * Rolls up to days at most "max" of the calls that ended before "time" (seconds

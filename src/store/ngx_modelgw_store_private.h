@@ -118,6 +118,7 @@ struct ngx_modelgw_store_s {
 
     ngx_uint_t                   batch;  /* between _begin() and _commit() */
     ngx_uint_t                   failed; /* nothing more is written */
+    ngx_uint_t                   migrated; /* when it was opened */
 
     /* the table "temp.modelgw_batch" has the rows first <= row < end */
 
@@ -205,6 +206,14 @@ ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
 
 /* Prepares what writing needs: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
+
+/*
+ * Executes a statement of a batch, which returns no rows, and finalizes it; if
+ * it fails, or changes another number of rows, the batch is rolled back.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
+    int changes, const char *failed);
 
 /*
  * Rolls back a batch in which something failed; nothing more is written.

@@ -15,10 +15,6 @@
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_MEGA     1000  /* pico-euro per token is nano-euro per
-                                            thousand tokens */
-
-
 /* what a column of a call is written as */
 
 typedef enum {
@@ -127,13 +123,6 @@ static const char  ngx_modelgw_store_call_sql[] =
     " prices.cache_write_1h"
     " FROM calls LEFT JOIN prices ON prices.id = calls.price"
     " WHERE calls.id = ?1";
-
-
-static ngx_str_t  ngx_modelgw_store_rates[] = {
-    ngx_string(",\"input\":"), ngx_string(",\"output\":"),
-    ngx_string(",\"cache_read\":"), ngx_string(",\"cache_write\":"),
-    ngx_string(",\"cache_write_1h\":"), ngx_null_string
-};
 
 
 static const char  ngx_modelgw_store_topups_sql[] =
@@ -479,8 +468,10 @@ ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
 static void
 ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 {
-    int         i;
-    ngx_str_t  *rate, text;
+    int                   i;
+    u_char               *last, rates[NGX_MODELGW_STORE_RATES];
+    ngx_str_t             text;
+    ngx_modelgw_price_t   price;
 
     i = NGX_MODELGW_STORE_FIELDS;
 
@@ -500,13 +491,18 @@ ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
     ngx_modelgw_out_text(out, ",\"from\":");
     ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, i++));
 
-    for (rate = ngx_modelgw_store_rates; rate->len; rate++) {
-        ngx_modelgw_out(out, rate->data, rate->len);
-        ngx_modelgw_amount_out(out, sqlite3_column_int64(stmt, i++)
-                                    * NGX_MODELGW_STORE_MEGA);
-    }
+    price.input = sqlite3_column_int64(stmt, i++);
+    price.output = sqlite3_column_int64(stmt, i++);
+    price.cache_read = sqlite3_column_int64(stmt, i++);
+    price.cache_write = sqlite3_column_int64(stmt, i++);
+    price.cache_write_1h = sqlite3_column_int64(stmt, i);
 
-    ngx_modelgw_out_text(out, "}");
+    /* an object, which goes on with the members of this one */
+
+    last = ngx_modelgw_store_rates(rates, &price);
+    rates[0] = ',';
+
+    ngx_modelgw_out(out, rates, last - rates);
 }
 
 

@@ -881,6 +881,29 @@ ngx_modelgw_store_run(ngx_modelgw_store_t *s, ngx_modelgw_store_statement_e i,
 }
 
 
+ngx_int_t
+ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt, int changes,
+    const char *failed)
+{
+    ngx_int_t  rc;
+
+    rc = NGX_OK;
+
+    ngx_set_errno(0);
+
+    if (sqlite3_step(stmt) != SQLITE_DONE) {
+        rc = ngx_modelgw_store_fault(s, NULL);
+
+    } else if (sqlite3_changes(s->db) != changes) {
+        rc = ngx_modelgw_store_fault_text(s, failed);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
 static ngx_int_t
 ngx_modelgw_store_fault(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 {

@@ -49,6 +49,10 @@ bench-scan bench-ledger: bench-%: $(BUILD)/bench/%
 bench-store: $(BUILD)/bench/store
 	$< $(BUILD)/bench
 
+bench-questions: setup-run module
+	@mkdir -p $(BUILD)/bench
+	@$(BENCH_ENV) $(PYTHON) t/bench/questions.py $(BUILD)/bench $(BENCH_ARGS)
+
 $(BUILD)/bench/scan $(BUILD)/bench/ledger $(BUILD)/bench/store: \
         $(BUILD)/bench/%: t/bench/%.c \
         $(FLOOR0:%=src/%.c) $(HEADERS)

@@ -183,6 +183,90 @@ def test_rows_of_calls(start):
                 (told[4], None, 0, 0)])
 
 
+PRICE = "SELECT printf('%.2f', prices.input / 1e6) FROM prices JOIN calls" \
+        " ON prices.id = calls.price ORDER BY calls.id"
+
+
+@pytest.mark.parametrize("how", ["reload", "restart"])
+def test_prices(start, how):
+    """A price that changes is logged and an action, and each call keeps the one
+    that it had; a price that comes back counts from then on."""
+    g = start()
+    groups = g.groups
+    assert g.chat().status == 200
+    wait_query(g, PRICE, [("1.00",)])
+
+    for old, new, n in ("1", "4", 1), ("4", "1", 2):
+        g.groups = groups.replace("input=1 ", "input=%s " % new)
+        g.write()
+        if how == "reload":
+            g.reload()
+        else:
+            g.stop()
+            g.start()
+        wait_query(g, "SELECT count(*) FROM actions", [(n,)])
+        assert g.chat().status == 200
+        assert g.log_count('price of model "fam-b-one" of group "b" changed '
+                           'from {"input":"%s.00",' % old) == 1
+        assert query(g, "SELECT actor, action, target, before, after"
+                     " FROM actions WHERE id = %d" % n) == [
+            ("configuration", "price", "b/fam-b-one", rates(old), rates(new))]
+
+    wait_query(g, PRICE, [("1.00",), ("4.00",), ("1.00",)])
+    assert query(g, "SELECT cost FROM calls ORDER BY id") == [
+        (COST,), (COST + 33000,), (COST,)]
+    assert query(g, "SELECT count(*) FROM prices") == [(4,)]
+
+
+def rates(input):
+    return ('{"input":"%s.00","output":"2.00","cache_read":"%s.00",'
+            '"cache_write":"%s.00","cache_write_1h":"%s.00"}'
+            % ((input,) * 4))
+
+
+def test_migrated(start):
+    """A file of version 1, with calls; nginx says that it was migrated."""
+    g = start()
+    assert g.chat().status == 200
+    stored(g, 1)
+    g.stop()
+    db = sqlite3.connect(g.path("ledger.db"))
+    db.executescript(VERSION_1)
+    db.close()
+    g.start()
+    assert g.log_count('ledger.db" was migrated to version 2') == 1
+    assert g.chat().status == 200
+    stored(g, 2)
+    assert query(g, "SELECT account, difference, hours FROM audit"
+                 " WHERE account = 'bob-1'") == [("bob-1", 0, 0)]
+    assert query(g, "SELECT request_id = '', price = 0, first_byte IS NULL"
+                 " FROM calls ORDER BY id") == [(1, 1, 1), (0, 0, 0)]
+
+
+VERSION_1 = """
+DROP VIEW audit; DROP VIEW balances; DROP VIEW ledger;
+DROP TABLE hours; DROP TABLE marks; DROP TABLE keys; DROP TABLE prices;
+DROP TABLE actions; DROP INDEX calls_ended;
+ALTER TABLE accounts DROP COLUMN state;
+ALTER TABLE accounts DROP COLUMN note;
+ALTER TABLE calls DROP COLUMN request_id;
+ALTER TABLE calls DROP COLUMN first_byte;
+ALTER TABLE calls DROP COLUMN flags;
+ALTER TABLE calls DROP COLUMN price;
+ALTER TABLE holds DROP COLUMN request_id;
+ALTER TABLE holds DROP COLUMN flags;
+ALTER TABLE holds DROP COLUMN price;
+ALTER TABLE topups DROP COLUMN reason;
+ALTER TABLE days DROP COLUMN errors;
+ALTER TABLE days DROP COLUMN duration;
+ALTER TABLE days DROP COLUMN first_bytes;
+ALTER TABLE days DROP COLUMN first_byte;
+CREATE VIEW audit AS SELECT 1; CREATE VIEW balances AS SELECT 1;
+CREATE VIEW ledger AS SELECT 1;
+PRAGMA user_version = 1;
+"""
+
+
 def test_opened_by_reload(start):
     g = start()
     erin = Key("erin-1", "b", "account=erin")

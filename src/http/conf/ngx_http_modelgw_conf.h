@@ -66,6 +66,8 @@ typedef struct {
     ngx_regex_t                      *regex;       /* NULL: no pattern */
 #endif
     ngx_modelgw_price_t               price;
+    uint64_t                          price_id;    /* of group, id and price;
+                                                      0: not priced */
     ngx_uint_t                        context;     /* tokens; 0: not given */
     ngx_uint_t                        max_output;  /* tokens; 0: not given */
     ngx_modelgw_caps_t                caps;

@@ -16,6 +16,7 @@
  */
 
 
+#include "ngx_modelgw_key.h"
 #include "ngx_http_modelgw_conf.h"
 
 
@@ -29,7 +30,9 @@ static ngx_int_t ngx_http_modelgw_model_compile(ngx_conf_t *cf,
     ngx_http_modelgw_model_t *model);
 #endif
 static ngx_int_t ngx_http_modelgw_model_prices(ngx_conf_t *cf,
-    ngx_http_modelgw_model_t *model);
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model);
+static ngx_int_t ngx_http_modelgw_model_price_id(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model);
 static ngx_int_t ngx_http_modelgw_model_free(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_model_price(
@@ -192,7 +195,7 @@ ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     options.name = &model->id;
 
     if (ngx_http_modelgw_option_parse(cf, 3, &options) != NGX_OK
-        || ngx_http_modelgw_model_prices(cf, model) != NGX_OK)
+        || ngx_http_modelgw_model_prices(cf, group, model) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -323,7 +326,8 @@ ngx_http_modelgw_model_compile(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
  */
 
 static ngx_int_t
-ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
+ngx_http_modelgw_model_prices(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model)
 {
     ngx_modelgw_price_t  *price;
 
@@ -369,6 +373,44 @@ ngx_http_modelgw_model_prices(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
     }
 
     model->priced = 1;
+
+    return ngx_http_modelgw_model_price_id(cf, group, model);
+}
+
+
+/* 63 bits of a digest, so that it is the same in any process and machine */
+
+static ngx_int_t
+ngx_http_modelgw_model_price_id(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model)
+{
+    size_t                size;
+    u_char                digest[NGX_MODELGW_KEY_DIGEST];
+    ngx_str_t             text;
+    ngx_modelgw_price_t  *price;
+
+    price = &model->price;
+    size = group->name.len + model->id.len + 7 + 5 * NGX_INT64_LEN;
+
+    text.data = ngx_pnalloc(cf->temp_pool, size);
+    if (text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    text.len = ngx_snprintf(text.data, size, "%V %V %uL %uL %uL %uL %uL",
+                            &group->name, &model->id, price->input,
+                            price->output, price->cache_read,
+                            price->cache_write, price->cache_write_1h)
+               - text.data;
+
+    if (ngx_modelgw_key_digest(&text, digest) != NGX_OK) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "model \"%V\": SHA-256 failed", &model->id);
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(&model->price_id, digest, sizeof(uint64_t));
+    model->price_id = (model->price_id >> 1) | 1;
 
     return NGX_OK;
 }

@@ -78,6 +78,8 @@
 typedef struct {
     ngx_modelgw_ledger_t       *ledger;
     ngx_http_modelgw_shared_t  *shared;
+    ngx_http_modelgw_main_conf_t  *mmcf;     /* whose prices are to be stored;
+                                                NULL: none */
     char                       *path;        /* of the store */
     ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
     uint64_t                    done;        /* calls, in total, that must be
@@ -128,6 +130,7 @@ static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_prices(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_step(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_writer_step_pt step, time_t *next, time_t age,
@@ -198,6 +201,11 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->ledger = mmcf->ledger;
     w->shared = mmcf->shared;
     w->user = user;
+
+    /* else the thread outlives the configuration, too */
+
+    w->mmcf = (ngx_process == NGX_PROCESS_WORKER) ? mmcf : NULL;
+
     w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
 
     err = ngx_http_modelgw_process_thread(&w->thread,
@@ -387,6 +395,10 @@ ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w, uint64_t now)
     rc = ngx_http_modelgw_batch(w, now);
 
     if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_writer_prices(w);
+    }
+
+    if (rc == NGX_OK) {
         rc = ngx_http_modelgw_writer_upkeep(w);
     }
 
@@ -490,6 +502,29 @@ ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w)
     ngx_modelgw_ledger_set_writable(w->ledger, 1);
 
     ngx_http_modelgw_writer_report(w, NGX_HTTP_MODELGW_LINE_RESTORED);
+
+    return NGX_OK;
+}
+
+
+/* of this configuration, once; the master has logged what changed */
+
+static ngx_int_t
+ngx_http_modelgw_writer_prices(ngx_http_modelgw_writer_t *w)
+{
+    if (w->mmcf == NULL || w->stop) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_modelgw_prices_store(w->mmcf, w->store,
+                                      (uint64_t) time(NULL) * 1000, NULL)
+        != NGX_OK)
+    {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
+    w->mmcf = NULL;
 
     return NGX_OK;
 }

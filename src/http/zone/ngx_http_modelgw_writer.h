@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_zone.h"
 
 #include <pthread.h>
@@ -48,6 +49,22 @@ ngx_int_t ngx_http_modelgw_zone_load(ngx_http_modelgw_main_conf_t *mmcf,
  */
 ngx_int_t ngx_http_modelgw_zone_relock(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_main_conf_t *old);
+
+
+/* prices.c */
+
+/*
+ * Stores the prices of the configuration, in a batch of its own; time:
+ * milliseconds since the Epoch.  Those that have changed are logged; log is
+ * NULL in a thread.
+ *     NGX_OK, NGX_ERROR (of the store)
+ */
+ngx_int_t ngx_http_modelgw_prices_store(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log);
+
+/* Logs which prices a new configuration has changed. */
+void ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_main_conf_t *old, ngx_log_t *log);
 
 
 /* writer.c: the thread that writes the store */

@@ -62,6 +62,8 @@ static ngx_int_t ngx_http_modelgw_zone_count_accounts(ngx_modelgw_keys_t *keys,
     ngx_modelgw_ledger_t *ledger, ngx_log_t *log, ngx_uint_t *count);
 static ngx_int_t ngx_http_modelgw_zone_add(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_http_modelgw_main_conf_t *ngx_http_modelgw_zone_old(
+    ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_modelgw_zone_init(ngx_shm_zone_t *zone, void *data);
 static ngx_int_t ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone);
 static ngx_int_t ngx_http_modelgw_zone_adopt(ngx_shm_zone_t *zone,
@@ -699,7 +701,7 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
     ngx_modelgw_key_t             *key;
     ngx_modelgw_keys_pos_t         pos;
     ngx_http_modelgw_zone_ctx_t    ctx;
-    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_http_modelgw_main_conf_t  *mmcf, *old;
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
@@ -709,6 +711,12 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 
     mmcf->shared->flush = mmcf->ledger_flush;
     mmcf->shared->keep = mmcf->ledger_keep;
+
+    old = ngx_http_modelgw_zone_old(cycle);
+
+    if (old) {
+        ngx_http_modelgw_prices_changed(mmcf, old, cycle->log);
+    }
 
     if (mmcf->keys == NULL) {
         return NGX_OK;
@@ -740,6 +748,25 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
     ngx_modelgw_ledger_wake(mmcf->ledger);
 
     return NGX_OK;
+}
+
+
+/* the configuration before a reload; NULL: none, or not of the gateway */
+
+static ngx_http_modelgw_main_conf_t *
+ngx_http_modelgw_zone_old(ngx_cycle_t *cycle)
+{
+    ngx_cycle_t  *old;
+
+    old = cycle->old_cycle;
+
+    if (old == NULL || ngx_is_init_cycle(old)
+        || old->conf_ctx[ngx_http_module.index] == NULL)
+    {
+        return NULL;
+    }
+
+    return ngx_http_cycle_get_module_main_conf(old, ngx_http_modelgw_module);
 }
 
 

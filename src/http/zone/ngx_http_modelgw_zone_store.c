@@ -175,6 +175,12 @@ ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
                       "charged for them", n, p - amount, amount);
     }
 
+    if (ngx_modelgw_store_migrated(store)) {
+        ngx_log_error(NGX_LOG_NOTICE, load->log, 0,
+                      "\"modelgw_ledger\": \"%V\" was migrated to version %d",
+                      &load->mmcf->ledger_path, NGX_MODELGW_STORE_VERSION);
+    }
+
     if (ngx_http_modelgw_load_create(load, last) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -298,7 +304,13 @@ ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
 
     probed = (ngx_modelgw_store_space(store) == NGX_OK);
 
-    if (probed && ngx_modelgw_store_probe(store) == NGX_OK) {
+    if (probed
+        && ngx_modelgw_store_probe(store) == NGX_OK
+        && ngx_http_modelgw_prices_store(load->mmcf, store,
+                                         (uint64_t) ngx_time() * 1000,
+                                         load->log)
+           == NGX_OK)
+    {
         return;
     }
 

@@ -1,0 +1,165 @@
+
+/*
+ * Prices of models: what a configuration has changed is logged, and the store
+ * keeps what each model has cost since when.  A call has the id of its price.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_store.h"
+#include "ngx_http_modelgw_writer.h"
+#include "ngx_http_modelgw_zone.h"
+
+
+/* a model of a configuration */
+
+typedef struct {
+    ngx_http_modelgw_group_t  *group;
+    ngx_http_modelgw_model_t  *model;
+    ngx_uint_t                 i;        /* of the next one: its group, and its
+                                            place in that */
+    ngx_uint_t                 j;
+} ngx_http_modelgw_prices_pos_t;
+
+
+static ngx_int_t ngx_http_modelgw_prices_batch(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_store_t *store,
+    uint64_t time, ngx_log_t *log);
+static ngx_int_t ngx_http_modelgw_prices_next(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_prices_pos_t *pos);
+static void ngx_http_modelgw_prices_notice(ngx_log_t *log,
+    ngx_http_modelgw_prices_pos_t *pos, ngx_modelgw_price_t *old);
+
+
+ngx_int_t
+ngx_http_modelgw_prices_store(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log)
+{
+    if (ngx_modelgw_store_begin(store) != NGX_OK
+        || ngx_http_modelgw_prices_batch(mmcf, store, time, log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_commit(store);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_prices_batch(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log)
+{
+    ngx_int_t                       rc;
+    ngx_modelgw_price_t             old;
+    ngx_modelgw_store_price_t       price;
+    ngx_http_modelgw_prices_pos_t   pos;
+
+    ngx_memzero(&pos, sizeof(ngx_http_modelgw_prices_pos_t));
+
+    while (ngx_http_modelgw_prices_next(mmcf, &pos) == NGX_OK) {
+
+        price.id = pos.model->price_id;
+        price.group = pos.group->name;
+        price.model = pos.model->id;
+        price.rates = pos.model->price;
+        price.time = time;
+
+        rc = ngx_modelgw_store_price(store, &price, &old);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_DONE && log) {
+            ngx_http_modelgw_prices_notice(log, &pos, &old);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_main_conf_t *old, ngx_log_t *log)
+{
+    ngx_http_modelgw_prices_pos_t  now, was;
+
+    ngx_memzero(&now, sizeof(ngx_http_modelgw_prices_pos_t));
+
+    while (ngx_http_modelgw_prices_next(mmcf, &now) == NGX_OK) {
+
+        ngx_memzero(&was, sizeof(ngx_http_modelgw_prices_pos_t));
+
+        while (ngx_http_modelgw_prices_next(old, &was) == NGX_OK) {
+
+            if (was.model->price_id != now.model->price_id
+                && was.group->name.len == now.group->name.len
+                && ngx_memcmp(was.group->name.data, now.group->name.data,
+                              now.group->name.len) == 0
+                && was.model->id.len == now.model->id.len
+                && ngx_memcmp(was.model->id.data, now.model->id.data,
+                              now.model->id.len) == 0)
+            {
+                ngx_http_modelgw_prices_notice(log, &now, &was.model->price);
+            }
+        }
+    }
+}
+
+
+/* The next model that has a price: NGX_OK, NGX_DONE. */
+
+static ngx_int_t
+ngx_http_modelgw_prices_next(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_prices_pos_t *pos)
+{
+    ngx_array_t                *models;
+    ngx_http_modelgw_model_t   *model;
+    ngx_http_modelgw_group_t  **group;
+
+    group = mmcf->groups.elts;
+
+    /* listed models and patterns of a group follow each other */
+
+    while (pos->i < mmcf->groups.nelts * 2) {
+
+        pos->group = group[pos->i / 2];
+        models = (pos->i % 2) ? &pos->group->patterns : &pos->group->models;
+        model = models->elts;
+
+        while (pos->j < models->nelts) {
+            pos->model = &model[pos->j++];
+
+            if (pos->model->price_id) {
+                return NGX_OK;
+            }
+        }
+
+        pos->i++;
+        pos->j = 0;
+    }
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_modelgw_prices_notice(ngx_log_t *log,
+    ngx_http_modelgw_prices_pos_t *pos, ngx_modelgw_price_t *old)
+{
+    u_char  *last, *end;
+    u_char   before[NGX_MODELGW_STORE_RATES], after[NGX_MODELGW_STORE_RATES];
+
+    last = ngx_modelgw_store_rates(before, old);
+    end = ngx_modelgw_store_rates(after, &pos->model->price);
+
+    ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                  "price of model \"%V\" of group \"%V\" changed from %*s to "
+                  "%*s", &pos->model->id, &pos->group->name,
+                  (size_t) (last - before), before, (size_t) (end - after),
+                  after);
+}

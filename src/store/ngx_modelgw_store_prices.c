@@ -1,0 +1,200 @@
+
+/*
+ * What models cost, and have cost: a price has an id, which calls have, too.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_store_private.h"
+
+
+#define NGX_MODELGW_STORE_MEGA  1000     /* pico-euro per token is nano-euro per
+                                            thousand tokens */
+
+
+static ngx_int_t ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, uint64_t *id, ngx_modelgw_price_t *old);
+static ngx_int_t ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price);
+static ngx_int_t ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old);
+static void ngx_modelgw_store_bind_rates(sqlite3_stmt *stmt, int i,
+    ngx_modelgw_price_t *rates);
+
+
+ngx_int_t
+ngx_modelgw_store_price(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old)
+{
+    uint64_t  id;
+
+    if (s->failed || !s->batch) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_price_last(s, price, &id, old) != NGX_OK) {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    if (id == price->id) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_price_insert(s, price) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (id == 0) {
+        return NGX_OK;
+    }
+
+    return (ngx_modelgw_store_price_action(s, price, old) == NGX_OK)
+           ? NGX_DONE : NGX_ERROR;
+}
+
+
+/* id 0: the model has had none */
+
+static ngx_int_t
+ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, uint64_t *id, ngx_modelgw_price_t *old)
+{
+    int            rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_prepare(s,
+            "SELECT id, input, output, cache_read, cache_write, cache_write_1h"
+            " FROM prices WHERE \"group\" = ?1 AND model = ?2"
+            " ORDER BY \"from\" DESC, rowid DESC LIMIT 1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_str(stmt, 1, &price->group);
+    ngx_modelgw_store_bind_str(stmt, 2, &price->model);
+
+    *id = 0;
+    rc = sqlite3_step(stmt);
+
+    if (rc == SQLITE_ROW) {
+        *id = sqlite3_column_int64(stmt, 0);
+        old->input = sqlite3_column_int64(stmt, 1);
+        old->output = sqlite3_column_int64(stmt, 2);
+        old->cache_read = sqlite3_column_int64(stmt, 3);
+        old->cache_write = sqlite3_column_int64(stmt, 4);
+        old->cache_write_1h = sqlite3_column_int64(stmt, 5);
+
+    } else if (rc != SQLITE_DONE) {
+        (void) ngx_modelgw_store_fail(s, NULL);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return (rc == SQLITE_ROW || rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
+}
+
+
+/* a price that the model has had before counts from now on again */
+
+static ngx_int_t
+ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price)
+{
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_prepare(s,
+            "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+            " ON CONFLICT (id) DO UPDATE SET \"from\" = excluded.\"from\"",
+            &stmt)
+        != NGX_OK)
+    {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, price->id);
+    ngx_modelgw_store_bind_str(stmt, 2, &price->group);
+    ngx_modelgw_store_bind_str(stmt, 3, &price->model);
+    (void) sqlite3_bind_int64(stmt, 4, price->time);
+    ngx_modelgw_store_bind_rates(stmt, 5, &price->rates);
+
+    return ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored");
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old)
+{
+    u_char         before[NGX_MODELGW_STORE_RATES];
+    u_char         after[NGX_MODELGW_STORE_RATES];
+    ngx_str_t      text;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_prepare(s,
+            "INSERT INTO actions (time, actor, address, action, target,"
+            " before, after)"
+            " VALUES (?1, 'configuration', '', 'price', ?2 || '/' || ?3,"
+            " ?4, ?5)", &stmt)
+        != NGX_OK)
+    {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, price->time);
+    ngx_modelgw_store_bind_str(stmt, 2, &price->group);
+    ngx_modelgw_store_bind_str(stmt, 3, &price->model);
+
+    text.data = before;
+    text.len = ngx_modelgw_store_rates(before, old) - before;
+    ngx_modelgw_store_bind_str(stmt, 4, &text);
+
+    text.data = after;
+    text.len = ngx_modelgw_store_rates(after, &price->rates) - after;
+    ngx_modelgw_store_bind_str(stmt, 5, &text);
+
+    return ngx_modelgw_store_once(s, stmt, 1,
+                                  "failed: an action was not stored");
+}
+
+
+u_char *
+ngx_modelgw_store_rates(u_char *p, ngx_modelgw_price_t *rates)
+{
+    ngx_uint_t  i;
+
+    static struct {
+        const char  *name;
+        size_t       offset;
+    } names[] = {
+        { "{\"input\":\"", offsetof(ngx_modelgw_price_t, input) },
+        { "\",\"output\":\"", offsetof(ngx_modelgw_price_t, output) },
+        { "\",\"cache_read\":\"", offsetof(ngx_modelgw_price_t, cache_read) },
+        { "\",\"cache_write\":\"", offsetof(ngx_modelgw_price_t, cache_write) },
+        { "\",\"cache_write_1h\":\"",
+          offsetof(ngx_modelgw_price_t, cache_write_1h) }
+    };
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        p = ngx_cpymem(p, names[i].name, ngx_strlen(names[i].name));
+        p = ngx_modelgw_amount(p, *(uint64_t *)
+                                  ((u_char *) rates + names[i].offset)
+                                  * NGX_MODELGW_STORE_MEGA);
+    }
+
+    return ngx_cpymem(p, "\"}", 2);
+}
+
+
+static void
+ngx_modelgw_store_bind_rates(sqlite3_stmt *stmt, int i,
+    ngx_modelgw_price_t *rates)
+{
+    (void) sqlite3_bind_int64(stmt, i++, rates->input);
+    (void) sqlite3_bind_int64(stmt, i++, rates->output);
+    (void) sqlite3_bind_int64(stmt, i++, rates->cache_read);
+    (void) sqlite3_bind_int64(stmt, i++, rates->cache_write);
+    (void) sqlite3_bind_int64(stmt, i, rates->cache_write_1h);
+}
