@@ -172,7 +172,7 @@ class Bank:
         if live:
             self.settled()
         views = self.query("SELECT * FROM audit")
-        assert all(v["difference"] == 0 for v in views), views
+        assert all(v["difference"] == v["hours"] == 0 for v in views), views
         stored = {}
         for row in self.query(BALANCES):
             name, stored[name], derived = row.values()

@@ -86,6 +86,11 @@ class Store:
     def topups(self):
         return self.query("SELECT * FROM topups")
 
+    def hours(self):
+        """account: the cost in "hours" less that of their calls"""
+        return {row["account"]: row["hours"]
+                for row in self.query("SELECT account, hours FROM audit")}
+
 
 class Admin:
 
@@ -134,6 +139,7 @@ class Book:
         self.topups = run.store.topups()
         self.balances = run.store.balances()
         self.holds = run.store.holds()
+        self.hours = run.store.hours()
         self.live = run.live
         self.invoices = run.invoices
         self.bills = {}         # cost of each reported call, by number
@@ -469,6 +475,9 @@ def verify_accounts(book):
         if derived != stored:
             say.append("account %s: the rows say %d, the account %d"
                        % (account, derived, stored))
+        if book.hours.get(account):
+            say.append("account %s: the hours differ by %d from their calls"
+                       % (account, book.hours[account]))
         if live and live.get(account, {}).get("balance") != stored:
             say.append("account %s: %s live, %d stored"
                        % (account, live.get(account), stored))
@@ -510,6 +519,7 @@ def sample(whole, mutate=None):
     book.rows = [dict(r) for r in whole.rows if number(r) in run.calls]
     book.topups = [dict(t) for t in whole.topups]
     book.balances = dict(whole.balances)
+    book.hours = dict(whole.hours)
     book.bills, book.over, book.outcomes = {}, {}, {}
     if mutate:
         row = next(r for r in book.rows if r["outcome"] == "reported"
@@ -574,7 +584,11 @@ def hold(book, row):
     book.holds = [dict(id=1)]
 
 
-MUTATIONS = (nano_more, nano_less, invoice, tokens, without_row, two_rows,
+def hours(book, row):
+    book.hours[row["account"]] += 1
+
+
+MUTATIONS = (hours, nano_more, nano_less, invoice, tokens, without_row, two_rows,
              unknown_row, other_account, claims_kill, balance, topup, hold)
 
 
