@@ -36,7 +36,7 @@ def book_of(numbers, version):
         outcomes={}, kills=[], cuts=[], stops=[], holds=[], live=None,
         late=0, lost_age=0, unread_rows=0, missing=0,
         fulls=[], topups=[dict(account=account, amount=held)],
-        balances={account: (held - cost, held - cost)})
+        balances={account: (held - cost, held - cost)}, hours={})
     return run, book
 
 
