@@ -200,6 +200,8 @@ ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    ngx_http_modelgw_retry_init(mmcf);
+
     return NGX_CONF_OK;
 }
 

@@ -59,6 +59,7 @@ typedef enum {
 typedef struct ngx_http_modelgw_abort_s   ngx_http_modelgw_abort_t;
 typedef struct ngx_http_modelgw_json_s    ngx_http_modelgw_json_t;
 typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
+typedef struct ngx_http_modelgw_retry_s   ngx_http_modelgw_retry_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
 
 
@@ -176,7 +177,7 @@ typedef struct {
 } ngx_http_modelgw_money_t;
 
 
-/* the upstream's side: forward.c, filter.c, upstream.c */
+/* the upstream's side: forward.c, retry.c, filter.c, upstream.c */
 
 typedef struct {
     ngx_table_elt_t                    *credential;   /* NULL: not in
@@ -184,6 +185,8 @@ typedef struct {
     ngx_list_part_t                    *unlisted;     /* headers that do not
                                                          pass; NULL: none, or
                                                          in headers_in */
+    ngx_http_modelgw_retry_t           *retry;        /* NULL: one server, or
+                                                         "retry off" */
 
     /* finalize_request, input_filter_init and input_filter of r->upstream, as
        the proxy module set them */
@@ -400,7 +403,10 @@ void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
  */
 void ngx_http_modelgw_settle_seen(ngx_http_modelgw_ctx_t *ctx, size_t text);
 
-/* Keeps the status of the upstream's answer, or that of an error in a 200. */
+/*
+ * Keeps the status of the upstream's answer, or that of an error in a 200; 0: a
+ * call that was refused is sent again.
+ */
 void ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t status);
 
@@ -492,6 +498,11 @@ void ngx_http_modelgw_unlisted_count(ngx_str_t *name);
 
 /* Logs the counts of this worker, and resets them. */
 void ngx_http_modelgw_unlisted_log(ngx_log_t *log);
+
+/* retry.c: a refused call is sent to another server */
+
+/* Wraps the upstream blocks of groups; when the http block was read. */
+void ngx_http_modelgw_retry_init(ngx_http_modelgw_main_conf_t *mmcf);
 
 /* upstream.c */
 

@@ -149,8 +149,9 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 /*
  * There was no answer: NGX_MODELGW_SEEN_* if the upstream cannot have read the
- * request, else 0.  nginx sends a POST to one peer at most, so that the last
- * try counts for all; and half a body is no request.
+ * request, else 0.  The last try counts for all: those before have reached no
+ * server, or one that refused the call, see retry.c.  And half a body is no
+ * request.
  */
 
 static uint32_t

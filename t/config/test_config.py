@@ -174,7 +174,8 @@ def test_group_lacks(conf, line):
     "protocol;", "protocol chat messages chat;", "family;", "owned_by;",
     "owned_by a b;", "upstream;", "upstream http://a http://b;",
     "credential x-api-key;", "credential x-api-key file:a.secret bearer x;",
-    "model;", "model fam-a-x;", "deny_field;", "allow_field;"])
+    "model;", "model fam-a-x;", "deny_field;", "allow_field;", "retry;",
+    "retry 1 2 3 4 5 6 7;"])
 def test_group_arguments(conf, line):
     name = line.split(" ")[0].rstrip(";")
     conf.refused("number of arguments", '"%s"' % name, 'group "a"',
@@ -183,9 +184,9 @@ def test_group_arguments(conf, line):
 
 @pytest.mark.parametrize("line", [
     "protocol chat;", "owned_by b;", "upstream http://api.vendor-b.test;",
-    "credential x-key file:a.secret;"])
+    "credential x-key file:a.secret;", "retry 503;", "retry off;"])
 def test_group_line_twice(conf, line):
-    group = GROUP + "owned_by a;\n" + line + " # HERE\n"
+    group = GROUP + "owned_by a;\nretry off;\n" + line + " # HERE\n"
     conf.refused("is duplicate", group=group)
 
 
@@ -199,6 +200,23 @@ def test_group_include(conf):
 def test_group_without_model(conf):
     text = 'no "model" in group "a"'
     conf.warned(text, group=without("model"), place=False)
+
+
+# retry
+
+@pytest.mark.parametrize("words", ["off", "429", "403 401 500 529 503 429"])
+def test_retry(conf, words):
+    conf.accepted(group=GROUP + "retry %s;" % words)
+
+
+@pytest.mark.parametrize("words, bad", [
+    ("418", "418"), ("429 503 429", "429"), ("503 off", "off"),
+    ("off 503", "off"), ("on", "on"), ("429,503", "429,503"), ("0429", "0429"),
+    ('""', "")])
+def test_retry_bad(conf, words, bad):
+    conf.refused('invalid status "%s" in "retry"' % bad, 'group "a"',
+                 "it is 429, 503, 529, 500, 401 or 403, each once",
+                 group=GROUP + "retry %s; # HERE" % words)
 
 
 # protocol, family, owned_by

@@ -108,7 +108,9 @@ ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     mscf->names = { NULL };
+     *     mscf->peer_init = NULL;
      *     mscf->flat = 0;
+     *     mscf->balanced = 0;
      */
 
     return ngx_pcalloc(cf->pool, sizeof(ngx_http_modelgw_srv_conf_t));

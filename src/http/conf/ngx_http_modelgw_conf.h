@@ -80,6 +80,17 @@ typedef struct {
 } ngx_http_modelgw_model_t;
 
 
+/* a status by which a server refuses a call free of charge */
+
+typedef struct {
+    ngx_str_t                         name;
+    ngx_uint_t                        status;
+    ngx_uint_t                        as;          /* the same to nginx, which
+                                                      does not know all */
+    ngx_uint_t                        mask;        /* of "as" */
+} ngx_http_modelgw_refusal_t;
+
+
 typedef struct {
     ngx_str_t                         name;
     ngx_uint_t                        protocol;    /* NGX_MODELGW_CHAT and
@@ -111,6 +122,9 @@ typedef struct {
 
     ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
                                                       messages requests */
+
+    ngx_http_upstream_srv_conf_t     *servers;     /* the upstream block */
+    ngx_uint_t                        retry;       /* a mask, see group.c */
 
     /* limits of keys without their own; 0: no limit */
     uint32_t                          rpm;
@@ -181,9 +195,14 @@ typedef struct {
     ngx_array_t                       names;       /* of
                                                    ngx_http_server_name_t; set
                                                    by an admin location */
+    ngx_http_upstream_init_peer_pt    peer_init;   /* of an upstream block, as
+                                                      it was before retry.c;
+                                                      NULL: as it is */
     unsigned                          flat:1;      /* one of its locations has
                                                       "modelgw on" or
                                                       "modelgw_admin" */
+    unsigned                          balanced:1;  /* the servers of the block
+                                                      are a list of nginx */
 } ngx_http_modelgw_srv_conf_t;
 
 
@@ -361,6 +380,10 @@ ngx_http_modelgw_group_t *ngx_http_modelgw_group_named(
 /* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_group_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
+
+/* Returns the refusal of that status; NULL: the group does not retry it. */
+ngx_http_modelgw_refusal_t *ngx_http_modelgw_group_refusal(
+    ngx_http_modelgw_group_t *group, ngx_uint_t status);
 
 /* Returns the group with a family of the id, or NULL. */
 ngx_http_modelgw_group_t *ngx_http_modelgw_group_of_family(

@@ -60,6 +60,8 @@ static char *ngx_http_modelgw_group_field_check(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group, ngx_str_t *name);
 static char *ngx_http_modelgw_group_limits(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
+static char *ngx_http_modelgw_group_retry(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group);
 static char *ngx_http_modelgw_group_done(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 static char *ngx_http_modelgw_group_fields_done(ngx_conf_t *cf,
@@ -80,6 +82,7 @@ static ngx_http_modelgw_group_line_t  ngx_http_modelgw_group_lines[] = {
     { ngx_string("allow_field"), 2, 64, ngx_http_modelgw_group_fields },
     { ngx_string("pass_header"), 2, 64, ngx_http_modelgw_pass_header },
     { ngx_string("limits"), 2, 4, ngx_http_modelgw_group_limits },
+    { ngx_string("retry"), 2, 7, ngx_http_modelgw_group_retry },
     { ngx_null_string, 0, 0, NULL }
 };
 
@@ -93,6 +96,32 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_group_limit_options[] = {
     { ngx_string("tpm="), ngx_http_modelgw_group_limit(tpm) },
     { ngx_string("concurrency="), ngx_http_modelgw_group_limit(concurrency) },
     { ngx_null_string, NULL, 0, NULL, NULL }
+};
+
+
+/*
+ * What "retry" takes; a group has a mask of the rows.  nginx takes a server of
+ * 401 and 403 for a sound one, and the others for failures, see retry.c.
+ */
+
+#define NGX_HTTP_MODELGW_GROUP_RETRY  0x07    /* the first three, by default */
+
+static ngx_http_modelgw_refusal_t  ngx_http_modelgw_group_refusals[] = {
+    { ngx_string("429"), NGX_HTTP_TOO_MANY_REQUESTS,
+      NGX_HTTP_TOO_MANY_REQUESTS, NGX_HTTP_UPSTREAM_FT_HTTP_429 },
+    { ngx_string("503"), NGX_HTTP_SERVICE_UNAVAILABLE,
+      NGX_HTTP_SERVICE_UNAVAILABLE, NGX_HTTP_UPSTREAM_FT_HTTP_503 },
+    { ngx_string("529"), 529,
+      NGX_HTTP_SERVICE_UNAVAILABLE, NGX_HTTP_UPSTREAM_FT_HTTP_503 },
+
+    { ngx_string("500"), NGX_HTTP_INTERNAL_SERVER_ERROR,
+      NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_UPSTREAM_FT_HTTP_500 },
+    { ngx_string("401"), NGX_HTTP_UNAUTHORIZED,
+      NGX_HTTP_FORBIDDEN, NGX_HTTP_UPSTREAM_FT_HTTP_403 },
+    { ngx_string("403"), NGX_HTTP_FORBIDDEN,
+      NGX_HTTP_FORBIDDEN, NGX_HTTP_UPSTREAM_FT_HTTP_403 },
+
+    { ngx_null_string, 0, 0, 0 }
 };
 
 
@@ -224,6 +253,7 @@ ngx_http_modelgw_group_add(ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *name,
     }
 
     group->place = *place;
+    group->retry = NGX_CONF_UNSET_UINT;
 
     group->name.len = name->len;
     group->name.data = ngx_pstrdup(pool, name);
@@ -591,6 +621,53 @@ ngx_http_modelgw_group_limits(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
 }
 
 
+static char *
+ngx_http_modelgw_group_retry(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i, n;
+
+    if (group->retry != NGX_CONF_UNSET_UINT) {
+        return "\"retry\" is duplicate";
+    }
+
+    group->retry = 0;
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
+        return NGX_CONF_OK;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        for (n = 0; ngx_http_modelgw_group_refusals[n].name.len; n++) {
+            if (ngx_strcmp(ngx_http_modelgw_group_refusals[n].name.data,
+                           value[i].data)
+                == 0)
+            {
+                break;
+            }
+        }
+
+        if (ngx_http_modelgw_group_refusals[n].name.len == 0
+            || (group->retry & ((ngx_uint_t) 1 << n)))
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid status \"%V\" in \"retry\" of group "
+                               "\"%V\": it is 429, 503, 529, 500, 401 or 403, "
+                               "each once, or \"off\" alone",
+                               &value[i], &group->name);
+            return NGX_CONF_ERROR;
+        }
+
+        group->retry |= (ngx_uint_t) 1 << n;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
 /* The end of the block: checks that it is complete. */
 
 static char *
@@ -633,6 +710,8 @@ ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     if (group->owned_by.data == NULL) {
         group->owned_by = group->name;
     }
+
+    ngx_conf_init_uint_value(group->retry, NGX_HTTP_MODELGW_GROUP_RETRY);
 
     return ngx_http_modelgw_group_fields_done(cf, group);
 }
@@ -731,6 +810,7 @@ ngx_http_modelgw_group_check_upstream(ngx_conf_t *cf,
                                group->host.len)
                == 0)
         {
+            group->servers = uscfp[i];
             return NGX_OK;
         }
     }
@@ -741,6 +821,25 @@ ngx_http_modelgw_group_check_upstream(ngx_conf_t *cf,
                   group->upstream_place.file, group->upstream_place.line);
 
     return NGX_ERROR;
+}
+
+
+ngx_http_modelgw_refusal_t *
+ngx_http_modelgw_group_refusal(ngx_http_modelgw_group_t *group,
+    ngx_uint_t status)
+{
+    ngx_uint_t  n;
+
+    for (n = 0; ngx_http_modelgw_group_refusals[n].name.len; n++) {
+
+        if (ngx_http_modelgw_group_refusals[n].status == status
+            && (group->retry & ((ngx_uint_t) 1 << n)))
+        {
+            return &ngx_http_modelgw_group_refusals[n];
+        }
+    }
+
+    return NULL;
 }
 
 
