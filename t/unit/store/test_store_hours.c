@@ -7,6 +7,9 @@
 
 #include "unit_store.h"
 
+#include <sys/wait.h>
+#include <signal.h>
+
 
 #define DAYS   3
 #define CALLS  600
@@ -622,7 +625,31 @@ test_one_call(void **state)
 }
 
 
-/* a file as version 1 has made it */
+/* makes a file as version 1 has made it */
+
+static const char  version_1[] =
+    "DROP VIEW audit; DROP VIEW balances; DROP VIEW ledger;"
+    "DROP TABLE hours; DROP TABLE marks; DROP TABLE keys;"
+    "DROP TABLE prices; DROP TABLE actions; DROP INDEX calls_ended;"
+    "ALTER TABLE accounts DROP COLUMN state;"
+    "ALTER TABLE accounts DROP COLUMN note;"
+    "ALTER TABLE calls DROP COLUMN request_id;"
+    "ALTER TABLE calls DROP COLUMN flags;"
+    "ALTER TABLE calls DROP COLUMN price;"
+    "ALTER TABLE holds DROP COLUMN request_id;"
+    "ALTER TABLE holds DROP COLUMN flags;"
+    "ALTER TABLE holds DROP COLUMN price;"
+    "ALTER TABLE topups DROP COLUMN reason;"
+    "ALTER TABLE days DROP COLUMN errors;"
+    "ALTER TABLE days DROP COLUMN duration;"
+    "ALTER TABLE days DROP COLUMN first_bytes;"
+    "ALTER TABLE days DROP COLUMN first_byte;"
+    "CREATE TABLE kept AS SELECT id, first_byte FROM calls;"
+    "ALTER TABLE calls DROP COLUMN first_byte;"
+    "CREATE VIEW audit AS SELECT 1; CREATE VIEW balances AS SELECT 1;"
+    "CREATE VIEW ledger AS SELECT 1; PRAGMA user_version = 1";
+
+
 
 static void
 test_version_1(void **state)
@@ -639,27 +666,7 @@ test_version_1(void **state)
     before = usages(u);
     ngx_modelgw_store_close(s);
 
-    unit_write_sql(u,
-        "DROP VIEW audit; DROP VIEW balances; DROP VIEW ledger;"
-        "DROP TABLE hours; DROP TABLE marks; DROP TABLE keys;"
-        "DROP TABLE prices; DROP TABLE actions; DROP INDEX calls_ended;"
-        "ALTER TABLE accounts DROP COLUMN state;"
-        "ALTER TABLE accounts DROP COLUMN note;"
-        "ALTER TABLE calls DROP COLUMN request_id;"
-        "ALTER TABLE calls DROP COLUMN flags;"
-        "ALTER TABLE calls DROP COLUMN price;"
-        "ALTER TABLE holds DROP COLUMN request_id;"
-        "ALTER TABLE holds DROP COLUMN flags;"
-        "ALTER TABLE holds DROP COLUMN price;"
-        "ALTER TABLE topups DROP COLUMN reason;"
-        "ALTER TABLE days DROP COLUMN errors;"
-        "ALTER TABLE days DROP COLUMN duration;"
-        "ALTER TABLE days DROP COLUMN first_bytes;"
-        "ALTER TABLE days DROP COLUMN first_byte;"
-        "CREATE TABLE kept AS SELECT id, first_byte FROM calls;"
-        "ALTER TABLE calls DROP COLUMN first_byte;"
-        "CREATE VIEW audit AS SELECT 1; CREATE VIEW balances AS SELECT 1;"
-        "CREATE VIEW ledger AS SELECT 1; PRAGMA user_version = 1");
+    unit_write_sql(u, version_1);
 
     assert_null(ngx_modelgw_store_open_read(u->path, NULL, &error));
     unit_error_has(&error, "is not migrated yet");
@@ -680,6 +687,64 @@ test_version_1(void **state)
 }
 
 
+/* killed at any instant, the migration has been done or not */
+
+static void
+test_version_1_killed(void **state)
+{
+    int                   i, status;
+    pid_t                 pid;
+    int64_t               version, done;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    srand(5);
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    for (i = 0; i < 20; i++) {
+        put_calls(s, i * 1000, (i + 1) * 1000);
+    }
+
+    ngx_modelgw_store_close(s);
+    unit_write_sql(u, version_1);
+
+    for (i = 0, done = 0; i < 1000 && !done; i++) {
+        pid = fork();
+        assert_true(pid != -1);
+
+        if (pid == 0) {
+            _exit(ngx_modelgw_store_open(u->path, &error) == NULL);
+        }
+
+        usleep(i * 3000);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+
+        version = unit_sql(u, "PRAGMA user_version");
+
+        if (version == 1) {
+            assert_int_equal(unit_sql(u, "SELECT count(*) FROM sqlite_schema"
+                                         " WHERE name IN ('hours', 'marks',"
+                                         " 'calls_ended')"), 0);
+            assert_int_equal(unit_sql(u, "SELECT count(*) FROM calls"),
+                             20000);
+
+        } else {
+            assert_int_equal(version, 2);
+            done = 1;
+        }
+    }
+
+    assert_in_range(i, 2, 999);
+
+    ngx_modelgw_store_close(unit_open(u));
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"), 20000);
+    unit_audit(u);
+}
+
+
 int
 main(void)
 {
@@ -694,7 +759,8 @@ main(void)
         unit_store_case(test_csv),
         unit_store_case(test_filters),
         unit_store_case(test_one_call),
-        unit_store_case(test_version_1)
+        unit_store_case(test_version_1),
+        unit_store_case(test_version_1_killed)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
