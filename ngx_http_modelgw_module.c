@@ -138,6 +138,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       0,
       NULL },
 
+    { ngx_string("modelgw_ready"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_modelgw_set_ready,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -210,7 +217,8 @@ static char *
 ngx_http_modelgw_check_location(ngx_conf_t *cf, void *parent, void *child)
 {
     if (ngx_http_modelgw_merge_loc_conf(cf, parent, child) != NGX_CONF_OK
-        || ngx_http_modelgw_admin_location(cf, parent, child) != NGX_CONF_OK)
+        || ngx_http_modelgw_admin_location(cf, parent, child) != NGX_CONF_OK
+        || ngx_http_modelgw_ready_location(cf, parent, child) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }

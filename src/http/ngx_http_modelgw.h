@@ -516,6 +516,10 @@ void ngx_http_modelgw_upstream_watch(ngx_http_request_t *r,
 /* Ends the upstream's answer here, as if all of it had come. */
 void ngx_http_modelgw_upstream_stop(ngx_http_request_t *r);
 
+/* Counts for the health of the group, when the request ends. */
+void ngx_http_modelgw_upstream_end(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* Drops the headers of an upstream's answer that clients must not get. */
 void ngx_http_modelgw_upstream_headers_out(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -698,6 +702,19 @@ ngx_int_t ngx_http_modelgw_log_init(ngx_conf_t *cf);
 /* From now on, lines of the error log end with the ids of the request. */
 void ngx_http_modelgw_log_begin(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* ready.c */
+
+/* modelgw_ready: NGX_CONF_OK, or a text that nginx logs. */
+char *ngx_http_modelgw_set_ready(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/*
+ * Checks the location in cf->ctx after it has been merged.
+ *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
+ */
+char *ngx_http_modelgw_ready_location(ngx_conf_t *cf,
+    ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
 
 /* vars.c */
 

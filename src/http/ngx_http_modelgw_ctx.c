@@ -98,4 +98,5 @@ ngx_http_modelgw_ctx_end(void *data)
 
     ngx_http_modelgw_forward_disarm(ctx);
     ngx_http_modelgw_settle(ctx->main, ctx);
+    ngx_http_modelgw_upstream_end(ctx->main, ctx);
 }

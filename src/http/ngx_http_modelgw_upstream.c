@@ -11,6 +11,7 @@
 
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 /* bytes of a log message about a header */
@@ -53,6 +54,34 @@ ngx_http_modelgw_upstream_init(void)
 {
     ngx_http_modelgw_names_index(&ngx_http_modelgw_passed_out,
                                  ngx_http_modelgw_passed_out_list);
+}
+
+
+/* a call of which nothing was known when its client left is not counted */
+
+void
+ngx_http_modelgw_upstream_end(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_uint_t                  error;
+    ngx_http_upstream_state_t  *us;
+
+    if (ctx->state != NGX_HTTP_MODELGW_FORWARDED
+        || r->upstream_states == NULL || r->upstream_states->nelts == 0)
+    {
+        return;
+    }
+
+    us = r->upstream_states->elts;
+    us += r->upstream_states->nelts - 1;
+
+    error = ctx->error.code.len
+            && (ctx->error.status >= NGX_HTTP_INTERNAL_SERVER_ERROR
+                || ctx->error.status == NGX_HTTP_TOO_MANY_REQUESTS);
+
+    if (error || us->status) {
+        ngx_http_modelgw_health_count(ngx_http_modelgw_ctx_group(ctx), error);
+    }
 }
 
 

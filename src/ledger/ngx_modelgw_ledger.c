@@ -52,7 +52,7 @@
         ((table)->records + (i) * (table)->size + (table)->name))
 
 
-static size_t ngx_modelgw_ledger_workers(size_t size);
+static size_t ngx_modelgw_ledger_workers_max(size_t size);
 static u_char *ngx_modelgw_ledger_table_init(ngx_modelgw_ledger_table_t *t,
     u_char *p, uint64_t max);
 static u_char *ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring,
@@ -89,7 +89,7 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room)
     ngx_memzero(room, sizeof(ngx_modelgw_ledger_room_t));
 
     head = sizeof(ngx_modelgw_ledger_t) + NGX_MODELGW_LEDGER_SLACK
-           + ngx_modelgw_ledger_workers(size)
+           + ngx_modelgw_ledger_workers_max(size)
              * sizeof(ngx_modelgw_ledger_worker_t);
 
     if (size <= head) {
@@ -116,7 +116,7 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room)
 
 
 static size_t
-ngx_modelgw_ledger_workers(size_t size)
+ngx_modelgw_ledger_workers_max(size_t size)
 {
     size_t  n;
 
@@ -156,7 +156,7 @@ ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
     l->keys.name = offsetof(ngx_modelgw_ledger_key_t, name);
     l->keys.next = offsetof(ngx_modelgw_ledger_key_t, next);
 
-    l->nworkers = ngx_modelgw_ledger_workers(size);
+    l->nworkers = ngx_modelgw_ledger_workers_max(size);
 
     p = (u_char *) memory + sizeof(ngx_modelgw_ledger_t);
 
@@ -236,6 +236,36 @@ ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l)
     }
 
     return NGX_OK;
+}
+
+
+void
+ngx_modelgw_ledger_used(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_room_t *used, ngx_modelgw_ledger_room_t *max)
+{
+    ngx_uint_t           i;
+    ngx_modelgw_call_t  *call;
+
+    max->accounts = l->accounts.max;
+    max->keys = l->keys.max;
+    max->calls = l->max;
+
+    used->accounts = ngx_modelgw_ledger_load(&l->accounts.n);
+    used->keys = ngx_modelgw_ledger_load(&l->keys.n);
+    used->calls = 0;
+
+    for (i = 0; (call = ngx_modelgw_ledger_call_at(l, i)) != NULL; i++) {
+        if (ngx_modelgw_ledger_load(&call->state) != NGX_MODELGW_CALL_FREE) {
+            used->calls++;
+        }
+    }
+}
+
+
+ngx_modelgw_call_t *
+ngx_modelgw_ledger_call_at(ngx_modelgw_ledger_t *l, ngx_uint_t i)
+{
+    return (i < ngx_modelgw_ledger_load(&l->fresh)) ? &l->calls[i] : NULL;
 }
 
 

@@ -195,6 +195,20 @@ void ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room);
 ngx_modelgw_ledger_t *ngx_modelgw_ledger_create(void *memory, size_t size,
     uint64_t id, ngx_uint_t credit);
 
+/*
+ * How many accounts, keys and calls have a place, and how many could have one:
+ * without the lock, so that they may be off by what changes meanwhile.
+ */
+void ngx_modelgw_ledger_used(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_room_t *used, ngx_modelgw_ledger_room_t *max);
+
+/*
+ * The i-th slot, in any state; NULL: this one and those after it were never
+ * used.
+ */
+ngx_modelgw_call_t *ngx_modelgw_ledger_call_at(ngx_modelgw_ledger_t *l,
+    ngx_uint_t i);
+
 /* Whether calls are charged to accounts. */
 ngx_uint_t ngx_modelgw_ledger_credit(ngx_modelgw_ledger_t *l);
 
@@ -246,6 +260,13 @@ void ngx_modelgw_ledger_unlock(ngx_modelgw_ledger_t *l);
  *     NGX_DECLINED  there are too many
  */
 ngx_int_t ngx_modelgw_ledger_join(ngx_modelgw_ledger_t *l, uint32_t *worker);
+
+/*
+ * How many workers there are of the last configuration, and how many others;
+ * one that has died is counted until its calls are ended.
+ */
+void ngx_modelgw_ledger_workers(ngx_modelgw_ledger_t *l, uint32_t *running,
+    uint32_t *leaving);
 
 /* Unregisters the calling thread, which has joined and has no calls left. */
 void ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker);

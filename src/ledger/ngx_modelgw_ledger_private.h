@@ -24,6 +24,7 @@
 typedef struct {
     pthread_mutex_t                life;
     uint64_t                       used;
+    uint64_t                       generation; /* when it joined */
 } ngx_modelgw_ledger_worker_t;
 
 

@@ -621,6 +621,8 @@ ngx_modelgw_ledger_join(ngx_modelgw_ledger_t *l, uint32_t *worker)
             __atomic_store_n(&l->joined, i + 1, __ATOMIC_RELEASE);
         }
 
+        w->generation = l->generation;
+
         __atomic_store_n(&w->used, 1, __ATOMIC_RELEASE);
 
         *worker = i;
@@ -631,6 +633,35 @@ ngx_modelgw_ledger_join(ngx_modelgw_ledger_t *l, uint32_t *worker)
     ngx_modelgw_redo_unlock(&l->redo);
 
     return rc;
+}
+
+
+void
+ngx_modelgw_ledger_workers(ngx_modelgw_ledger_t *l, uint32_t *running,
+    uint32_t *leaving)
+{
+    uint64_t                      i, joined;
+    ngx_modelgw_ledger_worker_t  *w;
+
+    *running = 0;
+    *leaving = 0;
+
+    joined = ngx_modelgw_ledger_load(&l->joined);
+
+    for (i = 0; i < joined; i++) {
+        w = &l->workers[i];
+
+        if (!ngx_modelgw_ledger_load(&w->used)) {
+            continue;
+        }
+
+        if (w->generation == ngx_modelgw_ledger_load(&l->generation)) {
+            (*running)++;
+
+        } else {
+            (*leaving)++;
+        }
+    }
 }
 
 

@@ -349,3 +349,10 @@ def test_complete_configuration(tmp_path):
                        capture_output=True, text=True, timeout=60, env=ENV)
     assert p.returncode == 0, p.stderr
     assert not re.search(r"\[(warn|error|emerg|alert)\]", p.stderr), p.stderr
+
+
+def test_version():
+    """The first heading of CHANGELOG.md is the version of the sources."""
+    version = re.search(r"(?m)^## (\S+)", read("CHANGELOG.md")).group(1)
+    assert '#define NGX_HTTP_MODELGW_VERSION     "%s"' % version.lower() \
+        in read("src/http/conf/ngx_http_modelgw_conf.h")

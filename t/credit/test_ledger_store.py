@@ -1515,6 +1515,36 @@ def test_disk_full(disk, start):
         f.recovered(n)
 
 
+def test_ready_follows_the_disk(disk, start):
+    """Without calls: 503 in less than a second, 200 in less than two."""
+    g = start(http=on(disk),
+              locations="""location = /ready { modelgw_ready; }
+                           location /admin/ { modelgw_admin; }""")
+    f = Faults(g, disk + "/ledger.db")
+    f.call = lambda: g.get("/ready").status
+
+    def turn(act, status, seconds):
+        act()
+        begin = time.monotonic()
+        f.until(status)
+        return time.monotonic() - begin < seconds
+
+    f.until(200)
+    for _ in range(5):          # a busy machine stalls at times
+        full = turn(lambda: fill(disk), 503, 1)
+        r = g.get("/ready")
+        assert_flat(r, 503, "SERVICE_UNAVAILABLE")
+        assert r.get("retry-after") == "1"
+        r = g.get("/admin/status")
+        assert r.status == 503 and r.json()["ok"] is False
+        assert r.json()["ledger"]["writable"] is False
+        room = turn(lambda: os.unlink(disk + "/filler"), 200, 2)
+        if full and room:
+            break
+    assert full and room
+    assert not g.b.requests
+
+
 @timed
 def test_start_on_full_disk(disk, start):
     """No call is admitted before the disk works."""

@@ -63,6 +63,16 @@ def refused(p, code, *words):
         assert word in p.stderr, p.stderr
 
 
+def test_status(ctl, gw):
+    out = ok(ctl("status"))
+    for line in ("ok: true", "workers.running: %d" % gw.workers,
+                 "ledger.writable: true", "zone.accounts: "):
+        assert line in out, out
+    assert re.search(r"(?m)^name +last_ok +last_error +error_ratio_5m$", out)
+    assert json.loads(ok(ctl("status", "--json")))["ok"] is True
+    refused(ctl("status", "now"), 2, "no arguments")
+
+
 def rows(text):
     """A table as a list of dicts."""
     head, *lines = [line.split() for line in text.splitlines()]

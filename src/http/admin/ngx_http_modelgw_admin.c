@@ -116,6 +116,9 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
       NULL, ngx_http_modelgw_admin_query_keys, NULL, 0 },
 
+    { ngx_string("status"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+      NULL, ngx_http_modelgw_admin_status, NULL, 0 },
+
     { ngx_null_string, ngx_null_string, 0, NULL, NULL, NULL, NULL, 0 }
 };
 

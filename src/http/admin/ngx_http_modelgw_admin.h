@@ -78,6 +78,7 @@ struct ngx_http_modelgw_job_s {
     ngx_modelgw_store_filter_t        filter;
 
     ngx_str_t                         body;
+    ngx_uint_t                        status;      /* 200 unless it is set */
 
     /* used by admin_job.c only */
     ngx_int_t                         rc;
@@ -182,6 +183,13 @@ ngx_int_t ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 ngx_int_t ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+
+
+/* admin_status.c */
+
+/* The handler of a job; it sets job->status. */
+ngx_int_t ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
 
 
 /* admin_topup.c */

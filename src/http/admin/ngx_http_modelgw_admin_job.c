@@ -98,6 +98,7 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     job->pool = pool;
     job->request = r;
     job->ctx = ctx;
+    job->status = NGX_HTTP_OK;
     job->mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     cln->handler = ngx_http_modelgw_job_gone;
@@ -325,7 +326,7 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     }
 
     if (job->rc == NGX_OK) {
-        ngx_http_modelgw_admin_reply(r, ctx, NGX_HTTP_OK, &job->body);
+        ngx_http_modelgw_admin_reply(r, ctx, job->status, &job->body);
         return;
     }
 

@@ -51,6 +51,7 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->ledger = NULL;
      *     mmcf->zone = NULL;
      *     mmcf->ledger_path = { 0, NULL };
+     *     mmcf->config_time = 0;
      *     mmcf->lists = NULL;
      *     mmcf->proxy = NULL;
      *     mmcf->used = 0;
@@ -133,6 +134,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
      *     mlcf->own = 0;
      *     mlcf->place = { NULL, 0 };
      *     mlcf->admin = { NULL, 0 };
+     *     mlcf->ready = { NULL, 0 };
      *     mlcf->elsewhere = 0;
      */
 

@@ -25,9 +25,16 @@
 extern ngx_module_t  ngx_http_modelgw_module;
 
 
+#define NGX_HTTP_MODELGW_VERSION     "unreleased" /* as in CHANGELOG.md */
+
 /* bytes of a header name in the configuration and in the log, at most */
 
 #define NGX_HTTP_MODELGW_HEADER_LEN  64
+
+
+/* of a group's upstream, in shared memory, see zone.h */
+
+typedef struct ngx_http_modelgw_health_s  ngx_http_modelgw_health_t;
 
 
 /* one name of a set, in lower case */
@@ -131,6 +138,8 @@ typedef struct {
     uint32_t                          tpm;
     uint32_t                          concurrency;
 
+    ngx_http_modelgw_health_t        *health;      /* NULL: not kept */
+
     ngx_http_modelgw_place_t          place;       /* of the block, or of a
                                                       key before it */
     ngx_http_modelgw_place_t          upstream_place;
@@ -179,6 +188,7 @@ typedef struct {
     ngx_fd_t                          ledger_file; /* the cycle's own */
     ngx_http_modelgw_shared_t        *shared;      /* in the zone */
     ngx_cycle_t                      *cycle;
+    time_t                            config_time; /* when it took effect */
     uint32_t                          worker;      /* number of the process in
                                                       the ledger */
 
@@ -229,6 +239,8 @@ typedef struct {
     ngx_http_modelgw_place_t          place;       /* of "modelgw on" */
     ngx_http_modelgw_place_t          admin;       /* of modelgw_admin; line 0:
                                                       not set */
+    ngx_http_modelgw_place_t          ready;       /* of modelgw_ready; the
+                                                      same */
     ngx_uint_t                        elsewhere;   /* 1: proxy_pass is not to
                                                       $modelgw_upstream */
 } ngx_http_modelgw_loc_conf_t;

@@ -42,7 +42,7 @@
 #include <pthread.h>
 
 
-#define NGX_HTTP_MODELGW_WRITER_IDLE     1000   /* ms */
+#define NGX_HTTP_MODELGW_WRITER_IDLE     500    /* ms */
 #define NGX_HTTP_MODELGW_WRITER_STEP     10     /* ms */
 #define NGX_HTTP_MODELGW_WRITER_RETRY    100    /* ms */
 #define NGX_HTTP_MODELGW_WRITER_MAX      1000   /* ms between retries */
@@ -96,6 +96,7 @@ typedef struct {
     ngx_uint_t                  lost;        /* 1: its files were moved or
                                                 removed; it stays open */
     uint64_t                    next_check;  /* ms, of its files */
+    uint64_t                    next_space;  /* ms, of its file system */
     ngx_modelgw_store_error_t   error;       /* of the failed batch */
     ngx_uint_t                  due;         /* holds at the previous flush */
     ngx_msec_t                  retry;       /* retry delay, ms; 0 if the store
@@ -129,6 +130,7 @@ static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
 static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
     ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w);
+static ngx_int_t ngx_http_modelgw_writer_full(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_prices(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w);
@@ -425,7 +427,7 @@ ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w, ngx_int_t rc)
 
     w->retry = 0;
 
-    return NGX_OK;
+    return ngx_http_modelgw_writer_full(w);
 }
 
 
@@ -480,6 +482,46 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
 
 
 /*
+ * A flush has worked, but calls that are admitted now may fill the file system
+ * before they end.  The store stays open: what has ended is still written as
+ * long as there is any room.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_writer_full(ngx_http_modelgw_writer_t *w)
+{
+    uint64_t         now;
+    ngx_file_info_t  fi;
+
+    now = ngx_http_modelgw_writer_clock();
+
+    if (now < w->next_space) {
+        return NGX_OK;
+    }
+
+    w->next_space = now + NGX_HTTP_MODELGW_BATCH_CHECK;
+
+    if (ngx_file_info(w->path, &fi) != NGX_FILE_ERROR) {
+        w->shared->size = ngx_file_size(&fi);
+    }
+
+    if (ngx_modelgw_store_space(w->store) == NGX_OK) {
+        return NGX_OK;
+    }
+
+    ngx_modelgw_store_error(w->store, &w->error);
+
+    w->retry = NGX_HTTP_MODELGW_BATCH_CHECK;
+
+    ngx_modelgw_ledger_set_writable(w->ledger, 0);
+
+    ngx_http_modelgw_writer_report(w, NGX_HTTP_MODELGW_LINE_FAILED);
+
+    return NGX_ERROR;
+}
+
+
+/*
  * A flush has worked, but it may have had nothing to write, and the file
  * system may be almost full.
  */
@@ -488,7 +530,7 @@ static ngx_int_t
 ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w)
 {
     if (ngx_modelgw_store_space(w->store) != NGX_OK) {
-        w->retry = NGX_HTTP_MODELGW_WRITER_MAX;
+        w->retry = NGX_HTTP_MODELGW_BATCH_CHECK;
         return NGX_ERROR;
     }
 
@@ -703,6 +745,10 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
     }
 
     ngx_http_modelgw_batch_durable(w, &b);
+
+    if (b.begun) {
+        w->shared->flushed = ngx_http_modelgw_writer_clock() - now;
+    }
 
     return NGX_OK;
 }

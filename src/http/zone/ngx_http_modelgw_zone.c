@@ -705,7 +705,13 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
-    if (mmcf == NULL || mmcf->ledger == NULL || ngx_test_config) {
+    if (mmcf == NULL || ngx_test_config) {
+        return NGX_OK;
+    }
+
+    ngx_http_modelgw_health_in_force(mmcf);
+
+    if (mmcf->ledger == NULL) {
         return NGX_OK;
     }
 

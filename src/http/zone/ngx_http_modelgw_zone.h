@@ -33,6 +33,23 @@ typedef enum {
 } ngx_http_modelgw_line_e;
 
 
+/*
+ * How the upstream of a group answers.  A word of "minutes" has the minute (24
+ * bits), calls and errors in it (20 bits each), so that it changes at once.
+ */
+
+#define NGX_HTTP_MODELGW_HEALTH_GROUPS   16
+#define NGX_HTTP_MODELGW_HEALTH_MINUTES  5
+
+struct ngx_http_modelgw_health_s {
+    ngx_atomic_t               name;         /* its hash; 0: no group */
+    ngx_atomic_t               last_ok;      /* seconds since the Epoch; 0:
+                                                never */
+    ngx_atomic_t               last_error;
+    ngx_atomic_t               minutes[NGX_HTTP_MODELGW_HEALTH_MINUTES];
+};
+
+
 typedef struct {
     ngx_http_modelgw_line_e    what;
     size_t                     len;
@@ -67,6 +84,12 @@ struct ngx_http_modelgw_shared_s {
     ngx_http_modelgw_line_t    lines[NGX_HTTP_MODELGW_LINES];
 
     ngx_modelgw_store_file_t   file;         /* the memory is loaded from it */
+
+    /* for operators */
+
+    ngx_atomic_t               flushed;      /* ms that the last flush took */
+    ngx_atomic_t               size;         /* bytes of the file */
+    ngx_http_modelgw_health_t  groups[NGX_HTTP_MODELGW_HEALTH_GROUPS];
 };
 
 
@@ -109,6 +132,35 @@ ngx_int_t ngx_http_modelgw_zone_check(ngx_conf_t *cf,
  * are refused (503).
  */
 ngx_int_t ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle);
+
+
+/*
+ * health.c: whether calls are admitted, and how the upstreams answer.  It keeps
+ * NGX_HTTP_MODELGW_HEALTH_GROUPS groups, the first ones of a configuration.
+ */
+
+/*
+ * Returns NULL, or the reason why this worker admits no call: a sentence for
+ * clients, without a period.
+ */
+const char *ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * When the configuration takes effect: notes the time, gives each group its
+ * place.
+ */
+void ngx_http_modelgw_health_in_force(ngx_http_modelgw_main_conf_t *mmcf);
+
+/* When nginx was started, seconds since the Epoch. */
+time_t ngx_http_modelgw_health_started(void);
+
+/* Counts an answer of the group's upstream, or an error. */
+void ngx_http_modelgw_health_count(ngx_http_modelgw_group_t *group,
+    ngx_uint_t error);
+
+/* Sets the sums over the last five minutes. */
+void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
+    ngx_uint_t *calls, ngx_uint_t *errors);
 
 
 /*
