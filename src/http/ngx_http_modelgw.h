@@ -170,6 +170,7 @@ typedef struct {
                                                          given back */
     uint64_t                            id;           /* of the row; 0: none */
     ngx_modelgw_charge_t                charge;       /* if settled */
+    ngx_modelgw_end_e                   end;          /* if settled */
     ngx_http_modelgw_limits_t          *limits;       /* NULL: neither rpm nor
                                                          tpm */
     unsigned                            settled:1;    /* it was sent, and has
@@ -264,6 +265,9 @@ ngx_http_modelgw_ctx_t *ngx_http_modelgw_get_ctx(ngx_http_request_t *r);
  *     500           no memory, or an internal redirect from another one
  */
 ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
+
+/* The endpoint of a path, or NULL. */
+ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_str_t *uri);
 
 /* limit.c: rpm, tpm, concurrency */
 
@@ -699,6 +703,13 @@ ngx_int_t ngx_http_modelgw_models(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_log_init(ngx_conf_t *cf);
 
+/*
+ * The getter of $modelgw_log.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_log_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
 /* From now on, lines of the error log end with the ids of the request. */
 void ngx_http_modelgw_log_begin(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -717,6 +728,9 @@ char *ngx_http_modelgw_ready_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
 
 /* vars.c */
+
+/* Milliseconds since the first byte of the request was read. */
+ngx_msec_t ngx_http_modelgw_elapsed(ngx_http_request_t *r);
 
 /* Sets first_byte; called when the first byte of the answer is sent. */
 void ngx_http_modelgw_answered(ngx_http_request_t *r,

@@ -162,26 +162,11 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 {
     ngx_http_modelgw_endpoint_t  *e;
 
-    for (e = ngx_http_modelgw_endpoints; e->uri.len; e++) {
-
-        if (e->flags & NGX_HTTP_MODELGW_PREFIX) {
-
-            if (r->uri.len <= e->uri.len) {
-                continue;
-            }
-
-        } else if (r->uri.len != e->uri.len) {
-            continue;
-        }
-
-        if (ngx_memcmp(r->uri.data, e->uri.data, e->uri.len) == 0) {
-            break;
-        }
-    }
+    e = ngx_http_modelgw_endpoint(&r->uri);
 
     /* OPTIONS is the preflight of a browser; CORS is not supported */
 
-    if (e->uri.len == 0
+    if (e == NULL
         || r->method == NGX_HTTP_OPTIONS
         || ((e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
             && !ngx_http_modelgw_access_websocket(r)))
@@ -195,6 +180,32 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
     return (e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
            ? ngx_http_modelgw_reply_upgrade(r, ctx)
            : ngx_http_modelgw_access_method(r, ctx);
+}
+
+
+ngx_http_modelgw_endpoint_t *
+ngx_http_modelgw_endpoint(ngx_str_t *uri)
+{
+    ngx_http_modelgw_endpoint_t  *e;
+
+    for (e = ngx_http_modelgw_endpoints; e->uri.len; e++) {
+
+        if (e->flags & NGX_HTTP_MODELGW_PREFIX) {
+
+            if (uri->len <= e->uri.len) {
+                continue;
+            }
+
+        } else if (uri->len != e->uri.len) {
+            continue;
+        }
+
+        if (ngx_memcmp(uri->data, e->uri.data, e->uri.len) == 0) {
+            return e;
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -128,6 +128,7 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ctx->money.slot = NULL;
 
     end = ngx_http_modelgw_settle_end(r, ctx);
+    ctx->money.end = end;
 
     ngx_modelgw_ledger_lock(mmcf->ledger);
 

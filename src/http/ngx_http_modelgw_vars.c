@@ -31,7 +31,6 @@ static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_msec_t ngx_http_modelgw_vars_elapsed(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_vars_call(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
@@ -112,6 +111,9 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_outcome"), NULL, ngx_http_modelgw_vars_outcome,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_log"), NULL, ngx_http_modelgw_log_variable,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     ngx_http_null_variable
@@ -261,16 +263,14 @@ ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
 void
 ngx_http_modelgw_answered(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ctx->answer.first_byte = ngx_http_modelgw_vars_elapsed(r);
+    ctx->answer.first_byte = ngx_http_modelgw_elapsed(r);
 
     ngx_http_modelgw_settle_first_byte(ctx);
 }
 
 
-/* ms since the first byte of the request was read */
-
-static ngx_msec_t
-ngx_http_modelgw_vars_elapsed(ngx_http_request_t *r)
+ngx_msec_t
+ngx_http_modelgw_elapsed(ngx_http_request_t *r)
 {
     ngx_time_t      *tp;
     ngx_msec_int_t   ms;

@@ -81,6 +81,24 @@ static void ngx_modelgw_ledger_free_locked(ngx_modelgw_ledger_t *l,
     uint64_t slot);
 
 
+static const char  *ngx_modelgw_ends[] = {
+    [NGX_MODELGW_END_COMPLETE] = "complete",
+    [NGX_MODELGW_END_CLIENT] = "client",
+    [NGX_MODELGW_END_UPSTREAM] = "upstream",
+    [NGX_MODELGW_END_TIMEOUT] = "timeout",
+    [NGX_MODELGW_END_KILLED] = "killed",
+    [NGX_MODELGW_END_STOPPED] = "stopped",
+    [NGX_MODELGW_END_LOST] = "lost"
+};
+
+
+const char *
+ngx_modelgw_end_name(ngx_modelgw_end_e end)
+{
+    return ngx_modelgw_ends[end];
+}
+
+
 void
 ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room)
 {

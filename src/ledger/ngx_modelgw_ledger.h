@@ -94,6 +94,9 @@ typedef enum {
                                             store alone uses it */
 } ngx_modelgw_end_e;
 
+/* The name in the store: "complete", "client", "upstream", ... */
+const char *ngx_modelgw_end_name(ngx_modelgw_end_e end);
+
 
 /* flags of a call */
 

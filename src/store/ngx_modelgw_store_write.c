@@ -175,17 +175,6 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
 };
 
 
-static const char  *ngx_modelgw_store_ends[] = {
-    [NGX_MODELGW_END_COMPLETE] = "complete",
-    [NGX_MODELGW_END_CLIENT] = "client",
-    [NGX_MODELGW_END_UPSTREAM] = "upstream",
-    [NGX_MODELGW_END_TIMEOUT] = "timeout",
-    [NGX_MODELGW_END_KILLED] = "killed",
-    [NGX_MODELGW_END_STOPPED] = "stopped",
-    [NGX_MODELGW_END_LOST] = "lost"
-};
-
-
 /* does not compile if the member has another type than its column */
 
 #define ngx_modelgw_store_member(name, type, member)                          \
@@ -1152,8 +1141,8 @@ ngx_modelgw_store_batch_column(sqlite3_vtab_cursor *cursor,
 
     case NGX_MODELGW_COLUMN_END:
         sqlite3_result_text(ctx,
-                            ngx_modelgw_store_ends[*(ngx_modelgw_end_e *) p],
-                            -1, SQLITE_STATIC);
+                          ngx_modelgw_end_name(*(ngx_modelgw_end_e *) p), -1,
+                          SQLITE_STATIC);
         break;
     }
 

@@ -133,8 +133,16 @@ def test_variables():
     assert len(names) >= 18
     text = section(read("docs/directives.md"), "Variables")
     assert sorted(rows(text)) == sorted("`%s`" % name for name in names)
-    logged = set(re.findall(r"\$modelgw_\w+", read("conf/modelgw/log.conf")))
-    assert logged - {"$modelgw_log_path"} == set(names) - {"$modelgw_upstream"}
+
+
+def test_members_of_the_log():
+    code = read("src/http/ngx_http_modelgw_log.c")
+    names = ["time"] + re.findall(
+        r'ngx_http_modelgw_log_[a-z]+\(out, "(\w+)"', code)
+    assert len(names) >= 37
+    text = section(read("docs/operating.md"), "The access log")
+    assert sorted(re.findall(r"`(\w+)`", "\n".join(rows(text)))) \
+        == sorted(names)
 
 
 def test_error_codes():
@@ -171,7 +179,7 @@ def test_quoted_log_texts():
     """Those that an operator should look for."""
     code = re.sub(r'"\s*\n\s*"', "", sources()).replace('\\"', '"')
     texts = re.findall("`(.*)`", "\n".join(
-        rows(section(read("docs/operating.md"), "Logs"), 1)))
+        rows(section(read("docs/operating.md"), "The error log"), 1)))
     texts += ["client headers not passed to upstreams in the last minute: "]
     assert len(texts) >= 4
     for text in texts:
