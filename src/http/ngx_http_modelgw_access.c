@@ -48,7 +48,10 @@ static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_http_modelgw_reason_e ngx_http_modelgw_access_check(
-    ngx_http_modelgw_access_t *a, ngx_modelgw_key_t *key);
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_access_t *a,
+    ngx_modelgw_key_t *key);
+static ngx_uint_t ngx_http_modelgw_access_closed(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);
 static ngx_uint_t ngx_http_modelgw_access_in_early_data(ngx_http_request_t *r);
 static void ngx_http_modelgw_access_headers(ngx_http_request_t *r,
     ngx_http_modelgw_access_t *a);
@@ -303,7 +306,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     ctx->request.found = key;
-    ctx->request.reason = ngx_http_modelgw_access_check(&a, key);
+    ctx->request.reason = ngx_http_modelgw_access_check(mmcf, &a, key);
 
     if (ctx->request.reason != NGX_HTTP_MODELGW_REASON_NONE) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
@@ -339,8 +342,8 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 /* Why the key is refused; the client is told the same for all of them. */
 
 static ngx_http_modelgw_reason_e
-ngx_http_modelgw_access_check(ngx_http_modelgw_access_t *a,
-    ngx_modelgw_key_t *key)
+ngx_http_modelgw_access_check(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_access_t *a, ngx_modelgw_key_t *key)
 {
     if (a->differ) {
         return NGX_HTTP_MODELGW_REASON_DIFFER;
@@ -358,7 +361,31 @@ ngx_http_modelgw_access_check(ngx_http_modelgw_access_t *a,
         return NGX_HTTP_MODELGW_REASON_EXPIRED;
     }
 
+    if (ngx_http_modelgw_access_closed(mmcf, key)) {
+        return NGX_HTTP_MODELGW_REASON_CLOSED;
+    }
+
     return NGX_HTTP_MODELGW_REASON_NONE;
+}
+
+
+/* whether the account of the key is closed */
+
+static ngx_uint_t
+ngx_http_modelgw_access_closed(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_key_t *key)
+{
+    ngx_modelgw_ledger_account_t  *a;
+
+    if (mmcf->ledger_path.len == 0
+        || key->account_index == NGX_MODELGW_LEDGER_NONE)
+    {
+        return 0;
+    }
+
+    a = ngx_modelgw_ledger_account_at(mmcf->ledger, key->account_index);
+
+    return __atomic_load_n(&a->closed, __ATOMIC_RELAXED);
 }
 
 

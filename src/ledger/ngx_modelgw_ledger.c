@@ -324,8 +324,7 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     ngx_uint_t add, int64_t balance, uint64_t opened, ngx_uint_t stored,
     uint32_t *index)
 {
-    ngx_int_t                      rc;
-    ngx_modelgw_ledger_account_t  *a;
+    ngx_int_t  rc;
 
     if (name->len > NGX_MODELGW_LEDGER_NAME) {
         return add ? NGX_ERROR : NGX_DECLINED;
@@ -333,7 +332,7 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    *index = ngx_modelgw_ledger_find(&l->accounts, name);
+    *index = ngx_modelgw_ledger_account_find_locked(l, name);
 
     if (*index != NGX_MODELGW_LEDGER_NONE) {
         rc = NGX_OK;
@@ -341,26 +340,21 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     } else if (!add) {
         rc = NGX_DECLINED;
 
-    } else if (l->accounts.n == l->accounts.max) {
+    } else if (l->accounts.n + l->reserved >= l->accounts.max) {
         rc = NGX_ERROR;
 
     } else {
         rc = NGX_DONE;
         *index = l->accounts.n;
 
-        a = ngx_modelgw_ledger_account_at(l, *index);
-        a->balance = balance;
-        a->held = 0;
-        a->founding = stored ? 0 : balance;
-        a->opened = opened;
+        ngx_modelgw_ledger_account_add_locked(l, name, balance, opened,
+                                              stored);
 
-        /* after one that is not stored it is stored again, without effect */
-
-        if (stored && l->stored == l->accounts.n) {
-            ngx_modelgw_redo_add(&l->redo, &l->stored, l->stored + 1);
+        if (stored) {
+            ngx_modelgw_ledger_account_at(l, *index)->founding = 0;
         }
 
-        ngx_modelgw_ledger_add_locked(l, &l->accounts, name);
+        ngx_modelgw_redo_commit(&l->redo);
     }
 
     ngx_modelgw_redo_unlock(&l->redo);
@@ -374,6 +368,37 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
 
 uint32_t
+ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
+    ngx_str_t *name)
+{
+    return ngx_modelgw_ledger_find(&l->accounts, name);
+}
+
+
+void
+ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
+    ngx_str_t *name, int64_t founding, uint64_t opened, ngx_uint_t stored)
+{
+    ngx_modelgw_ledger_account_t  *a;
+
+    a = ngx_modelgw_ledger_account_at(l, l->accounts.n);
+    a->balance = founding;
+    a->held = 0;
+    a->founding = founding;
+    a->opened = opened;
+    a->closed = 0;
+
+    /* after one that is not stored it is stored again, without effect */
+
+    if (stored && l->stored == l->accounts.n) {
+        ngx_modelgw_redo_add(&l->redo, &l->stored, l->stored + 1);
+    }
+
+    ngx_modelgw_ledger_add_locked(l, &l->accounts, name);
+}
+
+
+uint32_t
 ngx_modelgw_ledger_accounts(ngx_modelgw_ledger_t *l)
 {
     return ngx_modelgw_ledger_load(&l->accounts.n);
@@ -383,7 +408,8 @@ ngx_modelgw_ledger_accounts(ngx_modelgw_ledger_t *l)
 uint32_t
 ngx_modelgw_ledger_accounts_free(ngx_modelgw_ledger_t *l)
 {
-    return l->accounts.max - ngx_modelgw_ledger_load(&l->accounts.n);
+    return l->accounts.max - ngx_modelgw_ledger_load(&l->accounts.n)
+           - ngx_modelgw_ledger_load(&l->reserved);
 }
 
 
@@ -426,6 +452,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     if (*index == NGX_MODELGW_LEDGER_NONE && l->keys.n < l->keys.max) {
         *index = l->keys.n;
         ngx_modelgw_ledger_add_locked(l, &l->keys, name);
+        ngx_modelgw_redo_commit(&l->redo);
 
     } else if (*index == NGX_MODELGW_LEDGER_NONE) {
         *index = ngx_modelgw_ledger_key_unused(l);
@@ -542,7 +569,10 @@ ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
 }
 
 
-/* Adds the record after the last one, whose other fields are set. */
+/*
+ * Adds the record after the last one, whose other fields are set, when the
+ * caller commits.
+ */
 
 static void
 ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
@@ -551,7 +581,6 @@ ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_link_locked(l, t, t->n, name);
 
     ngx_modelgw_redo_add(&l->redo, &t->n, t->n + 1);
-    ngx_modelgw_redo_commit(&l->redo);
 }
 
 

@@ -35,7 +35,9 @@
 #define NGX_MODELGW_LEDGER_REQUEST  64   /* bytes kept of a request id */
 #define NGX_MODELGW_LEDGER_WORKERS  1024 /* processes at a time; fewer in a
                                             small zone */
-#define NGX_MODELGW_LEDGER_TOPUPS   64   /* pending top-ups */
+#define NGX_MODELGW_LEDGER_CHANGES  16   /* pending changes by operators */
+#define NGX_MODELGW_LEDGER_ADDRESS  48   /* bytes kept of a client's address */
+#define NGX_MODELGW_LEDGER_NOTE     256  /* bytes of a reason or a note */
 #define NGX_MODELGW_LEDGER_STALL    2000 /* ms: a flush that takes longer is
                                             stalled */
 
@@ -58,6 +60,8 @@ typedef struct {
     uint64_t                    opened;  /* seconds since the Epoch */
     ngx_modelgw_ledger_name_t   name;
     uint32_t                    next;    /* in its hash chain */
+    uint32_t                    closed;  /* 1: its keys are refused; read
+                                            without the lock */
 } ngx_modelgw_ledger_account_t;
 
 
@@ -151,28 +155,60 @@ typedef struct {
 } ngx_modelgw_call_t;
 
 
-/* a requested top-up and its result */
+/* what an operator changes */
 
 typedef enum {
-    NGX_MODELGW_TOPUP_FREE = 0,
-    NGX_MODELGW_TOPUP_ASKED,
-    NGX_MODELGW_TOPUP_NEW,               /* durable and credited */
-    NGX_MODELGW_TOPUP_KNOWN,             /* the same top-up was made before */
-    NGX_MODELGW_TOPUP_OTHER,             /* its id was used for another account
-                                            or amount */
-    NGX_MODELGW_TOPUP_FAILED             /* the store cannot be written */
-} ngx_modelgw_topup_e;
+    NGX_MODELGW_CHANGE_TOPUP = 0,        /* or a correction */
+    NGX_MODELGW_CHANGE_ACCOUNT_NEW,
+    NGX_MODELGW_CHANGE_ACCOUNT_SET,
+    NGX_MODELGW_CHANGE_KINDS
+} ngx_modelgw_change_kind_e;
+
+
+/* a requested change and its result */
+
+typedef enum {
+    NGX_MODELGW_CHANGE_FREE = 0,
+    NGX_MODELGW_CHANGE_ASKED,
+    NGX_MODELGW_CHANGE_MADE,             /* durable, and in effect */
+    NGX_MODELGW_CHANGE_KNOWN,            /* the same was made before */
+    NGX_MODELGW_CHANGE_OTHER,            /* its id was used before, for
+                                            something else */
+    NGX_MODELGW_CHANGE_FAILED            /* the store cannot be written */
+} ngx_modelgw_change_e;
+
+
+/* what the change sets; other fields stay as they are */
+
+#define NGX_MODELGW_CHANGE_STATE  0x01
+#define NGX_MODELGW_CHANGE_NOTE   0x02
 
 
 typedef struct {
-    uint64_t                    state;   /* ngx_modelgw_topup_e */
+    uint64_t                    state;   /* ngx_modelgw_change_e */
     uint64_t                    tried;   /* it may be durable already */
-    uint32_t                    account;
+    uint64_t                    time;    /* milliseconds since the Epoch; no two
+                                            have the same */
+    ngx_modelgw_change_kind_e   kind;
     uint32_t                    worker;
-    int64_t                     amount;  /* nano-euro */
-    uint64_t                    time;    /* milliseconds since the Epoch */
-    ngx_modelgw_ledger_name_t   id;
-} ngx_modelgw_topup_t;
+    uint32_t                    account; /* NONE: there is none in shared
+                                            memory yet */
+    uint32_t                    sets;    /* NGX_MODELGW_CHANGE_STATE, _NOTE */
+    uint32_t                    closed;  /* the new state of the account */
+    uint32_t                    correction; /* a top-up that may be negative */
+    int64_t                     amount;  /* nano-euro: of the top-up, or the
+                                            founding credit */
+    ngx_modelgw_ledger_name_t   owner;   /* name of the account */
+    ngx_modelgw_ledger_name_t   id;      /* of the top-up */
+
+    /* who asks, for the audit log */
+
+    ngx_modelgw_ledger_name_t   actor;
+    uint32_t                    address_len;
+    uint32_t                    note_len;
+    u_char                      address[NGX_MODELGW_LEDGER_ADDRESS];
+    u_char                      note[NGX_MODELGW_LEDGER_NOTE]; /* or reason */
+} ngx_modelgw_change_t;
 
 
 /* setup */
@@ -411,34 +447,47 @@ void ngx_modelgw_ledger_flushing(ngx_modelgw_ledger_t *l, ngx_uint_t on);
 uint64_t ngx_modelgw_ledger_stalled(ngx_modelgw_ledger_t *l);
 
 
-/* top-ups */
+/* changes by operators */
 
 /*
- * Requests a top-up from the writer.  amount: nano-euro; time: milliseconds
- * since the Epoch.  The caller polls topup->state until the writer has set it,
- * then frees it.  It may be freed while it is ASKED: it may be made then, too.
- *     NULL  too many are pending, or id has more than NGX_MODELGW_LEDGER_NAME
- *           bytes
+ * Sets the time that all changes are later than, milliseconds since the Epoch,
+ * before the first one.
  */
-ngx_modelgw_topup_t *ngx_modelgw_ledger_topup(ngx_modelgw_ledger_t *l,
-    uint32_t worker, uint32_t account, ngx_str_t *id, int64_t amount,
-    uint64_t time);
-void ngx_modelgw_ledger_topup_free(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_topup_t *topup);
+void ngx_modelgw_ledger_change_after(ngx_modelgw_ledger_t *l, uint64_t time);
+
+/*
+ * Requests a change from the writer: a copy of "wanted", whose state and tried
+ * are ignored, and whose time may become a later one.  The caller polls
+ * change->state until the writer has set it, then frees it.  It may be freed
+ * while it is ASKED: it may be made then, too.
+ *     NGX_OK        *change is ASKED
+ *     NGX_BUSY      too many are pending
+ *     NGX_DECLINED  no room for one more account
+ */
+ngx_int_t ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_change_t *wanted, ngx_modelgw_change_t **change);
+void ngx_modelgw_ledger_change_free(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_change_t *change);
+
+/* Whether the change opens the account, if there is none. */
+ngx_uint_t ngx_modelgw_ledger_change_opens(ngx_modelgw_change_t *change);
 
 /* For the writer: the next one that is ASKED, from *i on; NULL: no more. */
-ngx_modelgw_topup_t *ngx_modelgw_ledger_topup_asked(ngx_modelgw_ledger_t *l,
+ngx_modelgw_change_t *ngx_modelgw_ledger_change_asked(ngx_modelgw_ledger_t *l,
     ngx_uint_t *i);
 
 /*
- * For the writer, before a commit: even if it fails, this top-up may be durable
+ * For the writer, before a commit: even if it fails, this change may be durable
  * from now on, and no writer may answer FAILED.
  */
-void ngx_modelgw_ledger_topup_tried(ngx_modelgw_topup_t *topup);
+void ngx_modelgw_ledger_change_tried(ngx_modelgw_change_t *change);
 
-/* For the writer: sets the result; NEW credits the account. */
-void ngx_modelgw_ledger_topup_answer(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_topup_t *topup, ngx_modelgw_topup_e state);
+/*
+ * For the writer: sets the result.  MADE has its effect in shared memory: the
+ * account is credited, opened, or closed.
+ */
+void ngx_modelgw_ledger_change_answer(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e state);
 
 
 #endif /* _NGX_MODELGW_LEDGER_H_INCLUDED_ */

@@ -95,7 +95,9 @@ struct ngx_modelgw_ledger_s {
     uint64_t                       rover; /* keys below cannot be reused */
 
     uint64_t                       credit;
-    uint64_t                       topup_time; /* ms, of the last one */
+    uint64_t                       change_time; /* ms, of the last one */
+    uint64_t                       reserved; /* accounts that pending changes
+                                                may open */
 
     /* one word each, used without the mutex */
 
@@ -110,8 +112,29 @@ struct ngx_modelgw_ledger_s {
     uint64_t                       joined; /* workers from here on were never
                                               used */
     ngx_modelgw_ledger_worker_t   *workers;
-    ngx_modelgw_topup_t            topups[NGX_MODELGW_LEDGER_TOPUPS];
+    ngx_modelgw_change_t           changes[NGX_MODELGW_LEDGER_CHANGES];
 };
+
+
+/* ledger.c */
+
+/* The index of an account, or NONE. */
+uint32_t ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
+    ngx_str_t *name);
+
+/*
+ * Adds an account that does not exist, when the caller commits; there must be
+ * room.  opened: seconds since the Epoch; stored: it is in the store.
+ */
+void ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
+    ngx_str_t *name, int64_t founding, uint64_t opened, ngx_uint_t stored);
+
+
+/* ledger_change.c */
+
+/* The changes of a worker that leaves lose their owner. */
+void ngx_modelgw_ledger_changes_forget_locked(ngx_modelgw_ledger_t *l,
+    uint32_t worker);
 
 
 #define ngx_modelgw_ledger_load(word)  __atomic_load_n(word, __ATOMIC_ACQUIRE)

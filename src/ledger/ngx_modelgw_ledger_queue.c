@@ -1,10 +1,10 @@
 
 /*
- * Processes around the ledger: the writer and its queues, top-ups, workers that
- * join, leave and die.
+ * Processes around the ledger: the writer and its queues, workers that join,
+ * leave and die.
  *
  * The writer is given calls that are DONE, calls whose holds are to be stored,
- * new accounts, and top-ups.  Only the writer takes entries out of the rings,
+ * new accounts, and changes.  Only the writer takes entries out of the rings,
  * so it reads them without the mutex: what is between head and tail stays.  If
  * an entry's call has ended meanwhile, its slot may hold another call.
  *
@@ -14,22 +14,6 @@
  *
  * A writer may be killed between its commit and _written() or _noted().  The
  * next one is given the same entries again: storing them twice changes nothing.
- *
- * A top-up is requested by a worker, made durable by the writer, and credited
- * as the writer answers:
- *
- *     FREE -> ASKED -> NEW, KNOWN, OTHER, FAILED -> FREE
- *
- * What is ASKED belongs to the writer, which may be storing it: no other
- * process changes it or reuses the slot.  If the worker no longer wants the
- * answer, or has died, the slot has no owner (worker NONE), and the answer
- * frees it.
- *
- * If a writer is killed between its commit and its answer, the next one is
- * given the same top-up again, and must credit it.  So "tried" is kept here and
- * not in the writer: no writer may answer FAILED then.  No two top-ups have the
- * same time: by it the store distinguishes that one from a second request with
- * the same id.
  *
  * A worker holds a mutex for as long as its thread lives, and the kernel
  * releases it when the thread dies: whether a worker lives is found by trying
@@ -69,11 +53,6 @@ static ngx_modelgw_ledger_entry_t *ngx_modelgw_ledger_entry(
 static ngx_uint_t ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_futex_wait(uint32_t *word, uint32_t value,
     ngx_msec_t timeout);
-static ngx_modelgw_topup_t *ngx_modelgw_ledger_topup_unused(
-    ngx_modelgw_ledger_t *l);
-static void ngx_modelgw_ledger_topup_forget_locked(ngx_modelgw_topup_t *topup);
-static void ngx_modelgw_ledger_topups_forget_locked(ngx_modelgw_ledger_t *l,
-    uint32_t worker);
 static ngx_uint_t ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l,
     uint32_t worker);
 static ngx_uint_t ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l,
@@ -415,7 +394,7 @@ ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l)
     return ngx_modelgw_ledger_count(&l->done) == 0
            && ngx_modelgw_ledger_count(&l->held) == 0
            && ngx_modelgw_ledger_accounts(l) <= ngx_modelgw_ledger_stored(l)
-           && ngx_modelgw_ledger_topup_asked(l, &i) == NULL;
+           && ngx_modelgw_ledger_change_asked(l, &i) == NULL;
 }
 
 
@@ -435,163 +414,6 @@ ngx_modelgw_ledger_futex_wait(uint32_t *word, uint32_t value,
     ts.tv_nsec = (timeout % 1000) * 1000000;
 
     (void) syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
-}
-
-
-ngx_modelgw_topup_t *
-ngx_modelgw_ledger_topup(ngx_modelgw_ledger_t *l, uint32_t worker,
-    uint32_t account, ngx_str_t *id, int64_t amount, uint64_t time)
-{
-    ngx_modelgw_topup_t  *topup;
-
-    if (id->len > NGX_MODELGW_LEDGER_NAME) {
-        return NULL;
-    }
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    topup = ngx_modelgw_ledger_topup_unused(l);
-
-    if (topup) {
-        topup->tried = 0;
-        topup->account = account;
-        topup->worker = worker;
-        topup->amount = amount;
-        topup->time = ngx_max(time, l->topup_time + 1);
-        topup->id.len = id->len;
-        ngx_memcpy(topup->id.data, id->data, id->len);
-
-        ngx_modelgw_redo_add(&l->redo, &l->topup_time, topup->time);
-        ngx_modelgw_redo_add(&l->redo, &topup->state, NGX_MODELGW_TOPUP_ASKED);
-        ngx_modelgw_redo_commit(&l->redo);
-    }
-
-    ngx_modelgw_redo_unlock(&l->redo);
-
-    if (topup) {
-        ngx_modelgw_ledger_wake(l);
-    }
-
-    return topup;
-}
-
-
-static ngx_modelgw_topup_t *
-ngx_modelgw_ledger_topup_unused(ngx_modelgw_ledger_t *l)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        if (l->topups[i].state == NGX_MODELGW_TOPUP_FREE) {
-            return &l->topups[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-void
-ngx_modelgw_ledger_topup_free(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_topup_t *topup)
-{
-    ngx_modelgw_redo_lock(&l->redo);
-
-    ngx_modelgw_ledger_topup_forget_locked(topup);
-
-    ngx_modelgw_redo_unlock(&l->redo);
-}
-
-
-/* One store: a process is killed before or after it. */
-
-static void
-ngx_modelgw_ledger_topup_forget_locked(ngx_modelgw_topup_t *topup)
-{
-    if (topup->state == NGX_MODELGW_TOPUP_ASKED) {
-        __atomic_store_n(&topup->worker, NGX_MODELGW_LEDGER_NONE,
-                         __ATOMIC_RELEASE);
-        return;
-    }
-
-    __atomic_store_n(&topup->state, NGX_MODELGW_TOPUP_FREE, __ATOMIC_RELEASE);
-}
-
-
-/* The top-ups of a worker that leaves. */
-
-static void
-ngx_modelgw_ledger_topups_forget_locked(ngx_modelgw_ledger_t *l,
-    uint32_t worker)
-{
-    ngx_uint_t            i;
-    ngx_modelgw_topup_t  *topup;
-
-    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        topup = &l->topups[i];
-
-        if (topup->worker == worker
-            && topup->state != NGX_MODELGW_TOPUP_FREE)
-        {
-            ngx_modelgw_ledger_topup_forget_locked(topup);
-        }
-    }
-}
-
-
-ngx_modelgw_topup_t *
-ngx_modelgw_ledger_topup_asked(ngx_modelgw_ledger_t *l, ngx_uint_t *i)
-{
-    ngx_modelgw_topup_t  *topup;
-
-    while (*i < NGX_MODELGW_LEDGER_TOPUPS) {
-        topup = &l->topups[(*i)++];
-
-        if (ngx_modelgw_ledger_load(&topup->state)
-            == NGX_MODELGW_TOPUP_ASKED)
-        {
-            return topup;
-        }
-    }
-
-    return NULL;
-}
-
-
-void
-ngx_modelgw_ledger_topup_tried(ngx_modelgw_topup_t *topup)
-{
-    __atomic_store_n(&topup->tried, 1, __ATOMIC_RELEASE);
-}
-
-
-void
-ngx_modelgw_ledger_topup_answer(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_topup_t *topup, ngx_modelgw_topup_e state)
-{
-    ngx_modelgw_ledger_account_t  *a;
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    if (topup->state == NGX_MODELGW_TOPUP_ASKED) {
-
-        if (state == NGX_MODELGW_TOPUP_NEW) {
-            a = ngx_modelgw_ledger_account_at(l, topup->account);
-
-            ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
-                                 ngx_modelgw_ledger_sum(a->balance,
-                                                        topup->amount));
-        }
-
-        if (topup->worker == NGX_MODELGW_LEDGER_NONE) {
-            state = NGX_MODELGW_TOPUP_FREE;
-        }
-
-        ngx_modelgw_redo_add(&l->redo, &topup->state, state);
-        ngx_modelgw_redo_commit(&l->redo);
-    }
-
-    ngx_modelgw_redo_unlock(&l->redo);
 }
 
 
@@ -674,7 +496,7 @@ ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker)
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    ngx_modelgw_ledger_topups_forget_locked(l, worker);
+    ngx_modelgw_ledger_changes_forget_locked(l, worker);
 
     ngx_modelgw_redo_add(&l->redo, &w->used, 0);
     ngx_modelgw_redo_commit(&l->redo);

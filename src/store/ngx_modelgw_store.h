@@ -155,6 +155,18 @@ typedef ngx_int_t (*ngx_modelgw_store_account_pt)(void *data, ngx_str_t *name,
 ngx_int_t ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
     ngx_modelgw_store_account_pt handler, void *data);
 
+/*
+ * The same for the names of accounts that are closed; and the time of the last
+ * change, milliseconds since the Epoch, 0 if there was none.
+ *     NGX_OK, NGX_ERROR
+ */
+typedef ngx_int_t (*ngx_modelgw_store_name_pt)(void *data, ngx_str_t *name);
+
+ngx_int_t ngx_modelgw_store_closed(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_name_pt handler, void *data);
+ngx_int_t ngx_modelgw_store_last_change(ngx_modelgw_store_t *s,
+    uint64_t *time);
+
 
 /*
  * Writing.  What is written between _begin() and _commit() is durable when
@@ -196,16 +208,17 @@ ngx_int_t ngx_modelgw_store_call(ngx_modelgw_store_t *s,
     ngx_modelgw_call_t *call, ngx_modelgw_ledger_name_t *account);
 
 /*
- * Adds a top-up and credits the account.
- *     NGX_OK        *result is NGX_MODELGW_TOPUP_NEW (also for the same one
- *                   again, recognized by its time), _KNOWN or _OTHER; or
- *                   _FAILED: nothing was changed, the account does not exist,
- *                   or its balance would leave int64
+ * Makes a change, with a row of "actions" that says who has made it.  A
+ * change->amount of an account that is opened becomes what it was opened with.
+ *     NGX_OK        *result is NGX_MODELGW_CHANGE_MADE (also for the same one
+ *                   again, recognized by its time); or another one, and nothing
+ *                   was changed: _KNOWN and _OTHER (see the enum), or _FAILED:
+ *                   the account does not exist, or its balance would leave
+ *                   int64
  *     NGX_ERROR
  */
-ngx_int_t ngx_modelgw_store_topup(ngx_modelgw_store_t *s,
-    ngx_modelgw_topup_t *topup, ngx_modelgw_ledger_name_t *account,
-    ngx_modelgw_topup_e *result);
+ngx_int_t ngx_modelgw_store_change(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e *result);
 
 /* what a model costs; its id is that of calls */
 typedef struct {
@@ -359,6 +372,31 @@ typedef struct {
 ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
     ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
     ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * The note of an account, as a JSON string; empty if the account is not stored
+ * yet.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
+    ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * {"actions":[{"id":…,"time":…,"actor":…,"address":…,"action":…,"target":…,
+ * "before":{…},"after":{…}}…]}: the newest "limit" changes by operators with an
+ * id below "after" (0: all), of that actor and target (len 0: any).  If there
+ * are more, the last members are "more":true,"next":"…", the next "after".
+ *     NGX_OK, NGX_ERROR
+ */
+typedef struct {
+    ngx_str_t             actor;
+    ngx_str_t             target;
+    uint64_t              after;
+    ngx_uint_t            limit;
+} ngx_modelgw_store_actions_t;
+
+ngx_int_t ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_actions_t *filter, ngx_str_t *out, ngx_pool_t *pool);
 
 /*
  * [{"id":…,"time":…,"amount":"…"}…]: the newest "limit" top-ups of an account.

@@ -86,10 +86,8 @@ typedef enum {
     NGX_MODELGW_STORE_HOLD,
     NGX_MODELGW_STORE_UNHOLD,
     NGX_MODELGW_STORE_CHARGE,
-    NGX_MODELGW_STORE_BALANCE,
     NGX_MODELGW_STORE_ACCOUNT,
     NGX_MODELGW_STORE_TOPUP,
-    NGX_MODELGW_STORE_TOPUP_FIND,
     NGX_MODELGW_STORE_LATE,
     NGX_MODELGW_STORE_STATEMENTS
 } ngx_modelgw_store_statement_e;
@@ -217,9 +215,33 @@ ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
 
 /*
  * Rolls back a batch in which something failed; nothing more is written.
- * Returns NGX_ERROR.
+ * _fault() sets s->error first, and resets the statement, unless that is NULL;
+ * _fault_text() sets it to the text.  All return NGX_ERROR.
  */
 ngx_int_t ngx_modelgw_store_abandon(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_fault(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
+ngx_int_t ngx_modelgw_store_fault_text(ngx_modelgw_store_t *s,
+    const char *text);
+
+/*
+ * Adds a top-up in a batch, without crediting it; *made is 0 if its id exists.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_topup_insert(ngx_modelgw_store_t *s, ngx_str_t *id,
+    ngx_modelgw_ledger_name_t *account, int64_t amount, uint64_t time,
+    ngx_str_t *reason, ngx_uint_t *made);
+
+/* Adds the amount to the account's balance: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
+    ngx_modelgw_ledger_name_t *account, int64_t amount);
+
+/* What the batch has added to it, and not written yet. */
+int64_t ngx_modelgw_store_charged(ngx_modelgw_store_t *s,
+    ngx_modelgw_ledger_name_t *account);
+
+/* The name must not change until the statement is executed. */
+void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
+    ngx_modelgw_ledger_name_t *name);
 
 
 #endif /* _NGX_MODELGW_STORE_PRIVATE_H_INCLUDED_ */

@@ -86,14 +86,6 @@ typedef struct {
 } ngx_modelgw_store_column_t;
 
 
-static ngx_int_t ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
-    ngx_modelgw_topup_t *topup, ngx_modelgw_ledger_name_t *account,
-    ngx_modelgw_topup_e *result);
-static ngx_int_t ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
-    ngx_modelgw_ledger_name_t *account, int64_t amount);
-static ngx_int_t ngx_modelgw_store_topup_insert(ngx_modelgw_store_t *s,
-    u_char *id, size_t len, ngx_modelgw_ledger_name_t *account, int64_t amount,
-    uint64_t time, ngx_uint_t *made);
 static ngx_int_t ngx_modelgw_store_calls_write(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_calls_each(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s,
@@ -101,22 +93,12 @@ static ngx_int_t ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
 static ngx_int_t ngx_modelgw_store_calls_unhold(ngx_modelgw_store_t *s);
-static ngx_int_t ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
-    ngx_modelgw_ledger_name_t *account, int64_t amount);
-static int64_t ngx_modelgw_store_charged(ngx_modelgw_store_t *s,
-    ngx_modelgw_ledger_name_t *account);
 static uint16_t *ngx_modelgw_store_slot(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_name_t *name);
 static ngx_int_t ngx_modelgw_store_flush(ngx_modelgw_store_t *s);
 static void ngx_modelgw_store_forget(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_run(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_uint_t *changes);
-static ngx_int_t ngx_modelgw_store_fault(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
-static ngx_int_t ngx_modelgw_store_fault_text(ngx_modelgw_store_t *s,
-    const char *text);
-static void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
-    ngx_modelgw_ledger_name_t *name);
 static ngx_int_t ngx_modelgw_store_calls_init(ngx_modelgw_store_t *s);
 static int ngx_modelgw_store_batch_connect(sqlite3 *db, void *data, int argc,
     const char *const *argv, sqlite3_vtab **table, char **error);
@@ -155,21 +137,14 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
     [NGX_MODELGW_STORE_CHARGE] =
         "UPDATE accounts SET balance = balance + ?2 WHERE name = ?1",
 
-    [NGX_MODELGW_STORE_BALANCE] =
-        "SELECT balance FROM accounts WHERE name = ?1",
-
     [NGX_MODELGW_STORE_ACCOUNT] =
         "INSERT INTO accounts (name, balance, opened) VALUES (?1, 0, ?2)"
         " ON CONFLICT (name) DO NOTHING",
 
     [NGX_MODELGW_STORE_TOPUP] =
-        "INSERT INTO topups (id, account, amount, time)"
-        " VALUES (?1, ?2, ?3, ?4)"
+        "INSERT INTO topups (id, account, amount, time, reason)"
+        " VALUES (?1, ?2, ?3, ?4, ?5)"
         " ON CONFLICT (id) DO NOTHING",
-
-    [NGX_MODELGW_STORE_TOPUP_FIND] =
-        "SELECT account = ?2 AND amount = ?3, time = ?4 FROM topups"
-        " WHERE id = ?1",
 
     [NGX_MODELGW_STORE_LATE] = ngx_modelgw_store_hours_sql("id = ?1")
 };
@@ -292,7 +267,8 @@ ngx_int_t
 ngx_modelgw_store_account(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_account_t *a)
 {
-    u_char        *p, id[sizeof("founding:") + NGX_MODELGW_LEDGER_NAME];
+    u_char        *p, text[sizeof("founding:") + NGX_MODELGW_LEDGER_NAME];
+    ngx_str_t      id, reason;
     ngx_uint_t     made;
     sqlite3_stmt  *stmt;
 
@@ -309,18 +285,44 @@ ngx_modelgw_store_account(ngx_modelgw_store_t *s,
         return NGX_OK;
     }
 
-    p = ngx_cpymem(id, "founding:", sizeof("founding:") - 1);
+    p = ngx_cpymem(text, "founding:", sizeof("founding:") - 1);
     p = ngx_cpymem(p, a->name.data,
                    ngx_min(a->name.len, NGX_MODELGW_LEDGER_NAME));
 
-    if (ngx_modelgw_store_topup_insert(s, id, p - id, &a->name, a->founding,
-                                       a->opened * 1000, &made)
+    id.data = text;
+    id.len = p - text;
+
+    ngx_str_set(&reason, "");
+
+    if (ngx_modelgw_store_topup_insert(s, &id, &a->name, a->founding,
+                                       a->opened * 1000, &reason, &made)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     return made ? ngx_modelgw_store_charge(s, &a->name, a->founding) : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_topup_insert(ngx_modelgw_store_t *s, ngx_str_t *id,
+    ngx_modelgw_ledger_name_t *account, int64_t amount, uint64_t time,
+    ngx_str_t *reason, ngx_uint_t *made)
+{
+    sqlite3_stmt  *stmt;
+
+    stmt = s->stmts[NGX_MODELGW_STORE_TOPUP];
+
+    (void) sqlite3_bind_text(stmt, 1, (char *) id->data, id->len,
+                             SQLITE_STATIC);
+    ngx_modelgw_store_bind_name(stmt, 2, account);
+    (void) sqlite3_bind_int64(stmt, 3, amount);
+    (void) sqlite3_bind_int64(stmt, 4, time);
+    (void) sqlite3_bind_text(stmt, 5, (char *) reason->data, reason->len,
+                             SQLITE_STATIC);
+
+    return ngx_modelgw_store_run(s, NGX_MODELGW_STORE_TOPUP, made);
 }
 
 
@@ -368,160 +370,6 @@ ngx_modelgw_store_hold(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call,
     }
 
     return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_topup(ngx_modelgw_store_t *s, ngx_modelgw_topup_t *topup,
-    ngx_modelgw_ledger_name_t *account, ngx_modelgw_topup_e *result)
-{
-    ngx_int_t   rc;
-    ngx_uint_t  made;
-
-    rc = ngx_modelgw_store_topup_known(s, topup, account, result);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    rc = ngx_modelgw_store_topup_fits(s, account, topup->amount);
-
-    if (rc == NGX_DECLINED) {
-        *result = NGX_MODELGW_TOPUP_FAILED;
-        return NGX_OK;
-    }
-
-    if (rc != NGX_OK
-        || ngx_modelgw_store_topup_insert(s, topup->id.data,
-                                          ngx_min(topup->id.len,
-                                                  NGX_MODELGW_LEDGER_NAME),
-                                          account, topup->amount, topup->time,
-                                          &made)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    /* the id did not exist: a trigger has dropped the row */
-
-    if (!made) {
-        return ngx_modelgw_store_fault_text(s,
-                                          "failed: a top-up was not inserted");
-    }
-
-    *result = NGX_MODELGW_TOPUP_NEW;
-
-    return ngx_modelgw_store_charge(s, account, topup->amount);
-}
-
-
-/*
- * NGX_OK        the id exists, *result is set
- * NGX_DECLINED  it does not
- * NGX_ERROR     the batch is rolled back, here or before
- *
- * No two top-ups have the same time: one with the same id and time is the same
- * one, which a writer has stored, but was killed before it answered, or could
- * not know to be stored.
- */
-
-static ngx_int_t
-ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
-    ngx_modelgw_topup_t *topup, ngx_modelgw_ledger_name_t *account,
-    ngx_modelgw_topup_e *result)
-{
-    int            rc;
-    sqlite3_stmt  *stmt;
-
-    if (!s->batch) {
-        return NGX_ERROR;
-    }
-
-    stmt = s->stmts[NGX_MODELGW_STORE_TOPUP_FIND];
-
-    ngx_modelgw_store_bind_name(stmt, 1, &topup->id);
-    ngx_modelgw_store_bind_name(stmt, 2, account);
-    (void) sqlite3_bind_int64(stmt, 3, topup->amount);
-    (void) sqlite3_bind_int64(stmt, 4, topup->time);
-
-    rc = sqlite3_step(stmt);
-
-    if (rc == SQLITE_ROW) {
-        *result = NGX_MODELGW_TOPUP_OTHER;
-
-        if (sqlite3_column_int(stmt, 0)) {
-            *result = sqlite3_column_int(stmt, 1) ? NGX_MODELGW_TOPUP_NEW
-                                                  : NGX_MODELGW_TOPUP_KNOWN;
-        }
-
-    } else if (rc != SQLITE_DONE) {
-        return ngx_modelgw_store_fault(s, stmt);
-    }
-
-    (void) sqlite3_reset(stmt);
-
-    return (rc == SQLITE_ROW) ? NGX_OK : NGX_DECLINED;
-}
-
-
-/*
- * NGX_DECLINED if the account does not exist, or its balance would leave int64:
- * that would be a failure of the whole batch, and of the next one that tries
- * the same.
- */
-
-static ngx_int_t
-ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
-    ngx_modelgw_ledger_name_t *account, int64_t amount)
-{
-    int            rc;
-    int64_t        balance;
-    sqlite3_stmt  *stmt;
-
-    stmt = s->stmts[NGX_MODELGW_STORE_BALANCE];
-
-    ngx_modelgw_store_bind_name(stmt, 1, account);
-
-    rc = sqlite3_step(stmt);
-
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        return ngx_modelgw_store_fault(s, stmt);
-    }
-
-    balance = sqlite3_column_int64(stmt, 0);
-
-    (void) sqlite3_reset(stmt);
-
-    if (rc == SQLITE_DONE) {
-        return NGX_DECLINED;
-    }
-
-    if (__builtin_add_overflow(amount, ngx_modelgw_store_charged(s, account),
-                               &amount)
-        || __builtin_add_overflow(balance, amount, &balance))
-    {
-        return NGX_DECLINED;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_modelgw_store_topup_insert(ngx_modelgw_store_t *s, u_char *id, size_t len,
-    ngx_modelgw_ledger_name_t *account, int64_t amount, uint64_t time,
-    ngx_uint_t *made)
-{
-    sqlite3_stmt  *stmt;
-
-    stmt = s->stmts[NGX_MODELGW_STORE_TOPUP];
-
-    (void) sqlite3_bind_text(stmt, 1, (char *) id, len, SQLITE_STATIC);
-    ngx_modelgw_store_bind_name(stmt, 2, account);
-    (void) sqlite3_bind_int64(stmt, 3, amount);
-    (void) sqlite3_bind_int64(stmt, 4, time);
-
-    return ngx_modelgw_store_run(s, NGX_MODELGW_STORE_TOPUP, made);
 }
 
 
@@ -717,7 +565,7 @@ ngx_modelgw_store_calls_unhold(ngx_modelgw_store_t *s)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_name_t *account, int64_t amount)
 {
@@ -756,7 +604,7 @@ ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
 }
 
 
-static int64_t
+int64_t
 ngx_modelgw_store_charged(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_name_t *account)
 {
@@ -893,7 +741,7 @@ ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt, int changes,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_fault(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 {
     (void) ngx_modelgw_store_fail(s, stmt);
@@ -902,7 +750,7 @@ ngx_modelgw_store_fault(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_fault_text(ngx_modelgw_store_t *s, const char *text)
 {
     (void) ngx_modelgw_store_fail_text(s, text);
@@ -930,7 +778,7 @@ ngx_modelgw_store_abandon(ngx_modelgw_store_t *s)
 }
 
 
-static void
+void
 ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
     ngx_modelgw_ledger_name_t *name)
 {

@@ -103,9 +103,10 @@ def test_accounts(admin, http):
     assert sorted(a["id"] for a in accounts) \
         == ["alice", "bob-1", "carol", "dave-1", "pool:1"]
     for a in accounts:
-        assert sorted(a) == ["available", "balance", "held", "id"]
+        assert sorted(a) == ["available", "balance", "held", "id", "state"]
     assert admin.account("dave-1") == {"id": "dave-1", "balance": "5.00",
-                                       "held": "0.00", "available": "5.00"}
+                                       "held": "0.00", "available": "5.00",
+                                       "state": "open"}
 
 
 def test_account(admin):
@@ -116,7 +117,7 @@ def test_account(admin):
     a = admin.ok("/accounts/dave-1")
     (topup,) = a.pop("topups")
     assert a == {"id": "dave-1", "balance": "5.00", "held": "0.00",
-                 "available": "5.00"}
+                 "available": "5.00", "state": "open", "note": ""}
     assert topup["id"] == "founding:dave-1" and topup["amount"] == "5.00"
     assert set(topup) == {"id", "time", "amount"}
 
@@ -675,8 +676,9 @@ def test_no_secrets(admin):
 
 
 @pytest.mark.parametrize("path, allow", [
-    ("/accounts", "GET, HEAD"), ("/accounts/alice", "GET, HEAD"),
+    ("/accounts", "GET, HEAD, POST"), ("/accounts/alice", "GET, HEAD, PATCH"),
     ("/accounts/alice/topups", "POST"), ("/calls", "GET, HEAD"),
+    ("/actions", "GET, HEAD"),
     ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD")])
 def test_methods(admin, path, allow):
     for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"):

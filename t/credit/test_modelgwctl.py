@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import functools
 import hashlib
 import json
 import os
@@ -88,7 +89,8 @@ def test_accounts(ctl, shell):
     table = {r["id"]: r for r in rows(ok(ctl("accounts", shell=shell)))}
     assert set(table) == {"alice", "bob-1", "carol", "dave-1", "pool:1"}
     assert table["dave-1"] == {"id": "dave-1", "balance": "5.00",
-                               "held": "0.00", "available": "5.00"}
+                               "held": "0.00", "available": "5.00",
+                               "state": "open"}
 
 
 def test_columns_stand_below_each_other(ctl):
@@ -101,7 +103,7 @@ def test_account(ctl):
     text = ok(ctl("accounts", "dave-1"))
     top, table = text.split("\n\n")
     assert top.splitlines() == ["id: dave-1", "balance: 5.00", "held: 0.00",
-                                "available: 5.00"]
+                                "available: 5.00", "state: open", "note: -"]
     (row,) = rows(table)
     assert row["id"] == "founding:dave-1" and row["amount"] == "5.00"
 
@@ -414,3 +416,52 @@ def test_shell_is_plain():
         text = f.read()
     assert "[[" not in text and "jq " not in text and "python" not in text
     assert os.access(CTL, os.X_OK) and NGINX
+
+
+# changes: at the end, as other tests count accounts
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_changes(ctl, shell):
+    """Accounts and corrections, and who has made them."""
+    id = "acc-" + str(shell)
+    ctl = functools.partial(ctl, shell=shell)
+    out = ok(ctl("account", "open", id, "--note", 'a "b" \\ Ω'))
+    assert "balance: 5.00\n" in out and 'note: a "b" \\ Ω\n' in out
+    refused(ctl("account", "open", id), 1, "already")
+    out = ok(ctl("correct", id, "-7.50", "fix-" + id, "--reason", "typed twice"))
+    assert "amount: -7.50\nbalance: -2.50\nnew: true\n" in out
+    assert "balance: -1.50" in ok(ctl("topup", id, "1", "up-" + id,
+                                      "--reason", "x"))
+    assert "state: closed\n" in ok(ctl("account", "close", id))
+    assert "state: open\n" in ok(ctl("account", "reopen", id))
+    assert "note: new" in ok(ctl("account", "note", id, "new"))
+    out = ok(ctl("actions", "--target", id, "--limit", "6"))
+    head, *lines = out.splitlines()
+    assert head.split() == ["id", "time", "actor", "address", "action",
+                            "target", "before", "after"]
+    assert [line.split()[4] for line in lines] == [
+        "account.note", "account.open", "account.close", "topup", "correction",
+        "account.create"]
+    assert all("uid:%d" % os.getuid() in line for line in lines)
+    assert "balance=5.00" in lines[4] and "reason=typed twice" in lines[4]
+    p = ctl("actions", "--target", id, "--limit", "1")
+    assert "--after " in p.stderr
+
+
+@pytest.mark.parametrize("args, word", [
+    (("correct", "alice", "-1"), "--reason"),
+    (("correct", "alice", "-1", "x"), "--reason"),
+    (("correct", "alice", "--1", "x", "--reason", "y"), "--1"),
+    (("topup", "alice", "-1", "x"), "-1"),
+    (("topup", "alice", "1", "x", "y"), "takes"),
+    (("topup", "alice", "1", "x", "--reason"), "needs a value"),
+    (("topup", "alice", "1", "x", "--reason", "a\nb"), "control"),
+    (("account", "open"), "takes"), (("account", "shut", "x"), "takes"),
+    (("account", "open", "x", "--founding"), "no option"),
+    (("account", "close", "x", "y"), "id only"),
+    (("account", "note", "x"), "a text"), (("account", "close", "a b"), "id"),
+    (("actions", "--by", "x"), "no option"),
+    (("actions", "--from", "today"), "no option")])
+def test_misused_changes(ctl, args, word):
+    refused(ctl(*args), 2, word)

@@ -42,24 +42,23 @@
 typedef ngx_int_t (*ngx_http_modelgw_admin_find_pt)(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
-typedef ngx_int_t (*ngx_http_modelgw_admin_act_pt)(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
-
 typedef struct {
     ngx_str_t                        path;     /* after the location's prefix;
                                                   an id follows a "/" */
     ngx_str_t                        tail;     /* after the id */
-    ngx_uint_t                       methods;
-    const char                      *allow;    /* the same */
+    ngx_uint_t                       method;   /* GET: also HEAD */
     ngx_http_modelgw_admin_find_pt   find;     /* NULL: no id */
     ngx_http_modelgw_job_pt          handler;  /* of the job; NULL: it is none,
-                                                  but an act */
-    ngx_http_modelgw_admin_act_pt    act;
+                                                  but a change */
+    ngx_http_modelgw_change_kind_t  *change;
     ngx_uint_t                       flags;
+    ngx_http_modelgw_option_t       *params;   /* of the query string; NULL: as
+                                                  the flags say */
 } ngx_http_modelgw_admin_route_t;
 
 
 static ngx_int_t ngx_http_modelgw_admin_server_names(ngx_conf_t *cf);
+static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf);
 static ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
@@ -71,55 +70,66 @@ static ngx_int_t ngx_http_modelgw_admin_route(ngx_http_request_t *r,
     ngx_http_modelgw_admin_route_t **route);
 static ngx_uint_t ngx_http_modelgw_admin_matches(
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *path, ngx_str_t *id);
+static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods);
 static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route,
     ngx_str_t *id);
 static ngx_uint_t ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r);
 
 
-#define NGX_HTTP_MODELGW_ADMIN_GET     NGX_HTTP_GET|NGX_HTTP_HEAD, "GET, HEAD"
-#define NGX_HTTP_MODELGW_ADMIN_POST    NGX_HTTP_POST, "POST"
-
-/* a path with a tail is before the one without */
+/*
+ * A path with a tail is before the one without; rows of the same path, each for
+ * a method, are adjacent.
+ */
 
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
-    { ngx_string("accounts"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+    { ngx_string("accounts"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_query_accounts, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER },
+      NGX_HTTP_MODELGW_ADMIN_LEDGER, NULL },
 
-    { ngx_string("accounts/"), ngx_string("/topups"),
-      NGX_HTTP_MODELGW_ADMIN_POST,
-      NULL, NULL, ngx_http_modelgw_admin_topup,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER },
+    { ngx_string("accounts"), ngx_null_string, NGX_HTTP_POST,
+      NULL, NULL, &ngx_http_modelgw_admin_account_new, 0, NULL },
 
-    { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+    { ngx_string("accounts/"), ngx_string("/topups"), NGX_HTTP_POST,
+      NULL, NULL, &ngx_http_modelgw_admin_topup, 0, NULL },
+
+    { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_query_find_account,
       ngx_http_modelgw_admin_query_account, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE },
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
 
-    { ngx_string("calls"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+    { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_PATCH,
+      NULL, NULL, &ngx_http_modelgw_admin_account_set, 0, NULL },
+
+    { ngx_string("actions"), ngx_null_string, NGX_HTTP_GET,
+      NULL, ngx_http_modelgw_admin_list_actions, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE,
+      ngx_http_modelgw_admin_action_params },
+
+    { ngx_string("calls"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_query_calls, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_CSV },
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_CSV, NULL },
 
-    { ngx_string("calls/"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+    { ngx_string("calls/"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_query_find_call,
       ngx_http_modelgw_admin_query_call, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE },
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
 
-    { ngx_string("usage"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
+    { ngx_string("usage"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_query_usage, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY },
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY, NULL },
 
-    { ngx_string("keys"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
-      NULL, ngx_http_modelgw_admin_query_keys, NULL, 0 },
+    { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
+      NULL, ngx_http_modelgw_admin_query_keys, NULL, 0, NULL },
 
-    { ngx_string("status"), ngx_null_string, NGX_HTTP_MODELGW_ADMIN_GET,
-      NULL, ngx_http_modelgw_admin_status, NULL, 0 },
+    { ngx_string("status"), ngx_null_string, NGX_HTTP_GET,
+      NULL, ngx_http_modelgw_admin_status, NULL, 0, NULL },
 
-    { ngx_null_string, ngx_null_string, 0, NULL, NULL, NULL, NULL, 0 }
+    { ngx_null_string, ngx_null_string, 0, NULL, NULL, NULL, 0, NULL }
 };
 
 
@@ -191,6 +201,8 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     if (ngx_http_modelgw_admin_server_names(cf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
+
+    conf->admin_users = ngx_http_modelgw_admin_users(cf);
 
     /* bodies are small and must be in memory */
 
@@ -264,9 +276,23 @@ ngx_http_modelgw_admin_server_names(ngx_conf_t *cf)
 
 
 static ngx_uint_t
+ngx_http_modelgw_admin_users(ngx_conf_t *cf)
+{
+    void                 **realm;
+    ngx_http_conf_ctx_t   *ctx;
+
+    ctx = cf->ctx;
+
+    realm = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
+                                       "ngx_http_auth_basic_module");
+
+    return realm && *realm;
+}
+
+
+static ngx_uint_t
 ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 {
-    void                    **realm;
     ngx_str_t                *auth;
     ngx_http_conf_ctx_t      *ctx;
 #if (NGX_HTTP_SSL)
@@ -275,8 +301,6 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 
     ctx = cf->ctx;
 
-    realm = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
-                                       "ngx_http_auth_basic_module");
     auth = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
                                       "ngx_http_auth_request_module");
 
@@ -291,7 +315,7 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 #endif
 
     return clcf->internal
-           || (realm && *realm)
+           || ngx_http_modelgw_admin_users(cf)
            || (auth && auth->len)
            || ngx_http_modelgw_admin_unix(cf);
 }
@@ -378,8 +402,8 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
         rc = ngx_http_modelgw_admin_route(r, ctx, &path, &id, &route);
     }
 
-    if (rc == NGX_OK && route->handler == NULL) {
-        return route->act(r, ctx, &id);
+    if (rc == NGX_OK && route->change) {
+        return ngx_http_modelgw_admin_change(r, ctx, route->change, &id);
     }
 
     r->main->count++;
@@ -441,37 +465,42 @@ ngx_http_modelgw_admin_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *id,
     ngx_http_modelgw_admin_route_t **route)
 {
-    ngx_str_t                        allow;
+    size_t                           tail;
+    ngx_uint_t                       methods;
     ngx_http_modelgw_admin_route_t  *one;
+
+    methods = 0;
+    tail = 0;
 
     for (one = ngx_http_modelgw_admin_routes; one->path.len; one++) {
 
-        if (ngx_http_modelgw_admin_matches(one, path, id)) {
-            break;
+        if (!ngx_http_modelgw_admin_matches(one, path, id)
+            || (methods && one->tail.len != tail))
+        {
+            if (methods) {
+                break;
+            }
+
+            continue;
         }
+
+        if (one->method == r->method
+            || (one->method == NGX_HTTP_GET && r->method == NGX_HTTP_HEAD))
+        {
+            *route = one;
+            return NGX_OK;
+        }
+
+        methods |= one->method;
+        tail = one->tail.len;
     }
 
-    if (one->path.len == 0) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "Not found");
+    if (methods) {
+        return ngx_http_modelgw_admin_method(r, ctx, methods);
     }
 
-    *route = one;
-
-    if (r->method & one->methods) {
-        return NGX_OK;
-    }
-
-    allow.len = ngx_strlen(one->allow);
-    allow.data = (u_char *) one->allow;
-
-    if (ngx_http_modelgw_headers_add(r, "Allow", &allow) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
-                                  "METHOD_NOT_ALLOWED",
-                                  "Only %V is allowed here", &allow);
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                  "Not found");
 }
 
 
@@ -508,6 +537,38 @@ ngx_http_modelgw_admin_matches(ngx_http_modelgw_admin_route_t *route,
 
 
 static ngx_int_t
+ngx_http_modelgw_admin_method(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods)
+{
+    u_char     *p;
+    ngx_str_t   allow;
+
+    p = ngx_pnalloc(r->pool, sizeof(", GET, HEAD, POST, PATCH, DELETE"));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    allow.data = p + 2;
+
+    p = ngx_sprintf(p, "%s%s%s%s",
+                    (methods & NGX_HTTP_GET) ? ", GET, HEAD" : "",
+                    (methods & NGX_HTTP_POST) ? ", POST" : "",
+                    (methods & NGX_HTTP_PATCH) ? ", PATCH" : "",
+                    (methods & NGX_HTTP_DELETE) ? ", DELETE" : "");
+
+    allow.len = p - allow.data;
+
+    if (ngx_http_modelgw_headers_add(r, "Allow", &allow) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_ALLOWED,
+                                  "METHOD_NOT_ALLOWED",
+                                  "Only %V is allowed here", &allow);
+}
+
+
+static ngx_int_t
 ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *id)
 {
@@ -531,6 +592,7 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     job->handler = route->handler;
     job->flags = route->flags;
+    job->params = route->params;
 
     if (route->find) {
         rc = route->find(r, ctx, id, job);

@@ -14,6 +14,9 @@
 #include <ngx_event.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_out.h"
+#include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_store.h"
 
 #include "ngx_http_modelgw.h"
@@ -75,6 +78,8 @@ struct ngx_http_modelgw_job_s {
     uint64_t                          id;          /* of a call */
     ngx_uint_t                        csv;         /* the client prefers it */
     ngx_modelgw_store_by_t            by;
+    ngx_http_modelgw_option_t        *params;      /* NULL: as the flags say */
+    ngx_modelgw_store_actions_t       actions;
     ngx_modelgw_store_filter_t        filter;
 
     ngx_str_t                         body;
@@ -119,6 +124,14 @@ void ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Who sends the request, and from where, for the audit log: on a unix socket
+ * "uid:N", else the user of "auth_basic", else the client's address.
+ *     NGX_OK, NGX_ERROR (getsockopt() failed)
+ */
+ngx_int_t ngx_http_modelgw_admin_actor(ngx_http_request_t *r,
+    ngx_modelgw_change_t *change);
 
 
 /* admin_job.c */
@@ -184,6 +197,10 @@ ngx_int_t ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
+/* Writes the object of an account, without the closing bracket. */
+void ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, uint32_t index);
+
 
 /* admin_status.c */
 
@@ -192,15 +209,108 @@ ngx_int_t ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 
-/* admin_topup.c */
+/* admin_list.c */
+
+/* Handlers of jobs, of the type ngx_http_modelgw_job_pt. */
+ngx_int_t ngx_http_modelgw_admin_list_actions(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+/* the parameters of their query strings */
+extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[];
+
+
+/* admin_body.c, admin_change.c: requests that change something */
+
+typedef struct ngx_http_modelgw_change_s  ngx_http_modelgw_change_t;
 
 /*
- * Reads the body, requests the top-up from the writer, waits and responds.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+typedef ngx_int_t (*ngx_http_modelgw_change_pt)(ngx_http_modelgw_change_t *c);
+
+typedef struct {
+    ngx_modelgw_change_kind_e         kind;
+    ngx_modelgw_scan_watch_t         *fields;      /* of the body */
+    ngx_uint_t                        nfields;
+    ngx_uint_t                        required;    /* the first ones of them;
+                                                      0: nor is a body */
+    ngx_http_modelgw_change_pt        find;        /* what it changes */
+    ngx_http_modelgw_change_pt        parse;       /* sets c->asked */
+    ngx_http_modelgw_change_pt        answer;      /* sends the response */
+} ngx_http_modelgw_change_kind_t;
+
+struct ngx_http_modelgw_change_s {
+    ngx_http_modelgw_change_kind_t   *kind;
+    ngx_http_request_t               *request;
+    ngx_http_modelgw_ctx_t           *ctx;
+    ngx_http_modelgw_main_conf_t     *mmcf;
+    ngx_str_t                         id;          /* in the path */
+    ngx_str_t                         body;
+    ngx_modelgw_scan_t               *scan;        /* of the body */
+    ngx_modelgw_change_t              asked;       /* for the writer; with its
+                                                      result, for answer() */
+
+    /* used by admin_change.c only */
+    ngx_modelgw_change_t             *slot;        /* NULL: not asked, or
+                                                      freed */
+    ngx_event_t                       timer;
+    ngx_msec_t                        start;
+};
+
+/*
+ * Reads the body and scans it for the fields of the kind; no other ones are
+ * allowed.
+ *     NGX_OK, NGX_DECLINED (ctx->error is set), NGX_ERROR
+ */
+ngx_int_t ngx_http_modelgw_admin_body(ngx_http_modelgw_change_t *c);
+
+/*
+ * Sets *text to the value of the i-th field, a string: 1, or 0 if it is not
+ * given.  A string that is too long has NGX_MODELGW_SCAN_TEXT + 1 bytes, which
+ * must not be read.
+ */
+ngx_uint_t ngx_http_modelgw_admin_field(ngx_http_modelgw_change_t *c,
+    ngx_uint_t i, ngx_str_t *text);
+
+/*
+ * Copies the i-th field, a text for people, to c->asked.note; it is left as it
+ * was if it is not given.
+ *     NGX_OK        given or not
+ *     NGX_DECLINED  too long, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_admin_note(ngx_http_modelgw_change_t *c,
+    ngx_uint_t i);
+
+/*
+ * Reads the body, requests the change from the writer, waits and responds.
  *     NGX_DONE  the request is finalized here, now or later
  *     a status  no memory, or the body cannot be read
  */
-ngx_int_t ngx_http_modelgw_admin_topup(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *account);
+ngx_int_t ngx_http_modelgw_admin_change(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_change_kind_t *kind,
+    ngx_str_t *id);
+
+/*
+ * For find(): the account of the path.  For answer(): the response of a change
+ * whose result is FAILED, or still ASKED.
+ *     as ngx_http_modelgw_change_pt
+ */
+ngx_int_t ngx_http_modelgw_admin_change_account(ngx_http_modelgw_change_t *c);
+ngx_int_t ngx_http_modelgw_admin_change_failed(ngx_http_modelgw_change_t *c);
+
+#define ngx_http_modelgw_admin_name(name, text)                               \
+    (name)->len = (text)->len;                                                \
+    ngx_memcpy((name)->data, (text)->data, (text)->len)
+
+
+/* admin_topup.c, admin_account.c: kinds of such requests */
+
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_topup;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_new;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_set;
 
 
 #endif /* _NGX_HTTP_MODELGW_ADMIN_H_INCLUDED_ */

@@ -19,6 +19,7 @@
 
 static ngx_int_t ngx_http_modelgw_admin_peer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_admin_uid(ngx_http_request_t *r, uid_t *uid);
 static ngx_int_t ngx_http_modelgw_admin_host(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_admin_named(ngx_http_request_t *r);
@@ -41,7 +42,7 @@ ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
         rc = ngx_http_modelgw_admin_host(r, ctx);
     }
 
-    if (rc == NGX_OK && r->method == NGX_HTTP_POST) {
+    if (rc == NGX_OK && !(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         rc = ngx_http_modelgw_admin_foreign(r, ctx);
     }
 
@@ -59,7 +60,41 @@ ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    uid_t              own;
+    uid_t      own, uid;
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_admin_uid(r, &uid);
+
+    if (rc != NGX_OK) {
+        return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+    }
+
+    own = geteuid();
+
+    if (uid == 0 || uid == own) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "user %uD may not use the admin interface",
+                  (uint32_t) uid);
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
+                                  "Over a unix socket only root and nginx's "
+                                  "own user (uid %uD) are served, you are uid "
+                                  "%uD", (uint32_t) own, (uint32_t) uid);
+}
+
+
+/*
+ * NGX_OK        *uid is the user at the other end of a unix socket
+ * NGX_DECLINED  it is no unix socket
+ * NGX_ERROR     logged
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_uid(ngx_http_request_t *r, uid_t *uid)
+{
     socklen_t          len;
     struct ucred       peer;
     ngx_connection_t  *c;
@@ -67,7 +102,7 @@ ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     c = r->connection;
 
     if (c->listening->sockaddr->sa_family != AF_UNIX) {
-        return NGX_OK;
+        return NGX_DECLINED;
     }
 
     len = sizeof(struct ucred);
@@ -78,20 +113,57 @@ ngx_http_modelgw_admin_peer(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    own = geteuid();
+    *uid = peer.uid;
 
-    if (peer.uid == 0 || peer.uid == own) {
+    return NGX_OK;
+}
+
+
+/*
+ * A client may send any user name: it counts only where "auth_basic" has
+ * checked its password.
+ */
+
+ngx_int_t
+ngx_http_modelgw_admin_actor(ngx_http_request_t *r,
+    ngx_modelgw_change_t *change)
+{
+    u_char                       *p;
+    uid_t                         uid;
+    ngx_int_t                     rc;
+    ngx_str_t                    *text;
+    ngx_modelgw_ledger_name_t    *actor;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    actor = &change->actor;
+    text = &r->connection->addr_text;
+
+    change->address_len = ngx_min(text->len, NGX_MODELGW_LEDGER_ADDRESS);
+    ngx_memcpy(change->address, text->data, change->address_len);
+
+    rc = ngx_http_modelgw_admin_uid(r, &uid);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (rc == NGX_OK) {
+        p = ngx_sprintf(actor->data, "uid:%uD", (uint32_t) uid);
+        actor->len = p - actor->data;
+
         return NGX_OK;
     }
 
-    ngx_log_error(NGX_LOG_ERR, c->log, 0,
-                  "user %uD may not use the admin interface",
-                  (uint32_t) peer.uid);
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
-                                  "Over a unix socket only root and nginx's "
-                                  "own user (uid %uD) are served, you are uid "
-                                  "%uD", (uint32_t) own, (uint32_t) peer.uid);
+    if (mlcf->admin_users && r->headers_in.user.len) {
+        text = &r->headers_in.user;
+    }
+
+    actor->len = ngx_min(text->len, NGX_MODELGW_LEDGER_NAME);
+    ngx_memcpy(actor->data, text->data, actor->len);
+
+    return NGX_OK;
 }
 
 

@@ -60,8 +60,10 @@ static void ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_query_arg(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_str_t *arg,
     ngx_uint_t *given);
-static ngx_http_modelgw_option_t *ngx_http_modelgw_query_find(ngx_uint_t flags,
-    ngx_str_t *name);
+static ngx_http_modelgw_option_t *ngx_http_modelgw_query_find(
+    ngx_http_modelgw_job_t *job, ngx_str_t *name);
+static ngx_http_modelgw_option_t *ngx_http_modelgw_query_table(
+    ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_query_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *name);
 static ngx_int_t ngx_http_modelgw_query_value(ngx_pool_t *pool,
@@ -94,8 +96,6 @@ static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
     ngx_int_t max, ngx_int_t *n);
 static void ngx_http_modelgw_admin_account_name(
     ngx_modelgw_ledger_account_t *a, ngx_str_t *name);
-static void ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, uint32_t index);
 static void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
     ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out,
@@ -325,12 +325,12 @@ ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     text.data = (p < last) ? p + 1 : last;
     text.len = last - text.data;
 
-    option = ngx_http_modelgw_query_find(job->flags, &name);
+    option = ngx_http_modelgw_query_find(job, &name);
     if (option == NULL) {
         return ngx_http_modelgw_query_unknown(r, ctx, &name);
     }
 
-    bit = (ngx_uint_t) 1 << (option - ngx_http_modelgw_query_options);
+    bit = (ngx_uint_t) 1 << (option - ngx_http_modelgw_query_table(job));
 
     if (*given & bit) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -359,27 +359,27 @@ ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 /* returns the parameter of that name, or NULL if the route has none */
 
 static ngx_http_modelgw_option_t *
-ngx_http_modelgw_query_find(ngx_uint_t flags, ngx_str_t *name)
+ngx_http_modelgw_query_find(ngx_http_modelgw_job_t *job, ngx_str_t *name)
 {
     ngx_uint_t                  i, n;
     ngx_http_modelgw_option_t  *option;
 
-    if (!(flags & NGX_HTTP_MODELGW_ADMIN_QUERY)) {
+    i = 0;
+    n = NGX_HTTP_MODELGW_QUERY_OF_CALLS;
+
+    if (!(job->flags & NGX_HTTP_MODELGW_ADMIN_BY)) {
+        i = job->params ? 0 : 1;
+        n = (ngx_uint_t) -1;
+    }
+
+    if (job->params == NULL && !(job->flags & NGX_HTTP_MODELGW_ADMIN_QUERY)) {
         return NULL;
     }
 
-    i = 1;
-    n = sizeof(ngx_http_modelgw_query_options)
-        / sizeof(ngx_http_modelgw_option_t) - 1;
-
-    if (flags & NGX_HTTP_MODELGW_ADMIN_BY) {
-        i = 0;
-        n = NGX_HTTP_MODELGW_QUERY_OF_CALLS;
-    }
-
-    for ( /* void */ ; i < n; i++) {
-        option = &ngx_http_modelgw_query_options[i];
-
+    for (option = ngx_http_modelgw_query_table(job) + i;
+         option->name.len && i < n;
+         option++, i++)
+    {
         if (option->name.len == name->len
             && ngx_memcmp(option->name.data, name->data, name->len) == 0)
         {
@@ -388,6 +388,13 @@ ngx_http_modelgw_query_find(ngx_uint_t flags, ngx_str_t *name)
     }
 
     return NULL;
+}
+
+
+static ngx_http_modelgw_option_t *
+ngx_http_modelgw_query_table(ngx_http_modelgw_job_t *job)
+{
+    return job->params ? job->params : ngx_http_modelgw_query_options;
 }
 
 
@@ -865,7 +872,7 @@ ngx_int_t
 ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    ngx_str_t                 name, topups;
+    ngx_str_t                 name, note, topups;
     ngx_modelgw_out_t         out;
     ngx_modelgw_ledger_t     *ledger;
     ngx_modelgw_out_piece_t   piece;
@@ -877,7 +884,8 @@ ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
 
     if (ngx_modelgw_store_topups(store, &name, NGX_HTTP_MODELGW_QUERY_TOPUPS,
                                  &topups, job->pool)
-        != NGX_OK)
+        != NGX_OK
+        || ngx_modelgw_store_note(store, &name, &note, job->pool) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -885,6 +893,8 @@ ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
     ngx_modelgw_out_piece(&out, &piece, job->pool,
                           NGX_HTTP_MODELGW_QUERY_ANSWER + topups.len);
     ngx_http_modelgw_admin_account_write(&out, ledger, job->account);
+    ngx_modelgw_out_text(&out, ",\"note\":");
+    ngx_modelgw_out(&out, note.data, note.len);
     ngx_modelgw_out_text(&out, ",\"topups\":");
     ngx_modelgw_out(&out, topups.data, topups.len);
     ngx_modelgw_out_text(&out, "}");
@@ -955,9 +965,7 @@ ngx_http_modelgw_admin_account_name(ngx_modelgw_ledger_account_t *a,
 }
 
 
-/* writes the object without the closing bracket */
-
-static void
+void
 ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
     ngx_modelgw_ledger_t *ledger, uint32_t index)
 {
@@ -984,6 +992,13 @@ ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
     ngx_modelgw_amount_out(out, held);
     ngx_modelgw_out_text(out, ",\"available\":");
     ngx_modelgw_amount_out(out, balance - held);
+
+    if (__atomic_load_n(&a->closed, __ATOMIC_ACQUIRE)) {
+        ngx_modelgw_out_text(out, ",\"state\":\"closed\"");
+
+    } else {
+        ngx_modelgw_out_text(out, ",\"state\":\"open\"");
+    }
 }
 
 

@@ -241,6 +241,8 @@ typedef struct {
                                                       not set */
     ngx_http_modelgw_place_t          ready;       /* of modelgw_ready; the
                                                       same */
+    ngx_uint_t                        admin_users; /* 1: "auth_basic" checks
+                                                      them */
     ngx_uint_t                        elsewhere;   /* 1: proxy_pass is not to
                                                       $modelgw_upstream */
 } ngx_http_modelgw_loc_conf_t;

@@ -113,9 +113,9 @@ typedef struct {
     ngx_uint_t             begun;            /* 1: the transaction has begun */
     uint32_t               first;            /* new account */
     uint32_t               last;             /* new account, exclusive */
-    ngx_uint_t             n;                /* number of top-ups */
-    ngx_modelgw_topup_t   *topups[NGX_MODELGW_LEDGER_TOPUPS];
-    ngx_modelgw_topup_e    results[NGX_MODELGW_LEDGER_TOPUPS];
+    ngx_uint_t             n;                /* number of changes */
+    ngx_modelgw_change_t  *changes[NGX_MODELGW_LEDGER_CHANGES];
+    ngx_modelgw_change_e   results[NGX_MODELGW_LEDGER_CHANGES];
 } ngx_http_modelgw_batch_t;
 
 
@@ -152,13 +152,15 @@ static ngx_int_t ngx_http_modelgw_batch_save(ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static void ngx_http_modelgw_batch_fill_changes(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_begin(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
-static ngx_int_t ngx_http_modelgw_batch_topups(ngx_http_modelgw_writer_t *w,
+static ngx_int_t ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
@@ -845,8 +847,7 @@ static void
 ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b)
 {
-    ngx_uint_t            i, held;
-    ngx_modelgw_topup_t  *topup;
+    ngx_uint_t  held;
 
     held = ngx_modelgw_ledger_held_count(w->ledger);
 
@@ -868,16 +869,43 @@ ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
         return;
     }
 
+    ngx_http_modelgw_batch_fill_changes(w, b);
+}
+
+
+/*
+ * The account of a change must be stored with it, or before.  A configuration
+ * may have added one that a change is about to open.
+ */
+
+static void
+ngx_http_modelgw_batch_fill_changes(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_str_t              name;
+    ngx_uint_t             i;
+    ngx_modelgw_change_t  *change;
+
     i = 0;
 
     for ( ;; ) {
-        topup = ngx_modelgw_ledger_topup_asked(w->ledger, &i);
-        if (topup == NULL) {
+        change = ngx_modelgw_ledger_change_asked(w->ledger, &i);
+        if (change == NULL) {
             return;
         }
 
-        if (topup->account < b->last) {
-            b->topups[b->n++] = topup;
+        if (ngx_modelgw_ledger_change_opens(change)) {
+            name.len = change->owner.len;
+            name.data = change->owner.data;
+
+            (void) ngx_modelgw_ledger_account(w->ledger, &name, 0, 0, 0, 0,
+                                              &change->account);
+        }
+
+        if (change->account == NGX_MODELGW_LEDGER_NONE
+            || change->account < b->last)
+        {
+            b->changes[b->n++] = change;
         }
     }
 }
@@ -890,7 +918,7 @@ ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
     ngx_uint_t  i;
 
     if (ngx_http_modelgw_batch_accounts(w, b) != NGX_OK
-        || ngx_http_modelgw_batch_topups(w, b) != NGX_OK
+        || ngx_http_modelgw_batch_changes(w, b) != NGX_OK
         || ngx_http_modelgw_batch_holds(w, b) != NGX_OK
         || ngx_http_modelgw_batch_calls(w, b) != NGX_OK)
     {
@@ -902,7 +930,7 @@ ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
     }
 
     for (i = 0; i < b->n; i++) {
-        ngx_modelgw_ledger_topup_tried(b->topups[i]);
+        ngx_modelgw_ledger_change_tried(b->changes[i]);
     }
 
     return ngx_modelgw_store_commit(w->store);
@@ -945,20 +973,16 @@ ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
 
 
 static ngx_int_t
-ngx_http_modelgw_batch_topups(ngx_http_modelgw_writer_t *w,
+ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b)
 {
-    ngx_uint_t                     i;
-    ngx_modelgw_topup_t           *topup;
-    ngx_modelgw_ledger_account_t  *a;
+    ngx_uint_t  i;
 
     for (i = 0; i < b->n; i++) {
-        topup = b->topups[i];
-        a = ngx_modelgw_ledger_account_at(w->ledger, topup->account);
 
         if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
-            || ngx_modelgw_store_topup(w->store, topup, &a->name,
-                                       &b->results[i])
+            || ngx_modelgw_store_change(w->store, b->changes[i],
+                                        &b->results[i])
                != NGX_OK)
         {
             return NGX_ERROR;
@@ -1037,7 +1061,7 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     }
 
     for (i = 0; i < b->n; i++) {
-        ngx_modelgw_ledger_topup_answer(w->ledger, b->topups[i],
+        ngx_modelgw_ledger_change_answer(w->ledger, b->changes[i],
                                         b->results[i]);
     }
 
@@ -1059,30 +1083,30 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
 
 
 /*
- * A commit that failed may be on the disk: its top-ups are written again, and
+ * A commit that failed may be on the disk: its changes are written again, and
  * are not answered until then.
  */
 
 static void
 ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w)
 {
-    ngx_uint_t            i;
-    ngx_modelgw_topup_t  *topup;
+    ngx_uint_t             i;
+    ngx_modelgw_change_t  *change;
 
     i = 0;
 
     for ( ;; ) {
-        topup = ngx_modelgw_ledger_topup_asked(w->ledger, &i);
-        if (topup == NULL) {
+        change = ngx_modelgw_ledger_change_asked(w->ledger, &i);
+        if (change == NULL) {
             return;
         }
 
-        if (topup->tried) {
+        if (change->tried) {
             continue;
         }
 
-        ngx_modelgw_ledger_topup_answer(w->ledger, topup,
-                                        NGX_MODELGW_TOPUP_FAILED);
+        ngx_modelgw_ledger_change_answer(w->ledger, change,
+                                        NGX_MODELGW_CHANGE_FAILED);
     }
 }
 

@@ -54,6 +54,9 @@ static ngx_int_t ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load,
     uint64_t last);
 static ngx_int_t ngx_http_modelgw_load_account(void *data, ngx_str_t *name,
     int64_t balance, uint64_t opened);
+static ngx_int_t ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store);
+static ngx_int_t ngx_http_modelgw_load_closed(void *data, ngx_str_t *name);
 static void ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load);
@@ -186,7 +189,8 @@ ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
     }
 
     if (ngx_modelgw_store_accounts(store, ngx_http_modelgw_load_account, load)
-        == NGX_OK)
+        == NGX_OK
+        && ngx_http_modelgw_load_changes(load, store) == NGX_OK)
     {
         return NGX_OK;
     }
@@ -287,6 +291,47 @@ ngx_http_modelgw_load_account(void *data, ngx_str_t *name, int64_t balance,
     load->error.len = p - load->error.data;
 
     return NGX_ERROR;
+}
+
+
+/* what operators have changed */
+
+static ngx_int_t
+ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store)
+{
+    uint64_t  time;
+
+    if (ngx_modelgw_store_last_change(store, &time) != NGX_OK
+        || ngx_modelgw_store_closed(store, ngx_http_modelgw_load_closed, load)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_ledger_change_after(load->mmcf->ledger, time);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_closed(void *data, ngx_str_t *name)
+{
+    ngx_http_modelgw_load_t *load = data;
+
+    uint32_t               index;
+    ngx_modelgw_ledger_t  *ledger;
+
+    ledger = load->mmcf->ledger;
+
+    if (ngx_modelgw_ledger_account(ledger, name, 0, 0, 0, 0, &index)
+        == NGX_OK)
+    {
+        ngx_modelgw_ledger_account_at(ledger, index)->closed = 1;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -97,7 +97,7 @@ typedef struct {
 
     uint32_t               worker;
     ngx_modelgw_call_t    *call;
-    ngx_modelgw_topup_t   *topup;
+    ngx_modelgw_change_t  *topup;
 } world_t;
 
 
@@ -169,7 +169,7 @@ world_store(ngx_modelgw_ledger_t *l)
     uint64_t              id;
     ngx_uint_t            i, done, held;
     ngx_modelgw_call_t   *call;
-    ngx_modelgw_topup_t  *topup;
+    ngx_modelgw_change_t  *topup;
 
     held = ngx_modelgw_ledger_held_count(l);
     done = ngx_modelgw_ledger_done_count(l);
@@ -186,8 +186,8 @@ world_store(ngx_modelgw_ledger_t *l)
 
     i = 0;
 
-    while ((topup = ngx_modelgw_ledger_topup_asked(l, &i)) != NULL) {
-        ngx_modelgw_ledger_topup_answer(l, topup, NGX_MODELGW_TOPUP_NEW);
+    while ((topup = ngx_modelgw_ledger_change_asked(l, &i)) != NULL) {
+        ngx_modelgw_ledger_change_answer(l, topup, NGX_MODELGW_CHANGE_MADE);
     }
 
     ngx_modelgw_ledger_noted(l, held);
@@ -276,8 +276,8 @@ world_check(world_t *w)
         }
     }
 
-    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        if (l->topups[i].state != NGX_MODELGW_TOPUP_FREE) {
+    for (i = 0; i < NGX_MODELGW_LEDGER_CHANGES; i++) {
+        if (l->changes[i].state != NGX_MODELGW_CHANGE_FREE) {
             return "a top-up is left";
         }
     }
@@ -295,9 +295,9 @@ world_check(world_t *w)
         }
     }
 
-    if (l->topup_time) {
-        w->balance += TOPUP * (l->topup_time - (TIME - 1) - w->asked);
-        w->asked = l->topup_time - (TIME - 1);
+    if (l->change_time) {
+        w->balance += TOPUP * (l->change_time - (TIME - 1) - w->asked);
+        w->asked = l->change_time - (TIME - 1);
     }
 
     a = ngx_modelgw_ledger_account_at(l, w->account);
@@ -413,8 +413,8 @@ child_victim(world_t *w)
         child_call(w, NGX_MODELGW_CALL_OPEN, 0);
         child_call(w, NGX_MODELGW_CALL_HELD, 0);
         child_call(w, NGX_MODELGW_CALL_SENT, 4);
-        w->topup = ngx_modelgw_ledger_topup(w->ledger, w->worker, w->account,
-                                            &id, TOPUP, TIME);
+        w->topup = ledger_topup(w->ledger, w->worker, w->account, &id, TOPUP,
+                                TIME);
         _exit(w->topup ? 0 : 1);
     }
 
@@ -473,13 +473,13 @@ child_prepare(world_t *w, operation_e op)
         break;
 
     case LEAVE:
-        (void) ngx_modelgw_ledger_topup(w->ledger, w->worker, w->account, &id,
-                                        TOPUP, TIME);
+        (void) ledger_topup(w->ledger, w->worker, w->account, &id, TOPUP,
+                            TIME);
         break;
 
     case ANSWER:
-        w->topup = ngx_modelgw_ledger_topup(w->ledger, w->worker, w->account,
-                                            &id, TOPUP, TIME);
+        w->topup = ledger_topup(w->ledger, w->worker, w->account, &id, TOPUP,
+                                TIME);
         (void) ngx_modelgw_ledger_elect(w->ledger);
         break;
 
@@ -538,13 +538,13 @@ child_operation(world_t *w, operation_e op)
         break;
 
     case ASK:
-        (void) ngx_modelgw_ledger_topup(w->ledger, w->worker, w->account, &id,
-                                        TOPUP, TIME);
+        (void) ledger_topup(w->ledger, w->worker, w->account, &id, TOPUP,
+                            TIME);
         break;
 
     case ANSWER:
-        ngx_modelgw_ledger_topup_answer(w->ledger, w->topup,
-                                        NGX_MODELGW_TOPUP_NEW);
+        ngx_modelgw_ledger_change_answer(w->ledger, w->topup,
+                                        NGX_MODELGW_CHANGE_MADE);
         break;
 
     case WRITE:
@@ -921,10 +921,10 @@ child_work(world_t *w, ngx_uint_t writer)
         }
 
         if (dice(8) == 0) {
-            w->topup = ngx_modelgw_ledger_topup(w->ledger, w->worker,
-                                                w->account, &id, TOPUP, TIME);
+            w->topup = ledger_topup(w->ledger, w->worker, w->account, &id,
+                                    TOPUP, TIME);
             if (w->topup) {
-                ngx_modelgw_ledger_topup_free(w->ledger, w->topup);
+                ngx_modelgw_ledger_change_free(w->ledger, w->topup);
             }
         }
 

@@ -192,16 +192,16 @@ model_topup(model_t *m, ngx_modelgw_ledger_t *l)
     int64_t               amount;
     uint32_t              account;
     ngx_str_t             id;
-    ngx_modelgw_topup_t  *t;
+    ngx_modelgw_change_t  *t;
 
     amount = (int64_t) dice(200) * EURO;
     account = dice(MODEL_ACCOUNTS);
     id = unit_str("t");
 
-    t = ngx_modelgw_ledger_topup(l, 0, account, &id, amount, TIME);
+    t = ledger_topup(l, 0, account, &id, amount, TIME);
     assert_non_null(t);
-    ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_NEW);
-    ngx_modelgw_ledger_topup_free(l, t);
+    ngx_modelgw_ledger_change_answer(l, t, NGX_MODELGW_CHANGE_MADE);
+    ngx_modelgw_ledger_change_free(l, t);
 
     m->balance[account] += amount;
 }

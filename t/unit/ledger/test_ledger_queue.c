@@ -245,7 +245,7 @@ test_topup(void **state)
     uint32_t               a, worker;
     ngx_str_t              id;
     ngx_uint_t             i;
-    ngx_modelgw_topup_t   *t, *all[NGX_MODELGW_LEDGER_TOPUPS];
+    ngx_modelgw_change_t  *t, *all[NGX_MODELGW_LEDGER_CHANGES];
     ngx_modelgw_ledger_t  *l;
     ngx_modelgw_ledger_account_t  *account;
 
@@ -256,68 +256,66 @@ test_topup(void **state)
     id = unit_str("t-1");
 
     i = 0;
-    assert_null(ngx_modelgw_ledger_topup_asked(l, &i));
+    assert_null(ngx_modelgw_ledger_change_asked(l, &i));
 
-    t = ngx_modelgw_ledger_topup(l, worker, a, &id, 20, TIME);
+    t = ledger_topup(l, worker, a, &id, 20, TIME);
     assert_non_null(t);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_ASKED);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_ASKED);
     assert_int_equal(t->time, TIME);
     unit_assert_str(t->id.data, t->id.len, "t-1");
 
     i = 0;
-    assert_ptr_equal(ngx_modelgw_ledger_topup_asked(l, &i), t);
-    assert_null(ngx_modelgw_ledger_topup_asked(l, &i));
+    assert_ptr_equal(ngx_modelgw_ledger_change_asked(l, &i), t);
+    assert_null(ngx_modelgw_ledger_change_asked(l, &i));
 
     /* the "tried" state lasts until it is answered */
 
     assert_int_equal(t->tried, 0);
-    ngx_modelgw_ledger_topup_tried(t);
+    ngx_modelgw_ledger_change_tried(t);
     assert_int_equal(t->tried, 1);
 
-    ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_NEW);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_NEW);
+    ngx_modelgw_ledger_change_answer(l, t, NGX_MODELGW_CHANGE_MADE);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_MADE);
     assert_int_equal(account->balance, 15);
 
     /* answered only once */
 
-    ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_NEW);
+    ngx_modelgw_ledger_change_answer(l, t, NGX_MODELGW_CHANGE_MADE);
     assert_int_equal(account->balance, 15);
-    ngx_modelgw_ledger_topup_free(l, t);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_FREE);
+    ngx_modelgw_ledger_change_free(l, t);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_FREE);
 
     /* no two have the same time; other answers credit nothing */
 
-    t = ngx_modelgw_ledger_topup(l, worker, a, &id, 20, TIME);
+    t = ledger_topup(l, worker, a, &id, 20, TIME);
     assert_int_equal(t->time, TIME + 1);
     assert_int_equal(t->tried, 0);
-    ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_KNOWN);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_KNOWN);
+    ngx_modelgw_ledger_change_answer(l, t, NGX_MODELGW_CHANGE_KNOWN);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_KNOWN);
     assert_int_equal(account->balance, 15);
-    ngx_modelgw_ledger_topup_free(l, t);
+    ngx_modelgw_ledger_change_free(l, t);
 
     /* one without an owner is made, and its slot is not reused before */
 
-    t = ngx_modelgw_ledger_topup(l, worker, a, &id, 20, TIME);
-    ngx_modelgw_ledger_topup_free(l, t);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_ASKED);
-    assert_ptr_not_equal(ngx_modelgw_ledger_topup(l, worker, a, &id, 1, TIME),
-                         t);
-    ngx_modelgw_ledger_topup_answer(l, t, NGX_MODELGW_TOPUP_NEW);
-    assert_int_equal(t->state, NGX_MODELGW_TOPUP_FREE);
+    t = ledger_topup(l, worker, a, &id, 20, TIME);
+    ngx_modelgw_ledger_change_free(l, t);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_ASKED);
+    assert_ptr_not_equal(ledger_topup(l, worker, a, &id, 1, TIME), t);
+    ngx_modelgw_ledger_change_answer(l, t, NGX_MODELGW_CHANGE_MADE);
+    assert_int_equal(t->state, NGX_MODELGW_CHANGE_FREE);
     assert_int_equal(account->balance, 35);
 
     /* as many as there are; an end of the range */
 
-    for (i = 1; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        all[i] = ngx_modelgw_ledger_topup(l, worker, a, &id,
-                                          INT64_MAX / 2, TIME);
+    for (i = 1; i < NGX_MODELGW_LEDGER_CHANGES; i++) {
+        all[i] = ledger_topup(l, worker, a, &id, INT64_MAX / 2, TIME);
         assert_non_null(all[i]);
     }
 
-    assert_null(ngx_modelgw_ledger_topup(l, worker, a, &id, 1, TIME));
+    assert_null(ledger_topup(l, worker, a, &id, 1, TIME));
 
-    for (i = 1; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        ngx_modelgw_ledger_topup_answer(l, all[i], NGX_MODELGW_TOPUP_NEW);
+    for (i = 1; i < NGX_MODELGW_LEDGER_CHANGES; i++) {
+        ngx_modelgw_ledger_change_answer(l, all[i], NGX_MODELGW_CHANGE_MADE);
     }
 
     assert_int_equal(account->balance, INT64_MAX);
@@ -326,11 +324,91 @@ test_topup(void **state)
 
     ngx_modelgw_ledger_leave(l, worker);
 
-    for (i = 0; i < NGX_MODELGW_LEDGER_TOPUPS; i++) {
-        assert_true(l->topups[i].state == NGX_MODELGW_TOPUP_FREE
-                    || (l->topups[i].state == NGX_MODELGW_TOPUP_ASKED
-                        && l->topups[i].worker == NONE));
+    for (i = 0; i < NGX_MODELGW_LEDGER_CHANGES; i++) {
+        assert_true(l->changes[i].state == NGX_MODELGW_CHANGE_FREE
+                    || (l->changes[i].state == NGX_MODELGW_CHANGE_ASKED
+                        && l->changes[i].worker == NONE));
     }
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
+/* an account that a change opens: its place is reserved */
+
+static void
+test_change_account(void **state)
+{
+    uint32_t               i, free;
+    ngx_str_t              name;
+    ngx_modelgw_ledger_t  *l;
+    ngx_modelgw_change_t   wanted, *one, *two, *three;
+    ngx_modelgw_ledger_account_t  *a;
+
+    l = ledger_create(LEDGER_SIZE, 1, 1);
+    name = unit_str("bob");
+
+    while (ngx_modelgw_ledger_accounts_free(l) > 3) {
+        char  text[32];
+
+        sprintf(text, "a-%u", ngx_modelgw_ledger_accounts_free(l));
+        (void) ledger_account(l, text, 0);
+    }
+
+    ngx_modelgw_ledger_change_after(l, TIME + 7);
+
+    memset(&wanted, 0, sizeof(wanted));
+    wanted.kind = NGX_MODELGW_CHANGE_ACCOUNT_NEW;
+    wanted.account = NONE;
+    wanted.owner.len = 3;
+    memcpy(wanted.owner.data, "bob", 3);
+    wanted.amount = 5;
+    wanted.time = TIME;
+
+    assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &one), NGX_OK);
+    assert_int_equal(one->time, TIME + 8);
+    assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &two), NGX_OK);
+    assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three), NGX_OK);
+    assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_ledger_accounts_free(l), 0);
+
+    /* not there until it is made, and then once */
+
+    assert_int_equal(ngx_modelgw_ledger_account(l, &name, 0, 0, 0, 0, &i),
+                     NGX_DECLINED);
+    ngx_modelgw_ledger_change_answer(l, one, NGX_MODELGW_CHANGE_MADE);
+    ngx_modelgw_ledger_change_answer(l, two, NGX_MODELGW_CHANGE_OTHER);
+    assert_int_equal(ngx_modelgw_ledger_account(l, &name, 0, 0, 0, 0, &i),
+                     NGX_OK);
+    a = ngx_modelgw_ledger_account_at(l, i);
+    assert_int_equal(a->balance, 5);
+    free = ngx_modelgw_ledger_accounts_free(l);
+    assert_int_equal(free, 1);
+
+    /* a configuration was first, with another founding credit */
+
+    name = unit_str("carol");
+    i = ledger_account(l, "carol", 9);
+    three->owner.len = 5;
+    memcpy(three->owner.data, "carol", 5);
+    ngx_modelgw_ledger_change_answer(l, three, NGX_MODELGW_CHANGE_MADE);
+    a = ngx_modelgw_ledger_account_at(l, i);
+    assert_int_equal(a->balance, 5);
+    assert_int_equal(a->founding, 5);
+    assert_int_equal(ngx_modelgw_ledger_accounts_free(l), 1);
+
+    /* closed, and open again */
+
+    ngx_modelgw_ledger_change_free(l, one);
+    wanted.kind = NGX_MODELGW_CHANGE_ACCOUNT_SET;
+    wanted.account = i;
+    wanted.sets = NGX_MODELGW_CHANGE_STATE;
+    wanted.closed = 1;
+    assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &one), NGX_OK);
+    ngx_modelgw_ledger_change_answer(l, one, NGX_MODELGW_CHANGE_MADE);
+    assert_int_equal(a->closed, 1);
+    assert_int_equal(a->balance, 5);
 
     ledger_destroy(l, LEDGER_SIZE);
 }
@@ -507,6 +585,7 @@ main(void)
         cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_taken_over),
         cmocka_unit_test(test_topup),
+        cmocka_unit_test(test_change_account),
         cmocka_unit_test(test_wait),
         cmocka_unit_test(test_stalled),
     };

@@ -61,6 +61,29 @@ ledger_account(ngx_modelgw_ledger_t *l, const char *name, int64_t balance)
 }
 
 
+/* asks for a top-up; NULL: too many are pending */
+
+static ngx_inline ngx_modelgw_change_t *
+ledger_topup(ngx_modelgw_ledger_t *l, uint32_t worker, uint32_t account,
+    ngx_str_t *id, int64_t amount, uint64_t time)
+{
+    ngx_modelgw_change_t   wanted, *change;
+
+    memset(&wanted, 0, sizeof(ngx_modelgw_change_t));
+
+    wanted.kind = NGX_MODELGW_CHANGE_TOPUP;
+    wanted.worker = worker;
+    wanted.account = account;
+    wanted.amount = amount;
+    wanted.time = time;
+    wanted.id.len = id->len;
+    memcpy(wanted.id.data, id->data, id->len);
+
+    return ngx_modelgw_ledger_change(l, &wanted, &change) == NGX_OK ? change
+                                                                    : NULL;
+}
+
+
 static ngx_inline uint32_t
 ledger_key(ngx_modelgw_ledger_t *l, const char *name)
 {

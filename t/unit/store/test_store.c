@@ -636,32 +636,224 @@ test_names(void **state)
 static void
 test_topup_asked_again(void **state)
 {
-    unit_store_t               *u = *state;
-    ngx_modelgw_topup_t         t = unit_topup("t1", 50);
-    ngx_modelgw_topup_e         result;
-    ngx_modelgw_store_t        *s;
-    ngx_modelgw_ledger_name_t   name = unit_name("alice");
+    unit_store_t          *u = *state;
+    ngx_modelgw_store_t   *s;
+    ngx_modelgw_change_e   result;
+    ngx_modelgw_change_t   t = unit_topup("t1", "alice", 50);
 
     s = unit_open(u);
 
     unit_begin(s);
     unit_put_account(s, "alice", 0);
-    unit_store_ok(s, ngx_modelgw_store_topup(s, &t, &name, &result));
-    assert_int_equal(result, NGX_MODELGW_TOPUP_NEW);
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
     unit_commit(s);
 
     unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_store_topup(s, &t, &name, &result));
-    assert_int_equal(result, NGX_MODELGW_TOPUP_NEW);
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
     t.time++;
-    unit_store_ok(s, ngx_modelgw_store_topup(s, &t, &name, &result));
-    assert_int_equal(result, NGX_MODELGW_TOPUP_KNOWN);
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_KNOWN);
     unit_commit(s);
 
     ngx_modelgw_store_close(s);
 
     assert_int_equal(unit_sql(u, "SELECT balance FROM accounts"), 50);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM actions"), 1);
     unit_audit(u);
+}
+
+
+/* a correction may take the balance below 0, but not out of int64 */
+
+static void
+test_correction(void **state)
+{
+    unit_store_t          *u = *state;
+    ngx_modelgw_store_t   *s;
+    ngx_modelgw_change_e   result;
+    ngx_modelgw_change_t   t = unit_topup("c1", "alice", -80);
+
+    t.correction = 1;
+    t.note_len = sizeof("typed twice") - 1;
+    memcpy(t.note, "typed twice", t.note_len);
+    t.address_len = 4;
+    memcpy(t.address, "::1x", 4);
+
+    s = unit_open(u);
+
+    unit_begin(s);
+    unit_put_account(s, "alice", 50);
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
+
+    t.id = unit_name("c2");
+    t.amount = INT64_MIN + 29;
+    t.time++;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_FAILED);
+    unit_commit(s);
+
+    ngx_modelgw_store_close(s);
+
+    assert_int_equal(unit_sql(u, "SELECT balance FROM accounts"), -30);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM topups"
+                                 " WHERE reason = 'typed twice'"), 1);
+    assert_int_equal(unit_sql(u,
+        "SELECT count(*) FROM actions WHERE id = time AND actor = 'uid:0'"
+        " AND address = '::1x' AND action = 'correction' AND target = 'alice'"
+        " AND before = '{\"balance\":\"0.00000005\"}'"
+        " AND after = '{\"balance\":\"-0.00000003\",\"id\":\"c1\","
+            "\"amount\":\"-0.00000008\",\"reason\":\"typed twice\"}'"), 1);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM actions"), 1);
+    unit_audit(u);
+}
+
+
+static ngx_int_t
+test_closed_name(void *data, ngx_str_t *name)
+{
+    ngx_uint_t *n = data;
+
+    unit_assert_str(name->data, name->len, "alice");
+    (*n)++;
+
+    return NGX_OK;
+}
+
+
+static void
+test_account_changes(void **state)
+{
+    uint64_t               time;
+    ngx_str_t              out;
+    ngx_uint_t             n;
+    unit_store_t          *u = *state;
+    ngx_modelgw_store_t   *s;
+    ngx_modelgw_change_e   result;
+    ngx_modelgw_change_t   t = unit_topup("", "alice", 50);
+    static ngx_str_t       alice = ngx_string("alice");
+
+    s = unit_open(u);
+
+    unit_store_ok(s, ngx_modelgw_store_last_change(s, &time));
+    assert_int_equal(time, 0);
+
+    unit_begin(s);
+
+    /* nothing to close yet */
+
+    t.kind = NGX_MODELGW_CHANGE_ACCOUNT_SET;
+    t.sets = NGX_MODELGW_CHANGE_STATE|NGX_MODELGW_CHANGE_NOTE;
+    t.closed = 1;
+    t.note_len = 4;
+    memcpy(t.note, "left", 4);
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_FAILED);
+
+    /* the same again, and another one */
+
+    t.kind = NGX_MODELGW_CHANGE_ACCOUNT_NEW;
+    t.note_len = 0;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
+    t.amount = 7;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
+    assert_int_equal(t.amount, 50);
+    t.time++;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_OTHER);
+
+    n = 0;
+    unit_store_ok(s, ngx_modelgw_store_closed(s, test_closed_name, &n));
+    assert_int_equal(n, 0);
+
+    t.kind = NGX_MODELGW_CHANGE_ACCOUNT_SET;
+    t.note_len = 4;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+    assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
+    unit_commit(s);
+
+    unit_store_ok(s, ngx_modelgw_store_closed(s, test_closed_name, &n));
+    assert_int_equal(n, 1);
+    unit_store_ok(s, ngx_modelgw_store_last_change(s, &time));
+    assert_int_equal(time, t.time);
+    unit_store_ok(s, ngx_modelgw_store_note(s, &alice, &out, u->pool));
+    unit_assert_str(out.data, out.len, "\"left\"");
+
+    ngx_modelgw_store_close(s);
+
+    assert_int_equal(unit_sql(u, "SELECT balance FROM accounts"
+                                 " WHERE state = 'closed'"), 50);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM topups"
+                                 " WHERE id = 'founding:alice'"), 1);
+    assert_int_equal(unit_sql(u,
+        "SELECT count(*) FROM actions WHERE (action = 'account.create'"
+        " AND before = '{}' AND after = '{\"state\":\"open\",\"note\":\"\","
+            "\"founding\":\"0.00000005\"}')"
+        " OR (action = 'account.close'"
+        " AND before = '{\"state\":\"open\",\"note\":\"\"}'"
+        " AND after = '{\"state\":\"closed\",\"note\":\"left\"}')"), 2);
+    unit_audit(u);
+}
+
+
+static ngx_uint_t
+actions_have(ngx_str_t *out, const char *text)
+{
+    return memmem(out->data, out->len, text, strlen(text)) != NULL;
+}
+
+
+/* pages of the audit log, newest first */
+
+static void
+test_actions(void **state)
+{
+    int                           i;
+    char                          id[16];
+    ngx_str_t                     out;
+    unit_store_t                 *u = *state;
+    ngx_modelgw_store_t          *s;
+    ngx_modelgw_store_actions_t   f;
+
+    s = unit_open(u);
+
+    unit_begin(s);
+    unit_put_account(s, "alice", 0);
+    unit_put_account(s, "robin", 0);
+
+    for (i = 0; i < 5; i++) {
+        sprintf(id, "t%d", i);
+        (void) unit_put_topup(s, id, (i & 1) ? "robin" : "alice", 1);
+    }
+
+    unit_commit(s);
+
+    ngx_memzero(&f, sizeof(f));
+    f.limit = 2;
+    f.target = unit_str("alice");
+    unit_store_ok(s, ngx_modelgw_store_actions(s, &f, &out, u->pool));
+    assert_true(actions_have(&out, "\"t4\""));
+    assert_true(actions_have(&out, "\"t2\""));
+    assert_true(actions_have(&out, "\"more\":true,\"next\":\""));
+    assert_false(actions_have(&out, "\"t0\""));
+
+    f.after = strtoull((char *) memmem(out.data, out.len, "\"next\":\"", 8)
+                       + 8, NULL, 10);
+    unit_store_ok(s, ngx_modelgw_store_actions(s, &f, &out, u->pool));
+    assert_true(actions_have(&out, "\"t0\""));
+    assert_false(actions_have(&out, "\"t2\""));
+    assert_false(actions_have(&out, "\"more\""));
+
+    f.after = 0;
+    f.actor = unit_str("nobody");
+    unit_store_ok(s, ngx_modelgw_store_actions(s, &f, &out, u->pool));
+    unit_assert_str(out.data, out.len, "{\"actions\":[]}");
+
+    ngx_modelgw_store_close(s);
 }
 
 
@@ -677,33 +869,33 @@ test_topup(void **state)
     unit_put_account(s, "alice", 0);
     unit_put_account(s, "bob", 0);
     assert_int_equal(unit_put_topup(s, "t1", "alice", 50),
-                     NGX_MODELGW_TOPUP_NEW);
+                     NGX_MODELGW_CHANGE_MADE);
     assert_int_equal(unit_put_topup(s, "t1", "alice", 50),
-                     NGX_MODELGW_TOPUP_KNOWN);
+                     NGX_MODELGW_CHANGE_KNOWN);
     assert_int_equal(unit_put_topup(s, "t1", "alice", 51),
-                     NGX_MODELGW_TOPUP_OTHER);
+                     NGX_MODELGW_CHANGE_OTHER);
     assert_int_equal(unit_put_topup(s, "t2", "alice", 8),
-                     NGX_MODELGW_TOPUP_NEW);
+                     NGX_MODELGW_CHANGE_MADE);
     unit_commit(s);
 
     unit_begin(s);
     assert_int_equal(unit_put_topup(s, "t1", "alice", 50),
-                     NGX_MODELGW_TOPUP_KNOWN);
+                     NGX_MODELGW_CHANGE_KNOWN);
     assert_int_equal(unit_put_topup(s, "t1", "bob", 50),
-                     NGX_MODELGW_TOPUP_OTHER);
+                     NGX_MODELGW_CHANGE_OTHER);
     assert_int_equal(unit_put_topup(s, "t3", "nobody", 50),
-                     NGX_MODELGW_TOPUP_FAILED);
+                     NGX_MODELGW_CHANGE_FAILED);
 
     /* up to int64 and not above, including what is not in the file yet */
 
     assert_int_equal(unit_put_topup(s, "t4", "alice", INT64_MAX - 57),
-                     NGX_MODELGW_TOPUP_FAILED);
+                     NGX_MODELGW_CHANGE_FAILED);
     assert_int_equal(unit_put_topup(s, "t4", "alice", INT64_MAX - 60),
-                     NGX_MODELGW_TOPUP_NEW);
+                     NGX_MODELGW_CHANGE_MADE);
     assert_int_equal(unit_put_topup(s, "t5", "alice", 3),
-                     NGX_MODELGW_TOPUP_FAILED);
+                     NGX_MODELGW_CHANGE_FAILED);
     assert_int_equal(unit_put_topup(s, "t5", "alice", 2),
-                     NGX_MODELGW_TOPUP_NEW);
+                     NGX_MODELGW_CHANGE_MADE);
     unit_commit(s);
 
     assert_int_equal(unit_sql(u, "SELECT balance FROM accounts"
@@ -967,8 +1159,8 @@ test_left_out(void **state)
     unit_store_t                *u = *state;
     ngx_modelgw_call_t           call;
     ngx_modelgw_store_t         *s;
-    ngx_modelgw_topup_t          t = unit_topup("t8", 50);
-    ngx_modelgw_topup_e          result;
+    ngx_modelgw_change_e         result;
+    ngx_modelgw_change_t         t = unit_topup("t8", "alice", 50);
     ngx_modelgw_ledger_name_t    name = unit_name("alice");
 
     s = unit_open(u);
@@ -1010,7 +1202,7 @@ test_left_out(void **state)
 
     s = unit_open(u);
     unit_begin(s);
-    assert_int_equal(ngx_modelgw_store_topup(s, &t, &name, &result),
+    assert_int_equal(ngx_modelgw_store_change(s, &t, &result),
                      NGX_ERROR);
     ngx_modelgw_store_error(s, &error);
     unit_error_has(&error, "failed: a top-up was not inserted");
@@ -1939,10 +2131,9 @@ test_topups(void **state)
     char                         id[16];
     ngx_str_t                    out;
     unit_store_t                *u = *state;
-    ngx_modelgw_topup_t          t;
-    ngx_modelgw_topup_e          result;
+    ngx_modelgw_change_t         t;
+    ngx_modelgw_change_e         result;
     ngx_modelgw_store_t         *s;
-    ngx_modelgw_ledger_name_t    name = unit_name("alice");
     static ngx_str_t             alice = ngx_string("alice");
     static ngx_str_t             nobody = ngx_string("nobody");
 
@@ -1953,10 +2144,10 @@ test_topups(void **state)
 
     for (i = 0; i < 3; i++) {
         sprintf(id, "t%d", i);
-        t = unit_topup(id, 10 + i);
+        t = unit_topup(id, "alice", 10 + i);
         t.time = UNIT_TIME + 1000 * (3 - i);
-        unit_store_ok(s, ngx_modelgw_store_topup(s, &t, &name, &result));
-        assert_int_equal(result, NGX_MODELGW_TOPUP_NEW);
+        unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
+        assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
     }
 
     unit_commit(s);
@@ -2005,6 +2196,9 @@ main(void)
         unit_store_case(test_names),
         unit_store_case(test_topup),
         unit_store_case(test_topup_asked_again),
+        unit_store_case(test_correction),
+        unit_store_case(test_account_changes),
+        unit_store_case(test_actions),
         unit_store_case(test_many_accounts),
         unit_store_case(test_rollback),
         unit_store_case(test_commit_after_failure),

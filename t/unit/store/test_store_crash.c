@@ -132,7 +132,7 @@ step_topup(model_t *m, ngx_modelgw_store_t *s)
     int                  i, n;
     char                 id[32];
     int64_t              amount;
-    ngx_modelgw_topup_e  result;
+    ngx_modelgw_change_e  result;
 
     n = any(2) ? (int) m->ntopups++ : (int) any(m->ntopups + 1);
     i = n % ACCOUNTS;
@@ -143,14 +143,14 @@ step_topup(model_t *m, ngx_modelgw_store_t *s)
 
     if (m->topups[n]) {
         assert_int_equal(result, amount == m->topups[n]
-                                 ? NGX_MODELGW_TOPUP_KNOWN
-                                 : NGX_MODELGW_TOPUP_OTHER);
+                                 ? NGX_MODELGW_CHANGE_KNOWN
+                                 : NGX_MODELGW_CHANGE_OTHER);
 
     } else if (!m->there[i]) {
-        assert_int_equal(result, NGX_MODELGW_TOPUP_FAILED);
+        assert_int_equal(result, NGX_MODELGW_CHANGE_FAILED);
 
     } else {
-        assert_int_equal(result, NGX_MODELGW_TOPUP_NEW);
+        assert_int_equal(result, NGX_MODELGW_CHANGE_MADE);
         m->balance[i] += amount;
         m->topups[n] = amount;
     }

@@ -231,16 +231,18 @@ unit_call(uint64_t id, const char *key, int64_t cost)
 
 /* no two have the same time, as in the ledger */
 
-static ngx_inline ngx_modelgw_topup_t
-unit_topup(const char *id, int64_t amount)
+static ngx_inline ngx_modelgw_change_t
+unit_topup(const char *id, const char *account, int64_t amount)
 {
-    static uint64_t      asked;
-    ngx_modelgw_topup_t  t;
+    static uint64_t       asked;
+    ngx_modelgw_change_t  t;
 
     memset(&t, 0, sizeof(t));
 
-    t.state = NGX_MODELGW_TOPUP_ASKED;
+    t.state = NGX_MODELGW_CHANGE_ASKED;
+    t.owner = unit_name(account);
     t.id = unit_name(id);
+    t.actor = unit_name("uid:0");
     t.amount = amount;
     t.time = UNIT_TIME + asked++;
 
@@ -301,16 +303,15 @@ unit_put_hold(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call,
 }
 
 
-static ngx_inline ngx_modelgw_topup_e
+static ngx_inline ngx_modelgw_change_e
 unit_put_topup(ngx_modelgw_store_t *s, const char *id, const char *account,
     int64_t amount)
 {
-    ngx_modelgw_topup_e        result;
-    ngx_modelgw_topup_t        t = unit_topup(id, amount);
-    ngx_modelgw_ledger_name_t  name = unit_name(account);
+    ngx_modelgw_change_e  result;
+    ngx_modelgw_change_t  t = unit_topup(id, account, amount);
 
-    result = NGX_MODELGW_TOPUP_FREE;
-    unit_store_ok(s, ngx_modelgw_store_topup(s, &t, &name, &result));
+    result = NGX_MODELGW_CHANGE_FREE;
+    unit_store_ok(s, ngx_modelgw_store_change(s, &t, &result));
 
     return result;
 }

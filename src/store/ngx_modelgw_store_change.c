@@ -1,0 +1,635 @@
+
+/*
+ * Changes by operators, in a batch of the writer.
+ *
+ * Each writes a row of "actions" in the same transaction: who has changed what,
+ * from where, and how it was before.  Its id is the change's time, which no two
+ * have in common: a change whose row exists was made by a writer that was
+ * killed before it answered, or could not know that its commit was durable.
+ *
+ * Everything is checked before the first row is written: a change that is
+ * refused must not fail the batch, and each batch after it that tries the same.
+ *
+ * Changes are rare, so their statements are prepared when they are needed.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_private.h"
+
+
+#define NGX_MODELGW_STORE_STATE   4096   /* bytes of a state as JSON */
+
+
+/* a JSON object in memory of the caller; it fits in */
+
+typedef struct {
+    size_t                len;
+    u_char                data[NGX_MODELGW_STORE_STATE];
+} ngx_modelgw_store_text_t;
+
+
+/* the row of "actions" */
+
+typedef struct {
+    ngx_str_t                  name;
+    ngx_modelgw_ledger_name_t *target;
+    ngx_modelgw_store_text_t   before;
+    ngx_modelgw_store_text_t   after;
+    ngx_modelgw_change_e       result;
+} ngx_modelgw_store_action_t;
+
+
+/*
+ * Makes the change and describes it, or sets action->result to what prevents
+ * it, and changes nothing.
+ *     NGX_OK, NGX_ERROR (the batch is rolled back)
+ */
+typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
+
+static ngx_int_t ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_change_topup(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e *result);
+static ngx_int_t ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, int64_t *balance);
+static ngx_int_t ngx_modelgw_store_change_account_new(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_change_account_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
+    ngx_uint_t *closed);
+static ngx_int_t ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
+    sqlite3_stmt *stmt);
+static ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s,
+    const char *sql, sqlite3_stmt **stmt);
+static void ngx_modelgw_store_text(ngx_modelgw_out_t *out,
+    ngx_modelgw_store_text_t *text);
+static ngx_int_t ngx_modelgw_store_text_write(void *data, u_char *p,
+    size_t len, ngx_uint_t borrowed);
+static void ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+    ngx_modelgw_store_text_t *text);
+
+
+static ngx_modelgw_store_change_pt
+    ngx_modelgw_store_changes[NGX_MODELGW_CHANGE_KINDS] =
+{
+    [NGX_MODELGW_CHANGE_TOPUP] = ngx_modelgw_store_change_topup,
+    [NGX_MODELGW_CHANGE_ACCOUNT_NEW] = ngx_modelgw_store_change_account_new,
+    [NGX_MODELGW_CHANGE_ACCOUNT_SET] = ngx_modelgw_store_change_account_set
+};
+
+
+ngx_int_t
+ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
+    ngx_modelgw_change_e *result)
+{
+    ngx_int_t                   rc;
+    ngx_modelgw_store_action_t  action;
+
+    rc = ngx_modelgw_store_change_made(s, change);
+
+    if (rc == NGX_DECLINED) {
+        ngx_memzero(&action, sizeof(ngx_modelgw_store_action_t));
+
+        action.target = &change->owner;
+        action.result = NGX_MODELGW_CHANGE_MADE;
+
+        if (ngx_modelgw_store_changes[change->kind](s, change, &action)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (action.result != NGX_MODELGW_CHANGE_MADE) {
+            *result = action.result;
+            return NGX_OK;
+        }
+
+        rc = ngx_modelgw_store_change_record(s, change, &action);
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    *result = NGX_MODELGW_CHANGE_MADE;
+
+    return ngx_modelgw_store_change_read(s, change);
+}
+
+
+/* NGX_OK: it was made before; NGX_DECLINED: not; NGX_ERROR */
+
+static ngx_int_t
+ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "SELECT 1 FROM actions WHERE id = ?1",
+                                &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, change->time);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "INSERT INTO actions VALUES"
+                                   " (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, change->time);
+    ngx_modelgw_store_bind_name(stmt, 2, &change->actor);
+    (void) sqlite3_bind_text(stmt, 3, (char *) change->address,
+                             ngx_min(change->address_len,
+                                     NGX_MODELGW_LEDGER_ADDRESS),
+                             SQLITE_STATIC);
+    (void) sqlite3_bind_text(stmt, 4, (char *) action->name.data,
+                             action->name.len, SQLITE_STATIC);
+    ngx_modelgw_store_bind_name(stmt, 5, action->target);
+    ngx_modelgw_store_bind_text(stmt, 6, &action->before);
+    ngx_modelgw_store_bind_text(stmt, 7, &action->after);
+
+    return ngx_modelgw_store_once(s, stmt, 1,
+                                  "failed: a change was not written");
+}
+
+
+/* What shared memory gets of a change that is made, now or before. */
+
+static ngx_int_t
+ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (!ngx_modelgw_ledger_change_opens(change)) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_ready(s, "SELECT coalesce(sum(amount), 0)"
+                                   " FROM topups"
+                                   " WHERE id = 'founding:' || ?1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        change->amount = sqlite3_column_int64(stmt, 0);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_change_topup(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    int64_t             balance;
+    ngx_int_t           rc;
+    ngx_str_t           id, reason;
+    ngx_uint_t          made;
+    ngx_modelgw_out_t   out;
+
+    rc = ngx_modelgw_store_topup_known(s, change, &action->result);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    rc = ngx_modelgw_store_topup_fits(s, change, &balance);
+
+    if (rc == NGX_DECLINED) {
+        action->result = NGX_MODELGW_CHANGE_FAILED;
+        return NGX_OK;
+    }
+
+    id.len = ngx_min(change->id.len, NGX_MODELGW_LEDGER_NAME);
+    id.data = change->id.data;
+
+    reason.len = ngx_min(change->note_len, NGX_MODELGW_LEDGER_NOTE);
+    reason.data = change->note;
+
+    if (rc != NGX_OK
+        || ngx_modelgw_store_topup_insert(s, &id, &change->owner,
+                                          change->amount, change->time,
+                                          &reason, &made)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* the id did not exist: a trigger has dropped the row */
+
+    if (!made) {
+        return ngx_modelgw_store_fault_text(s,
+                                          "failed: a top-up was not inserted");
+    }
+
+    if (change->correction) {
+        ngx_str_set(&action->name, "correction");
+
+    } else {
+        ngx_str_set(&action->name, "topup");
+    }
+
+    ngx_modelgw_store_text(&out, &action->before);
+    ngx_modelgw_out_text(&out, "{\"balance\":");
+    ngx_modelgw_amount_out(&out, balance);
+    ngx_modelgw_out_text(&out, "}");
+
+    ngx_modelgw_store_text(&out, &action->after);
+    ngx_modelgw_out_text(&out, "{\"balance\":");
+    ngx_modelgw_amount_out(&out, balance + change->amount);
+    ngx_modelgw_out_text(&out, ",\"id\":");
+    ngx_modelgw_out_string(&out, &id);
+    ngx_modelgw_out_text(&out, ",\"amount\":");
+    ngx_modelgw_amount_out(&out, change->amount);
+
+    if (reason.len) {
+        ngx_modelgw_out_text(&out, ",\"reason\":");
+        ngx_modelgw_out_string(&out, &reason);
+    }
+
+    ngx_modelgw_out_text(&out, "}");
+
+    return ngx_modelgw_store_charge(s, &change->owner, change->amount);
+}
+
+
+/*
+ * NGX_OK        the id exists, *result is set
+ * NGX_DECLINED  it does not
+ * NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e *result)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "SELECT account = ?2 AND amount = ?3"
+                                   " FROM topups WHERE id = ?1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->id);
+    ngx_modelgw_store_bind_name(stmt, 2, &change->owner);
+    (void) sqlite3_bind_int64(stmt, 3, change->amount);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        *result = sqlite3_column_int(stmt, 0) ? NGX_MODELGW_CHANGE_KNOWN
+                                              : NGX_MODELGW_CHANGE_OTHER;
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+/*
+ * NGX_OK        *balance is the account's, before
+ * NGX_DECLINED  the account does not exist, or its balance would leave int64
+ * NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, int64_t *balance)
+{
+    int64_t        sum;
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "SELECT balance FROM accounts"
+                                   " WHERE name = ?1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    *balance = sqlite3_column_int64(stmt, 0);
+
+    (void) sqlite3_finalize(stmt);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (__builtin_add_overflow(*balance,
+                               ngx_modelgw_store_charged(s, &change->owner),
+                               balance)
+        || __builtin_add_overflow(*balance, change->amount, &sum))
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_change_account_new(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    closed;
+    ngx_modelgw_out_t             out;
+    ngx_modelgw_ledger_account_t  a;
+
+    rc = ngx_modelgw_store_account_state(s, change, &action->before, &closed);
+
+    if (rc != NGX_DECLINED) {
+        action->result = NGX_MODELGW_CHANGE_OTHER;
+        return rc;
+    }
+
+    a.name = change->owner;
+    a.founding = change->amount;
+    a.opened = change->time / 1000;
+
+    if (ngx_modelgw_store_account(s, &a) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (change->note_len
+        && ngx_modelgw_store_account_update(s, change) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&action->name, "account.create");
+
+    if (ngx_modelgw_store_account_state(s, change, &action->after, &closed)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* the founding credit is not a part of the state */
+
+    action->after.len--;
+
+    out.data = &action->after;
+    out.write = ngx_modelgw_store_text_write;
+    out.failed = 0;
+
+    ngx_modelgw_out_text(&out, ",\"founding\":");
+    ngx_modelgw_amount_out(&out, change->amount);
+    ngx_modelgw_out_text(&out, "}");
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_change_account_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  closed;
+
+    rc = ngx_modelgw_store_account_state(s, change, &action->before, &closed);
+
+    if (rc == NGX_DECLINED) {
+        action->result = NGX_MODELGW_CHANGE_FAILED;
+        return NGX_OK;
+    }
+
+    if (rc != NGX_OK
+        || ngx_modelgw_store_account_update(s, change) != NGX_OK
+        || ngx_modelgw_store_account_state(s, change, &action->after, &closed)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (!(change->sets & NGX_MODELGW_CHANGE_STATE)) {
+        ngx_str_set(&action->name, "account.note");
+
+    } else if (closed) {
+        ngx_str_set(&action->name, "account.close");
+
+    } else {
+        ngx_str_set(&action->name, "account.open");
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * NGX_OK        the text is the account's state
+ * NGX_DECLINED  there is no such account
+ * NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
+    ngx_uint_t *closed)
+{
+    ngx_int_t           rc;
+    ngx_str_t           state, note;
+    sqlite3_stmt       *stmt;
+    ngx_modelgw_out_t   out;
+
+    if (ngx_modelgw_store_ready(s, "SELECT state, note, state = 'closed'"
+                                   " FROM accounts WHERE name = ?1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        state.data = (u_char *) sqlite3_column_text(stmt, 0);
+        state.len = sqlite3_column_bytes(stmt, 0);
+        note.data = (u_char *) sqlite3_column_text(stmt, 1);
+        note.len = ngx_min(sqlite3_column_bytes(stmt, 1),
+                           NGX_MODELGW_LEDGER_NOTE);
+        *closed = sqlite3_column_int(stmt, 2);
+
+        ngx_modelgw_store_text(&out, text);
+        ngx_modelgw_out_text(&out, "{\"state\":");
+        ngx_modelgw_out_string(&out, &state);
+        ngx_modelgw_out_text(&out, ",\"note\":");
+        ngx_modelgw_out_string(&out, &note);
+        ngx_modelgw_out_text(&out, "}");
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s,
+            "UPDATE accounts SET state = coalesce(?2, state),"
+            " note = coalesce(?3, note) WHERE name = ?1", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+
+    if (change->sets & NGX_MODELGW_CHANGE_STATE) {
+        (void) sqlite3_bind_text(stmt, 2, change->closed ? "closed" : "open",
+                                 -1, SQLITE_STATIC);
+    }
+
+    if (change->sets & NGX_MODELGW_CHANGE_NOTE) {
+        (void) sqlite3_bind_text(stmt, 3, (char *) change->note,
+                                 ngx_min(change->note_len,
+                                         NGX_MODELGW_LEDGER_NOTE),
+                                 SQLITE_STATIC);
+    }
+
+    return ngx_modelgw_store_once(s, stmt, 1,
+                                  "failed: a change was not written");
+}
+
+
+/*
+ * Reads the first row of a statement, which the caller finalizes.
+ *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+{
+    ngx_set_errno(0);
+
+    switch (sqlite3_step(stmt)) {
+
+    case SQLITE_ROW:
+        return NGX_OK;
+
+    case SQLITE_DONE:
+        return NGX_DECLINED;
+    }
+
+    return ngx_modelgw_store_fault(s, NULL);
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
+    sqlite3_stmt **stmt)
+{
+    if (s->failed || !s->batch) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_prepare(s, sql, stmt) != NGX_OK) {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_text(ngx_modelgw_out_t *out, ngx_modelgw_store_text_t *text)
+{
+    text->len = 0;
+
+    out->write = ngx_modelgw_store_text_write;
+    out->data = text;
+    out->failed = 0;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_text_write(void *data, u_char *p, size_t len,
+    ngx_uint_t borrowed)
+{
+    ngx_modelgw_store_text_t *text = data;
+
+    if (len > NGX_MODELGW_STORE_STATE - text->len) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(&text->data[text->len], p, len);
+    text->len += len;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+    ngx_modelgw_store_text_t *text)
+{
+    if (text->len == 0) {
+        (void) sqlite3_bind_text(stmt, i, "{}", -1, SQLITE_STATIC);
+        return;
+    }
+
+    (void) sqlite3_bind_text(stmt, i, (char *) text->data, text->len,
+                             SQLITE_STATIC);
+}
