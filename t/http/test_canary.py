@@ -1,11 +1,12 @@
 """Secrets and prompts are only where they belong (K4, K5, K6)."""
 
 import os
+import re
 import secrets
 import time
 
 from client import LIMIT, build
-from gateway import Key, chat, messages
+from gateway import ROOT, Key, chat, messages
 from upstream import (chat_error, chat_stream, message_error, message_stream,
                       raw, reply, reply_json, sse)
 
@@ -16,6 +17,9 @@ def test_canaries(gateway):
     vendor = "sk-ant-api03-" + secrets.token_hex(20)
     prompts = ["canary" + secrets.token_hex(8) for _ in range(50)]
     g = gateway(keys=keys, log_level="info",
+                http="include %s;" % os.path.join(ROOT,
+                                                  "conf/modelgw/log.conf"),
+                server="access_log $dir/shipped.log modelgw;",
                 location="client_body_buffer_size 1k; "
                          "proxy_read_timeout 1s;")
     shown = b""
@@ -80,6 +84,11 @@ def test_canaries(gateway):
         if secret not in prompts:
             assert secret.encode() not in shown
     assert g.leaks(prompts + [vendor]) == []
+
+    # the lines were written
+    assert g.read("shipped.log").count('"key":"k') > 30
+    assert len(re.findall(", key: k.*, request_id: ",
+                          g.read("error.log"))) > 10
 
 
 def test_K5_no_file_is_left(gateway):

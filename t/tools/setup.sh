@@ -51,6 +51,7 @@ python3-venv        @venv
 nodejs              node
 npm                 npm
 openssl             openssl
+libnginx-mod-http-headers-more-filter  /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so
 END
         ;;
     fuzz)
