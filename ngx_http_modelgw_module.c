@@ -13,6 +13,7 @@
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
+#include "ngx_http_modelgw_metrics.h"
 #include "ngx_http_modelgw_zone.h"
 
 
@@ -23,6 +24,7 @@ static char *ngx_http_modelgw_check_location(ngx_conf_t *cf, void *parent,
 static ngx_int_t ngx_http_modelgw_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler);
+static ngx_int_t ngx_http_modelgw_init_module(ngx_cycle_t *cycle);
 static void ngx_http_modelgw_exit_process(ngx_cycle_t *cycle);
 
 
@@ -145,6 +147,20 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       0,
       NULL },
 
+    { ngx_string("modelgw_metrics_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_metrics_zone,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_main_conf_t, metrics_size),
+      NULL },
+
+    { ngx_string("modelgw_metrics"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE12,
+      ngx_http_modelgw_set_metrics,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -170,7 +186,7 @@ ngx_module_t  ngx_http_modelgw_module = {
     ngx_http_modelgw_commands,             /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    ngx_http_modelgw_zone_in_force,        /* init module */
+    ngx_http_modelgw_init_module,          /* init module */
     ngx_http_modelgw_process_init,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
@@ -202,6 +218,7 @@ ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf)
 
     if (ngx_http_modelgw_init_main_conf(cf, mmcf) != NGX_CONF_OK
         || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_zone_metrics_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -218,7 +235,8 @@ ngx_http_modelgw_check_location(ngx_conf_t *cf, void *parent, void *child)
 {
     if (ngx_http_modelgw_merge_loc_conf(cf, parent, child) != NGX_CONF_OK
         || ngx_http_modelgw_admin_location(cf, parent, child) != NGX_CONF_OK
-        || ngx_http_modelgw_ready_location(cf, parent, child) != NGX_CONF_OK)
+        || ngx_http_modelgw_ready_location(cf, parent, child) != NGX_CONF_OK
+        || ngx_http_modelgw_metrics_location(cf, parent, child) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -282,6 +300,15 @@ ngx_http_modelgw_add_handler(ngx_conf_t *cf, ngx_http_phases phase,
     *h = handler;
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_init_module(ngx_cycle_t *cycle)
+{
+    ngx_http_modelgw_zone_metrics_in_force(cycle);
+
+    return ngx_http_modelgw_zone_in_force(cycle);
 }
 
 

@@ -237,6 +237,8 @@ typedef struct {
     ngx_http_log_handler_pt             log_handler;  /* nginx's, which log.c
                                                          calls */
     unsigned                            logging:1;    /* in the one of log.c */
+    unsigned                            gateway:1;    /* it began in a gateway
+                                                         location */
 } ngx_http_modelgw_ctx_t;
 
 
@@ -424,6 +426,27 @@ void ngx_http_modelgw_settle_first_byte(ngx_http_modelgw_ctx_t *ctx);
  */
 void ngx_http_modelgw_settle(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* count.c: metrics */
+
+/* names of labels' values, by their indices in rows; the last one is empty */
+
+extern ngx_str_t  ngx_http_modelgw_count_endpoints[];
+extern ngx_str_t  ngx_http_modelgw_count_results[];
+extern ngx_str_t  ngx_http_modelgw_count_codes[]; /* after the first, empty one,
+                                                     of "no error" */
+extern ngx_str_t  ngx_http_modelgw_count_statuses[];
+
+/* Counts a request that ends, and the answers of upstreams to it. */
+void ngx_http_modelgw_count_request(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Counts the request's call, which was sent and is settled: *counted is what
+ * ngx_http_modelgw_zone_metrics_call() has set.
+ */
+void ngx_http_modelgw_count_call(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_metrics_call_t *counted);
 
 /* translate.c: chat calls on a messages upstream */
 
@@ -643,9 +666,12 @@ ngx_int_t ngx_http_modelgw_reply_upgrade(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_reply_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* Sends the JSON in body with the status; the same. */
+/* Send the body, JSON or of another type, with the status; the same. */
 ngx_int_t ngx_http_modelgw_reply_json(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body);
+ngx_int_t ngx_http_modelgw_reply_text(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *type,
+    ngx_str_t *body);
 
 /*
  * Renders ctx->error to *body, and sets the response headers for it: status,

@@ -44,9 +44,10 @@ ngx_http_modelgw_get_ctx(ngx_http_request_t *r)
 ngx_http_modelgw_ctx_t *
 ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
 {
-    ngx_http_cleanup_t      *end;
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_modelgw_ctx_t  *ctx;
+    ngx_http_cleanup_t           *end;
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_modelgw_ctx_t       *ctx;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
 
     end = ngx_http_cleanup_add(r, 0);
     if (end == NULL) {
@@ -66,7 +67,10 @@ ngx_http_modelgw_create_ctx(ngx_http_request_t *r)
     ctx->answer.first_byte = (ngx_msec_t) -1;
     ctx->request.http_version = r->http_version;
 
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
     ctx->main = r;
+    ctx->gateway = (mlcf->enable == 1);
 
     cln->handler = ngx_http_modelgw_ctx_mark;
 
@@ -99,4 +103,5 @@ ngx_http_modelgw_ctx_end(void *data)
     ngx_http_modelgw_forward_disarm(ctx);
     ngx_http_modelgw_settle(ctx->main, ctx);
     ngx_http_modelgw_upstream_end(ctx->main, ctx);
+    ngx_http_modelgw_count_request(ctx->main, ctx);
 }

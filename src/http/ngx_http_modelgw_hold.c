@@ -254,7 +254,7 @@ ngx_http_modelgw_hold_needed(ngx_http_request_t *r,
 
     return ctx->money.slot
            || ctx->request.key->tpm || ngx_http_modelgw_ctx_group(ctx)->tpm
-           || ngx_modelgw_ledger_credit(mmcf->ledger);
+           || mmcf->metrics || ngx_modelgw_ledger_credit(mmcf->ledger);
 }
 
 
@@ -546,6 +546,7 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     }
 
     if (ctx->money.slot) {
+        ctx->money.slot->cell = ctx->call.model->cell;
         ctx->money.slot->hold = b->cost;
         ctx->money.slot->estimate = b->estimate;
 

@@ -242,6 +242,11 @@ ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
              : ngx_modelgw_ledger_open_locked(ledger, mmcf->worker,
                                               ctx->request.key->slot,
                                               concurrency, &ctx->money.slot);
+
+        if (rc == NGX_OK) {
+            ctx->money.slot->cell = NGX_MODELGW_CALL_GROUP
+                                    | ngx_http_modelgw_ctx_group(ctx)->cell;
+        }
     }
 
     ngx_modelgw_ledger_unlock(ledger);

@@ -181,15 +181,32 @@ ngx_int_t
 ngx_http_modelgw_reply_json(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t status, ngx_str_t *body)
 {
-    ngx_int_t  rc;
+    ngx_str_t  type = ngx_string("application/json");
+
+    return ngx_http_modelgw_reply_text(r, ctx, status, &type, body);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_reply_text(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_uint_t status, ngx_str_t *type, ngx_str_t *body)
+{
+    u_char     *p;
+    ngx_int_t   rc;
 
     rc = ngx_http_discard_request_body(r);
 
     if (rc == NGX_OK) {
         r->headers_out.status = status;
         r->headers_out.content_length_n = body->len;
-        ngx_str_set(&r->headers_out.content_type, "application/json");
-        r->headers_out.content_type_len = r->headers_out.content_type.len;
+        r->headers_out.content_type = *type;
+
+        /* without parameters, as "gzip_types" needs it */
+
+        p = ngx_strlchr(type->data, type->data + type->len, ';');
+
+        r->headers_out.content_type_len = p ? (size_t) (p - type->data)
+                                            : type->len;
 
         rc = ngx_http_modelgw_reply(r, ctx, body);
     }

@@ -19,6 +19,7 @@
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 /* a cached connection that the upstream closed fails within this time, ms */
@@ -92,9 +93,10 @@ void
 ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_time_t                    *tp;
-    ngx_uint_t                     done;
+    ngx_uint_t                     done, count;
     ngx_modelgw_end_e              end;
     ngx_modelgw_call_t            *call;
+    ngx_modelgw_metrics_call_t     counted;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     call = ctx->money.slot;
@@ -105,8 +107,11 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
     tp = ngx_timeofday();
+    count = 0;
 
     if (call->state == NGX_MODELGW_CALL_SENT) {
+
+        count = (mmcf->metrics != NULL);
 
         ctx->money.settled = 1;
 
@@ -140,10 +145,18 @@ ngx_http_modelgw_settle(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     ctx->money.charge = call->charge;
 
+    if (count) {
+        ngx_http_modelgw_zone_metrics_call(call, &counted);
+    }
+
     ngx_modelgw_ledger_unlock(mmcf->ledger);
 
     if (done) {
         ngx_modelgw_ledger_wake(mmcf->ledger);
+    }
+
+    if (count) {
+        ngx_http_modelgw_count_call(r, ctx, &counted);
     }
 }
 

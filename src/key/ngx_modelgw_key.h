@@ -29,6 +29,7 @@ typedef struct {
     uint32_t              concurrency;   /* calls in flight; 0: no limit */
     uint32_t              slot;          /* index of its limits in the ledger */
     uint32_t              account_index; /* of its account there */
+    uint32_t              cell;          /* of it in the metrics; 0: none */
 } ngx_modelgw_key_t;
 
 

@@ -102,6 +102,9 @@ typedef enum {
 const char *ngx_modelgw_end_name(ngx_modelgw_end_e end);
 
 
+#define NGX_MODELGW_CALL_GROUP       0x80000000  /* a bit of "cell" */
+
+
 /* flags of a call */
 
 #define NGX_MODELGW_CALL_STREAM      0x01 /* the client asked for events */
@@ -144,7 +147,9 @@ typedef struct {
     u_char                model[NGX_MODELGW_LEDGER_MODEL];
 
     uint64_t              price_id;      /* in the store's "prices"; 0: none */
-    uint32_t              cell;          /* of the model in the metrics */
+    uint32_t              cell;          /* of the model in the metrics, or
+                                            before it is known, of the group
+                                            with NGX_MODELGW_CALL_GROUP */
 
     /* updated by the owner while it is SENT */
     uint32_t              flags;         /* NGX_MODELGW_CALL_* */
@@ -310,18 +315,31 @@ void ngx_modelgw_ledger_workers(ngx_modelgw_ledger_t *l, uint32_t *running,
 /* Unregisters the calling thread, which has joined and has no calls left. */
 void ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker);
 
+/* What is done for calls that end without their worker. */
+
+typedef struct {
+    int64_t               charged;       /* nano-euro are added */
+
+    /*
+     * called for each call that was SENT, under the lock; NULL: nothing.
+     * call->charge, call->end and call->ended are set.
+     */
+    void                (*handler)(ngx_modelgw_call_t *call, void *data);
+    void                 *data;
+} ngx_modelgw_ledger_ended_t;
+
 /*
  * Ends the calls of workers that have died: those that were not SENT are
  * released, the others are charged by what was seen.  self: the caller's own
  * number, or NONE; time: milliseconds since the Epoch.
- * Returns the number of calls ended, adds their charges to *charged, nano-euro.
+ * Returns the number of calls ended.
  */
 ngx_uint_t ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
-    uint64_t time, int64_t *charged);
+    uint64_t time, ngx_modelgw_ledger_ended_t *ended);
 
 /* The same for all calls of one worker, the caller's own, when it stops. */
 ngx_uint_t ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
-    ngx_modelgw_end_e end, uint64_t time, int64_t *charged);
+    ngx_modelgw_end_e end, uint64_t time, ngx_modelgw_ledger_ended_t *ended);
 
 
 /*

@@ -57,7 +57,7 @@ static ngx_uint_t ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l,
     uint32_t worker);
 static ngx_uint_t ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t worker, ngx_modelgw_end_e end,
-    uint64_t time, int64_t *charged);
+    uint64_t time, ngx_modelgw_ledger_ended_t *ended);
 
 
 /*
@@ -509,7 +509,7 @@ ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker)
 
 ngx_uint_t
 ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
-    uint64_t time, int64_t *charged)
+    uint64_t time, ngx_modelgw_ledger_ended_t *ended)
 {
     uint32_t    i;
     uint64_t    joined;
@@ -525,7 +525,7 @@ ngx_modelgw_ledger_sweep(ngx_modelgw_ledger_t *l, uint32_t self,
         }
 
         n += ngx_modelgw_ledger_end_all(l, i, NGX_MODELGW_END_KILLED, time,
-                                        charged);
+                                        ended);
 
         /* its lock is ours now: we leave for it */
 
@@ -571,7 +571,7 @@ ngx_modelgw_ledger_dead(ngx_modelgw_ledger_t *l, uint32_t worker)
 
 ngx_uint_t
 ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
-    ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
+    ngx_modelgw_end_e end, uint64_t time, ngx_modelgw_ledger_ended_t *ended)
 {
     uint64_t             i, fresh, state;
     ngx_uint_t           n;
@@ -590,7 +590,7 @@ ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
             continue;
         }
 
-        n += ngx_modelgw_ledger_end_call(l, call, worker, end, time, charged);
+        n += ngx_modelgw_ledger_end_call(l, call, worker, end, time, ended);
     }
 
     if (n) {
@@ -603,24 +603,32 @@ ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
 
 static ngx_uint_t
 ngx_modelgw_ledger_end_call(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
-    uint32_t worker, ngx_modelgw_end_e end, uint64_t time, int64_t *charged)
+    uint32_t worker, ngx_modelgw_end_e end, uint64_t time,
+    ngx_modelgw_ledger_ended_t *ended)
 {
-    ngx_uint_t  ended;
+    ngx_uint_t  sent, active;
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    ended = (call->worker == worker
-             && call->state != NGX_MODELGW_CALL_FREE
-             && call->state != NGX_MODELGW_CALL_DONE);
+    active = (call->worker == worker
+              && call->state != NGX_MODELGW_CALL_FREE
+              && call->state != NGX_MODELGW_CALL_DONE);
 
-    if (ended) {
+    if (active) {
+        sent = (call->state == NGX_MODELGW_CALL_SENT);
+
         (void) ngx_modelgw_ledger_settle_locked(l, call, end, time,
                                                 ngx_modelgw_ledger_clock());
 
-        *charged = ngx_modelgw_ledger_sum(*charged, call->charge.cost);
+        ended->charged = ngx_modelgw_ledger_sum(ended->charged,
+                                                call->charge.cost);
+
+        if (sent && ended->handler) {
+            ended->handler(call, ended->data);
+        }
     }
 
     ngx_modelgw_redo_unlock(&l->redo);
 
-    return ended;
+    return active;
 }

@@ -74,6 +74,7 @@ PLAIN = "location /v1/ { proxy_buffering off; " \
         "proxy_pass http://upstream.test; }"
 GATEWAY = "location /v1/ { modelgw on; proxy_pass $modelgw_upstream; }"
 ADMIN = "location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }"
+METRICS = "location = /metrics { modelgw_metrics keys=2000; }"
 
 OURS = ["modelgw"]
 STAGED = ["modelgw", "stage"]
@@ -109,6 +110,11 @@ CASES = {
         "about": "everything on, as an operator has it",
         "speaks": "chat", "modules": OURS, "http": LEDGER + TWO,
         "server": GATEWAY + ADMIN, "all_keys": 1100,
+        "keys": LIMITS + " models=bench-large,bench-small account=bench"},
+    "metrics": {
+        "about": "and metrics: all with modelgw_metrics",
+        "speaks": "chat", "modules": OURS, "http": LEDGER + TWO,
+        "server": GATEWAY + ADMIN + METRICS, "all_keys": 1100,
         "keys": LIMITS + " models=bench-large,bench-small account=bench"},
     "messages": {
         "about": "metering, messages to messages",

@@ -30,7 +30,7 @@ import cases
 import harness
 
 CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "all",
-         "translate"]
+         "metrics", "translate"]
 
 # kind, size of the body, and how many requests are N
 LOADS = {

@@ -231,11 +231,11 @@ bench(ngx_uint_t processes, uint64_t overhead)
 int
 main(void)
 {
-    int64_t     charged;
-    uint64_t    start;
-    uint32_t    self;
-    ngx_str_t   name = ngx_string("alice");
-    ngx_uint_t  i;
+    uint64_t                     start;
+    uint32_t                     self;
+    ngx_str_t                    name = ngx_string("alice");
+    ngx_uint_t                   i;
+    ngx_modelgw_ledger_ended_t   ended;
 
     shared = map(sizeof(shared_t));
     ngx_memset(shared, 1, sizeof(shared_t));
@@ -264,13 +264,13 @@ main(void)
            (int) start);
     fflush(stdout);
 
-    charged = 0;
+    ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
 
     bench(1, start);
-    (void) ngx_modelgw_ledger_sweep(ledger, self, 1, &charged);
+    (void) ngx_modelgw_ledger_sweep(ledger, self, 1, &ended);
 
     bench(2, start);
-    (void) ngx_modelgw_ledger_sweep(ledger, self, 1, &charged);
+    (void) ngx_modelgw_ledger_sweep(ledger, self, 1, &ended);
 
     return ngx_modelgw_ledger_account_at(ledger, account)->held != 0;
 }

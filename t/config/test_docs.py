@@ -115,7 +115,7 @@ def test_options():
     """Of models, keys and limits: exactly those that are read."""
     text = read("docs/directives.md")
     parsed = set(re.findall(r'"([a-z][a-z0-9_]*=)"', sources("src/http/conf")))
-    parsed |= {"flush=", "keep="}
+    parsed |= {"flush=", "keep=", "keys=", "accounts="}
     assert len(parsed) >= 25
     assert set(re.findall(r"`([a-z][a-z0-9_]*=)", text)) == parsed
     assert "`free`" in text

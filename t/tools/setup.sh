@@ -52,6 +52,7 @@ nodejs              node
 npm                 npm
 openssl             openssl
 libnginx-mod-http-headers-more-filter  /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so
+prometheus          promtool
 END
         ;;
     fuzz)
@@ -124,6 +125,14 @@ case "$list " in
     ! systemctl is-active -q nginx 2>/dev/null \
     || echo "note: Debian has started its nginx on port 80 with the" \
             "installation; to stop it: systemctl disable --now nginx"
+    ;;
+esac
+
+case "$list " in
+*" prometheus "*)
+    ! systemctl is-active -q prometheus 2>/dev/null \
+    || echo "note: Debian has started its prometheus on port 9090 with the" \
+            "installation; to stop it: systemctl disable --now prometheus"
     ;;
 esac
 

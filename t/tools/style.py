@@ -26,12 +26,13 @@ MODULE = "ngx_http_modelgw_module.c"
 OBJECT = "ngx_http_modelgw_module"      # nginx's macros name it in every room
 ORDER = (("json", "key"),
          ("answer",),
-         ("error", "ledger", "translate"),
+         ("error", "ledger", "metrics", "translate"),
          ("store",),
          ("http/conf",),
          ("http/zone",),
          ("http",),
          ("http/admin",),
+         ("http/metrics",),
          (MODULE,))
 LEVEL = {room: level for level, row in enumerate(ORDER) for room in row}
 

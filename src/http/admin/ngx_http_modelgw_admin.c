@@ -585,13 +585,12 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
                                       "No ledger is configured");
     }
 
-    rc = ngx_http_modelgw_job_create(r, ctx, &job);
+    rc = ngx_http_modelgw_job_create(r, ctx, route->flags, &job);
     if (rc != NGX_OK) {
         return rc;
     }
 
     job->handler = route->handler;
-    job->flags = route->flags;
     job->params = route->params;
 
     if (route->find) {

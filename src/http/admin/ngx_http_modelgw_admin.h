@@ -46,6 +46,7 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_QUERY   0x04    /* has parameters */
 #define NGX_HTTP_MODELGW_ADMIN_BY      0x08    /* of usage, not of calls */
 #define NGX_HTTP_MODELGW_ADMIN_CSV     0x10    /* also as CSV, in parts */
+#define NGX_HTTP_MODELGW_ADMIN_SCRAPE  0x20    /* has places of its own */
 
 
 /*
@@ -81,9 +82,12 @@ struct ngx_http_modelgw_job_s {
     ngx_http_modelgw_option_t        *params;      /* NULL: as the flags say */
     ngx_modelgw_store_actions_t       actions;
     ngx_modelgw_store_filter_t        filter;
+    void                             *data;        /* of a scrape */
 
     ngx_str_t                         body;
     ngx_uint_t                        status;      /* 200 unless it is set */
+    ngx_str_t                         type;        /* of the body; len 0:
+                                                      JSON */
 
     /* used by admin_job.c only */
     ngx_int_t                         rc;
@@ -137,13 +141,14 @@ ngx_int_t ngx_http_modelgw_admin_actor(ngx_http_request_t *r,
 /* admin_job.c */
 
 /*
- * Creates a job, which is freed with the request.
+ * Creates a job, which is freed with the request.  flags: of the route.
  *     NGX_OK
  *     NGX_DECLINED  too many jobs, ctx->error is set
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_job_create(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t **job);
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t flags,
+    ngx_http_modelgw_job_t **job);
 
 /*
  * Starts the job; from now on it owns the request, which is finalized when the

@@ -33,7 +33,15 @@
 #include "ngx_http_modelgw_zone.h"
 
 
-#define NGX_HTTP_MODELGW_JOBS  4         /* per worker, at a time */
+/* per worker, at a time: scrapes of the metrics, of two servers, and others */
+
+#define NGX_HTTP_MODELGW_SCRAPES  2
+#define NGX_HTTP_MODELGW_JOBS     4
+
+
+#define ngx_http_modelgw_job_places(flags)                                    \
+    (&ngx_http_modelgw_jobs_created[((flags) & NGX_HTTP_MODELGW_ADMIN_SCRAPE) \
+                                    != 0])
 
 
 static void ngx_http_modelgw_job_gone(void *data);
@@ -53,25 +61,30 @@ static ngx_int_t ngx_http_modelgw_job_at_exit(void);
 static void ngx_http_modelgw_job_exit(void *data);
 
 
-static ngx_uint_t   ngx_http_modelgw_jobs_created;   /* and not yet freed */
+/* and not yet freed; [1]: scrapes, so that no question can fail one */
+
+static ngx_uint_t   ngx_http_modelgw_jobs_created[2];
 static ngx_queue_t  ngx_http_modelgw_jobs_running;
 static ngx_uint_t   ngx_http_modelgw_jobs_ready;     /* queue initialized */
 
 
 ngx_int_t
 ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_job_t **created)
+    ngx_uint_t flags, ngx_http_modelgw_job_t **created)
 {
+    ngx_uint_t               max;
     ngx_pool_t              *pool;
     ngx_pool_cleanup_t      *cln;
     ngx_http_modelgw_job_t  *job;
 
-    if (ngx_http_modelgw_jobs_created >= NGX_HTTP_MODELGW_JOBS) {
+    max = (flags & NGX_HTTP_MODELGW_ADMIN_SCRAPE) ? NGX_HTTP_MODELGW_SCRAPES
+                                                  : NGX_HTTP_MODELGW_JOBS;
+
+    if (*ngx_http_modelgw_job_places(flags) >= max) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
                                       "%ui requests are being processed, "
-                                      "try again",
-                                      (ngx_uint_t) NGX_HTTP_MODELGW_JOBS);
+                                      "try again", max);
     }
 
     if (ngx_http_modelgw_job_at_exit() != NGX_OK) {
@@ -96,6 +109,7 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     }
 
     job->pool = pool;
+    job->flags = flags;
     job->request = r;
     job->ctx = ctx;
     job->status = NGX_HTTP_OK;
@@ -104,7 +118,7 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     cln->handler = ngx_http_modelgw_job_gone;
     cln->data = job;
 
-    ngx_http_modelgw_jobs_created++;
+    (*ngx_http_modelgw_job_places(flags))++;
 
     *created = job;
 
@@ -153,7 +167,7 @@ ngx_http_modelgw_job_interrupt(ngx_http_modelgw_job_t *job)
 static void
 ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job)
 {
-    ngx_http_modelgw_jobs_created--;
+    (*ngx_http_modelgw_job_places(job->flags))--;
 
     (void) pthread_mutex_destroy(&job->mutex);
 
@@ -322,6 +336,12 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
 
     if (job->csv && (job->rc == NGX_OK || job->rc == NGX_AGAIN)) {
         ngx_http_modelgw_job_send(job);
+        return;
+    }
+
+    if (job->rc == NGX_OK && job->type.len) {
+        (void) ngx_http_modelgw_reply_text(r, ctx, NGX_HTTP_OK, &job->type,
+                                           &job->body);
         return;
     }
 

@@ -52,8 +52,11 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->zone = NULL;
      *     mmcf->ledger_path = { 0, NULL };
      *     mmcf->config_time = 0;
+     *     mmcf->metrics = NULL;
+     *     mmcf->metrics_keys = 0;
      *     mmcf->lists = NULL;
      *     mmcf->proxy = NULL;
+     *     mmcf->metered = 0;
      *     mmcf->used = 0;
      */
 
@@ -61,6 +64,7 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
     mmcf->ledger_flush = NGX_CONF_UNSET_MSEC;
     mmcf->ledger_keep = NGX_CONF_UNSET;
     mmcf->founding = NGX_CONF_UNSET;
+    mmcf->metrics_size = NGX_CONF_UNSET_SIZE;
 
     if (ngx_array_init(&mmcf->groups, cf->pool, 4,
                        sizeof(ngx_http_modelgw_group_t *))
@@ -135,6 +139,9 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
      *     mlcf->place = { NULL, 0 };
      *     mlcf->admin = { NULL, 0 };
      *     mlcf->ready = { NULL, 0 };
+     *     mlcf->metrics = { NULL, 0 };
+     *     mlcf->metrics_keys = 0;
+     *     mlcf->metrics_accounts = 0;
      *     mlcf->elsewhere = 0;
      */
 

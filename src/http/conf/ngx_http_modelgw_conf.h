@@ -17,6 +17,7 @@
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_metrics.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_skip.h"
 #include "ngx_modelgw_tape.h"
@@ -82,6 +83,7 @@ typedef struct {
     ngx_uint_t                        extras;      /* 1: the prices include
                                                       extras billed by the
                                                       vendor */
+    uint32_t                          cell;        /* of it in the metrics */
     unsigned                          priced:1;
     unsigned                          free:1;
 } ngx_http_modelgw_model_t;
@@ -138,6 +140,7 @@ typedef struct {
     uint32_t                          tpm;
     uint32_t                          concurrency;
 
+    uint32_t                          cell;        /* of it in the metrics */
     ngx_http_modelgw_health_t        *health;      /* NULL: not kept */
 
     ngx_http_modelgw_place_t          place;       /* of the block, or of a
@@ -192,10 +195,18 @@ typedef struct {
     uint32_t                          worker;      /* number of the process in
                                                       the ledger */
 
+    ngx_modelgw_metrics_t            *metrics;     /* in their zone; NULL: no
+                                                      modelgw_metrics */
+    size_t                            metrics_size; /* bytes of the zone */
+    ngx_uint_t                        metrics_keys; /* with counters of their
+                                                      own, at most */
+
     ngx_http_modelgw_lists_t         *lists;       /* NULL after their check */
     ngx_http_handler_pt               proxy;       /* content handler that
                                                       proxy_pass sets; NULL: no
                                                       proxy_pass was read */
+    unsigned                          metered:1;   /* a location has
+                                                      modelgw_metrics */
     unsigned                          used:1;      /* a location has "modelgw
                                                       on" or flat errors */
 } ngx_http_modelgw_main_conf_t;
@@ -243,6 +254,10 @@ typedef struct {
                                                       same */
     ngx_uint_t                        admin_users; /* 1: "auth_basic" checks
                                                       them */
+    ngx_http_modelgw_place_t          metrics;     /* of modelgw_metrics; line
+                                                      0: not set */
+    ngx_uint_t                        metrics_keys; /* with series, at most */
+    ngx_uint_t                        metrics_accounts;
     ngx_uint_t                        elsewhere;   /* 1: proxy_pass is not to
                                                       $modelgw_upstream */
 } ngx_http_modelgw_loc_conf_t;

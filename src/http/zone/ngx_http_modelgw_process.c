@@ -194,17 +194,19 @@ static void
 ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
     uint32_t self, ngx_log_t *log)
 {
-    u_char      *p, amount[NGX_MODELGW_AMOUNT_LEN];
-    int64_t      charged;
-    ngx_uint_t   n;
+    u_char                      *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    ngx_uint_t                   n;
+    ngx_modelgw_ledger_ended_t   ended;
 
-    charged = 0;
+    ended.charged = 0;
+    ended.handler = ngx_http_modelgw_zone_metrics_ended;
+    ended.data = mmcf;
 
     n = ngx_modelgw_ledger_sweep(mmcf->ledger, self,
-                                 ngx_http_modelgw_process_time(), &charged);
+                                 ngx_http_modelgw_process_time(), &ended);
 
     if (n) {
-        p = ngx_modelgw_amount(amount, charged);
+        p = ngx_modelgw_amount(amount, ended.charged);
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "%ui calls of workers that have died are settled, "
@@ -246,8 +248,8 @@ void
 ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
 {
     u_char                        *p, amount[NGX_MODELGW_AMOUNT_LEN];
-    int64_t                        charged;
     ngx_uint_t                     n;
+    ngx_modelgw_ledger_ended_t     ended;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
@@ -266,14 +268,16 @@ ngx_http_modelgw_process_exit(ngx_cycle_t *cycle)
 
     ngx_http_modelgw_process_sweep(mmcf, mmcf->worker, cycle->log);
 
-    charged = 0;
+    ended.charged = 0;
+    ended.handler = ngx_http_modelgw_zone_metrics_ended;
+    ended.data = mmcf;
 
     n = ngx_modelgw_ledger_end_all(mmcf->ledger, mmcf->worker,
                                    NGX_MODELGW_END_STOPPED,
-                                   ngx_http_modelgw_process_time(), &charged);
+                                   ngx_http_modelgw_process_time(), &ended);
 
     if (n) {
-        p = ngx_modelgw_amount(amount, charged);
+        p = ngx_modelgw_amount(amount, ended.charged);
 
         ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
                       "%ui calls were open as this worker was stopped, "

@@ -80,6 +80,7 @@ typedef struct {
     ngx_http_modelgw_shared_t  *shared;
     ngx_http_modelgw_main_conf_t  *mmcf;     /* whose prices are to be stored;
                                                 NULL: none */
+    ngx_modelgw_metrics_t      *metrics;     /* NULL: none */
     char                       *path;        /* of the store */
     ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
     uint64_t                    done;        /* calls, in total, that must be
@@ -144,6 +145,7 @@ static void ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w,
 static void ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_line_e what);
 static uint64_t ngx_http_modelgw_writer_clock(void);
+static uint64_t ngx_http_modelgw_writer_usec(void);
 static ngx_int_t ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_batch_store(ngx_http_modelgw_writer_t *w,
@@ -209,6 +211,10 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     /* else the thread outlives the configuration, too */
 
     w->mmcf = (ngx_process == NGX_PROCESS_WORKER) ? mmcf : NULL;
+
+    /* in single process mode a reload may remove their zone */
+
+    w->metrics = (ngx_process == NGX_PROCESS_SINGLE) ? NULL : mmcf->metrics;
 
     w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
 
@@ -467,6 +473,7 @@ ngx_http_modelgw_writer_failed(ngx_http_modelgw_writer_t *w)
     }
 
     ngx_http_modelgw_batch_failed(w);
+    ngx_http_modelgw_zone_metrics_failure(w->metrics);
 
     w->retry = ngx_min(w->retry * 2 + NGX_HTTP_MODELGW_WRITER_RETRY,
                        NGX_HTTP_MODELGW_WRITER_MAX);
@@ -722,10 +729,24 @@ ngx_http_modelgw_writer_clock(void)
 }
 
 
+static uint64_t
+ngx_http_modelgw_writer_usec(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+
 static ngx_int_t
 ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
 {
+    uint64_t                  start;
     ngx_http_modelgw_batch_t  b;
+
+    start = ngx_http_modelgw_writer_usec();
 
     if (ngx_http_modelgw_batch_store(w, now) != NGX_OK) {
         return NGX_ERROR;
@@ -750,6 +771,8 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
 
     if (b.begun) {
         w->shared->flushed = ngx_http_modelgw_writer_clock() - now;
+        ngx_http_modelgw_zone_metrics_flush(w->metrics,
+                                     ngx_http_modelgw_writer_usec() - start);
     }
 
     return NGX_OK;

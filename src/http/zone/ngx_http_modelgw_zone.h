@@ -164,6 +164,44 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
 
 
 /*
+ * zone_metrics.c: the shared memory of metrics; mmcf->metrics is set when the
+ * zone is created, and NULL if no location has modelgw_metrics
+ */
+
+/* modelgw_metrics_zone SIZE: as the functions for directives above. */
+char *ngx_http_modelgw_set_metrics_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/*
+ * At the end of the http block: adds the zone to the cycle if it is needed.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_zone_metrics_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * When the configuration takes effect, also that of "nginx -t": groups, models
+ * and keys get their rows.  What has no room is logged.
+ */
+void ngx_http_modelgw_zone_metrics_in_force(ngx_cycle_t *cycle);
+
+/* Sets *counted to a call that has ended, but for its key, which is none. */
+void ngx_http_modelgw_zone_metrics_call(ngx_modelgw_call_t *call,
+    ngx_modelgw_metrics_call_t *counted);
+
+/*
+ * Counts a call that was ended without its request, for the ledger: data is the
+ * main configuration.
+ */
+void ngx_http_modelgw_zone_metrics_ended(ngx_modelgw_call_t *call, void *data);
+
+/* Count a flush of the writer, and one that failed; m may be NULL. */
+void ngx_http_modelgw_zone_metrics_flush(ngx_modelgw_metrics_t *m,
+    uint64_t usec);
+void ngx_http_modelgw_zone_metrics_failure(ngx_modelgw_metrics_t *m);
+
+
+/*
  * process.c: a worker joins the ledger, settles calls of workers that died,
  * and leaves; the master is last
  */

@@ -436,11 +436,12 @@ test_tokens(void **state)
 static void
 test_no_credit(void **state)
 {
-    int64_t                available, charged;
-    uint32_t               k, self, other;
-    ngx_uint_t             i;
-    ngx_modelgw_call_t    *call, *before;
-    ngx_modelgw_ledger_t  *l;
+    int64_t                      available;
+    uint32_t                     k, self, other;
+    ngx_uint_t                   i;
+    ngx_modelgw_call_t          *call, *before;
+    ngx_modelgw_ledger_t        *l;
+    ngx_modelgw_ledger_ended_t   ended;
 
     l = ledger_create(LEDGER_SIZE, 41, 0);
     assert_false(ngx_modelgw_ledger_credit(l));
@@ -486,10 +487,10 @@ test_no_credit(void **state)
     call = ledger_open(l, self, k);
     call->hold = EURO;
     assert_int_equal(call_hold(l, call, NONE, &available), NGX_OK);
-    charged = 0;
+    ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
     assert_int_equal(ngx_modelgw_ledger_end_all(l, self,
                                                 NGX_MODELGW_END_STOPPED, TIME,
-                                                &charged),
+                                                &ended),
                      1);
 
     ngx_modelgw_ledger_leave(l, self);
@@ -502,12 +503,12 @@ test_no_credit(void **state)
 static void
 test_join(void **state)
 {
-    pid_t                  pid;
-    int                    status;
-    int64_t                charged;
-    uint32_t               i, a, worker, self;
-    ngx_uint_t             n;
-    ngx_modelgw_ledger_t  *l;
+    pid_t                        pid;
+    int                          status;
+    uint32_t                     i, a, worker, self;
+    ngx_uint_t                   n;
+    ngx_modelgw_ledger_t        *l;
+    ngx_modelgw_ledger_ended_t   ended;
 
     l = ledger_create(16 * LEDGER_SIZE, 1, 1);
     assert_int_equal(l->nworkers, NGX_MODELGW_LEDGER_WORKERS);
@@ -519,11 +520,11 @@ test_join(void **state)
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_OK);
     assert_int_not_equal(worker, self);
     (void) ledger_open(l, worker, NONE);
-    charged = 0;
-    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &charged), 0);
+    ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
+    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &ended), 0);
     assert_int_equal(ngx_modelgw_ledger_end_all(l, worker,
                                                 NGX_MODELGW_END_STOPPED, TIME,
-                                                &charged),
+                                                &ended),
                      1);
     ngx_modelgw_ledger_leave(l, worker);
     assert_int_equal(ngx_modelgw_ledger_join(l, &i), NGX_OK);
@@ -548,9 +549,9 @@ test_join(void **state)
     /* not before it is swept up */
 
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_DECLINED);
-    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &charged),
+    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &ended),
                      (int) l->nworkers - 1);
-    assert_int_equal(charged, 0);
+    assert_int_equal(ended.charged, 0);
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_OK);
     ledger_assert(l);
 
@@ -570,7 +571,7 @@ test_join(void **state)
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &charged), 1);
+    assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &ended), 1);
     assert_non_null(ngx_modelgw_ledger_done(l, 0));
     assert_int_equal(ngx_modelgw_ledger_done_ever(l), 1);
     ledger_assert(l);

@@ -234,14 +234,14 @@ world_check_held(ngx_modelgw_ledger_t *l)
 static const char *
 world_check(world_t *w)
 {
-    int64_t                        charged;
     uint64_t                       i;
     const char                    *wrong;
     ngx_modelgw_ledger_t          *l;
+    ngx_modelgw_ledger_ended_t     ended;
     ngx_modelgw_ledger_account_t  *a;
 
     l = w->ledger;
-    charged = 0;
+    ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
     w->written = 0;
 
     /* a committed change is applied by the next owner, whichever it is */
@@ -254,7 +254,7 @@ world_check(world_t *w)
         return wrong;
     }
 
-    (void) ngx_modelgw_ledger_sweep(l, w->self, TIME, &charged);
+    (void) ngx_modelgw_ledger_sweep(l, w->self, TIME, &ended);
 
     wrong = ledger_check(l);
     if (wrong) {
@@ -509,9 +509,10 @@ child_prepare(world_t *w, operation_e op)
 static void
 child_operation(world_t *w, operation_e op)
 {
-    int64_t    n;
-    uint32_t   i;
-    ngx_str_t  id;
+    int64_t                      n;
+    uint32_t                     i;
+    ngx_str_t                    id;
+    ngx_modelgw_ledger_ended_t   ended;
 
     id = unit_str("t");
 
@@ -568,8 +569,8 @@ child_operation(world_t *w, operation_e op)
         break;
 
     default:
-        n = 0;
-        (void) ngx_modelgw_ledger_sweep(w->ledger, w->worker, TIME, &n);
+        ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
+        (void) ngx_modelgw_ledger_sweep(w->ledger, w->worker, TIME, &ended);
     }
 }
 
@@ -988,11 +989,11 @@ pause_for(long usec)
 static void
 test_random(void **state)
 {
-    pid_t        a, b;
-    int64_t      charged;
-    world_t      w;
-    ngx_uint_t   i, n, torn, written;
-    const char  *wrong;
+    pid_t                        a, b;
+    world_t                      w;
+    ngx_uint_t                   i, n, torn, written;
+    const char                  *wrong;
+    ngx_modelgw_ledger_ended_t   ended;
 
     world_create(&w, 1);
     n = kills(160);
@@ -1013,8 +1014,8 @@ test_random(void **state)
         /* one is swept up while the other works */
 
         child_kill(a);
-        charged = 0;
-        (void) ngx_modelgw_ledger_sweep(w.ledger, w.self, TIME, &charged);
+        ngx_memzero(&ended, sizeof(ngx_modelgw_ledger_ended_t));
+        (void) ngx_modelgw_ledger_sweep(w.ledger, w.self, TIME, &ended);
 
         pause_for(dice(500));
         child_kill(b);

@@ -1,0 +1,409 @@
+
+/*
+ * The zone of the metrics: made if a location has "modelgw_metrics", kept over
+ * reloads if its size is the same; rows for what is configured; and the counts
+ * of calls that end without a request, and of the writer.
+ *
+ * It is not a part of the ledger's zone: that cannot be changed by a reload,
+ * and this is neither needed for calls nor worth a refusal.  What has no room
+ * is counted as "other", with a warning.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_metrics.h"
+#include "ngx_http_modelgw_zone.h"
+
+
+#define NGX_HTTP_MODELGW_METRICS_DEFAULT  (4 * 1024 * 1024)
+#define NGX_HTTP_MODELGW_METRICS_MIN      (64 * 1024)
+
+
+typedef struct {
+    ngx_modelgw_metrics_t  *metrics;
+    ngx_uint_t              n[NGX_MODELGW_METRICS_TABLES]; /* configured */
+    ngx_uint_t              refused;
+} ngx_http_modelgw_zone_rows_t;
+
+
+static ngx_int_t ngx_http_modelgw_zone_metrics_init(ngx_shm_zone_t *zone,
+    void *data);
+static ngx_uint_t ngx_http_modelgw_zone_metrics_lanes(ngx_cycle_t *cycle);
+static size_t ngx_http_modelgw_zone_metrics_need(ngx_cycle_t *cycle,
+    ngx_uint_t n[NGX_MODELGW_METRICS_TABLES]);
+static void ngx_http_modelgw_zone_metrics_group(
+    ngx_http_modelgw_zone_rows_t *rows, ngx_http_modelgw_group_t *group);
+static void ngx_http_modelgw_zone_metrics_models(
+    ngx_http_modelgw_zone_rows_t *rows, ngx_http_modelgw_group_t *group,
+    ngx_array_t *models);
+static void ngx_http_modelgw_zone_metrics_keys(
+    ngx_http_modelgw_zone_rows_t *rows, ngx_http_modelgw_main_conf_t *mmcf);
+static uint32_t ngx_http_modelgw_zone_metrics_row(
+    ngx_http_modelgw_zone_rows_t *rows, ngx_modelgw_metrics_table_e table,
+    ngx_str_t *name);
+
+
+char *
+ngx_http_modelgw_set_metrics_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = conf;
+
+    char       *rv;
+    ngx_str_t  *value;
+
+    rv = ngx_conf_set_size_slot(cf, cmd, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    if (mmcf->metrics_size < NGX_HTTP_MODELGW_METRICS_MIN) {
+        value = cf->args->elts;
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone too small: \"%V\", it needs at least %dk",
+                           &value[1], NGX_HTTP_MODELGW_METRICS_MIN / 1024);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_zone_metrics_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_str_t        name = ngx_string("modelgw_metrics");
+    ngx_shm_zone_t  *zone;
+
+    ngx_conf_init_size_value(mmcf->metrics_size,
+                             NGX_HTTP_MODELGW_METRICS_DEFAULT);
+
+    if (!mmcf->metered) {
+        return NGX_OK;
+    }
+
+    zone = ngx_shared_memory_add(cf, &name, mmcf->metrics_size,
+                                 &ngx_http_modelgw_module);
+    if (zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    zone->init = ngx_http_modelgw_zone_metrics_init;
+    zone->data = mmcf;
+
+    mmcf->cycle = cf->cycle;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_zone_metrics_init(ngx_shm_zone_t *zone, void *data)
+{
+    ngx_http_modelgw_main_conf_t *old = data;
+
+    size_t                         size;
+    u_char                        *p;
+    ngx_uint_t                     none[NGX_MODELGW_METRICS_TABLES] = { 0 };
+    ngx_slab_pool_t               *shpool;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = zone->data;
+
+    if (old) {
+        mmcf->metrics = old->metrics;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) zone->shm.addr;
+    size = shpool->pfree * ngx_pagesize;
+
+    p = ngx_slab_alloc(shpool, size);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+#if (NGX_DEBUG_MALLOC)
+    ngx_memzero(p, size);
+#endif
+
+    mmcf->metrics = ngx_modelgw_metrics_create(p, size,
+                             ngx_http_modelgw_zone_metrics_lanes(mmcf->cycle),
+                             (uint64_t) ngx_time());
+
+    if (mmcf->metrics == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
+                      "zone too small: \"modelgw_metrics_zone\" of %uzk, it "
+                      "needs at least %uzk for so many workers",
+                      zone->shm.size / 1024,
+                      ngx_http_modelgw_zone_metrics_need(mmcf->cycle, none));
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* a lane for each worker, and for each old one that leaves after a reload */
+
+static ngx_uint_t
+ngx_http_modelgw_zone_metrics_lanes(ngx_cycle_t *cycle)
+{
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    return 2 * ngx_max(ccf->worker_processes, 1);
+}
+
+
+/* KB, for so many rows; the pool has a record for each page, and own pages */
+
+static size_t
+ngx_http_modelgw_zone_metrics_need(ngx_cycle_t *cycle,
+    ngx_uint_t n[NGX_MODELGW_METRICS_TABLES])
+{
+    size_t  size;
+
+    size = ngx_modelgw_metrics_size(ngx_http_modelgw_zone_metrics_lanes(cycle),
+                                    n);
+
+    size = (size / ngx_pagesize + 3)
+           * (ngx_pagesize + sizeof(ngx_slab_page_t));
+
+    return size / 1024 + 1;
+}
+
+
+void
+ngx_http_modelgw_zone_metrics_in_force(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                     i;
+    ngx_http_modelgw_group_t     **group;
+    ngx_http_modelgw_zone_rows_t   rows;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
+
+    if (mmcf == NULL || mmcf->metrics == NULL) {
+        return;
+    }
+
+    ngx_memzero(&rows, sizeof(ngx_http_modelgw_zone_rows_t));
+    rows.metrics = mmcf->metrics;
+
+    group = mmcf->groups.elts;
+
+    for (i = 0; i < mmcf->groups.nelts; i++) {
+        ngx_http_modelgw_zone_metrics_group(&rows, group[i]);
+    }
+
+    ngx_http_modelgw_zone_metrics_keys(&rows, mmcf);
+
+    if (rows.refused == 0) {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                  "\"modelgw_metrics_zone\" of %uzk has no room for %ui of the "
+                  "groups, models and keys, which have no counters of their "
+                  "own: it needs %uzk",
+                  mmcf->metrics_size / 1024, rows.refused,
+                  ngx_http_modelgw_zone_metrics_need(cycle, rows.n));
+}
+
+
+static void
+ngx_http_modelgw_zone_metrics_group(ngx_http_modelgw_zone_rows_t *rows,
+    ngx_http_modelgw_group_t *group)
+{
+    group->cell = ngx_http_modelgw_zone_metrics_row(rows,
+                                  NGX_MODELGW_METRICS_GROUPS, &group->name);
+
+    ngx_http_modelgw_zone_metrics_models(rows, group, &group->models);
+    ngx_http_modelgw_zone_metrics_models(rows, group, &group->patterns);
+}
+
+
+/* The row's name is "GROUP\0ID"; LF is the only control byte of a label. */
+
+static void
+ngx_http_modelgw_zone_metrics_models(ngx_http_modelgw_zone_rows_t *rows,
+    ngx_http_modelgw_group_t *group, ngx_array_t *models)
+{
+    u_char                    *p, *last, text[NGX_MODELGW_METRICS_MODEL];
+    ngx_str_t                  name;
+    ngx_uint_t                 i;
+    ngx_http_modelgw_model_t  *model;
+
+    model = models->elts;
+
+    for (i = 0; i < models->nelts; i++) {
+        p = ngx_cpymem(text, group->name.data, group->name.len);
+        *p++ = '\0';
+
+        last = ngx_cpymem(p, model[i].id.data,
+                          ngx_min(model[i].id.len,
+                                  (size_t) (text + sizeof(text) - p)));
+
+        name.data = text;
+        name.len = last - text;
+
+        for ( /* void */ ; p < last; p++) {
+            if (*p < ' ' || *p == 0x7f) {
+                *p = ' ';
+            }
+        }
+
+        model[i].cell = ngx_http_modelgw_zone_metrics_row(rows,
+                                         NGX_MODELGW_METRICS_MODELS, &name);
+    }
+}
+
+
+/* With more keys than have series none is counted by itself. */
+
+static void
+ngx_http_modelgw_zone_metrics_keys(ngx_http_modelgw_zone_rows_t *rows,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_modelgw_key_t       *key;
+    ngx_modelgw_keys_pos_t   pos;
+
+    if (mmcf->keys == NULL
+        || ngx_modelgw_keys_count(mmcf->keys) > mmcf->metrics_keys)
+    {
+        return;
+    }
+
+    ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
+
+    for ( ;; ) {
+        key = ngx_modelgw_keys_next(mmcf->keys, &pos);
+        if (key == NULL) {
+            return;
+        }
+
+        key->cell = ngx_http_modelgw_zone_metrics_row(rows,
+                                         NGX_MODELGW_METRICS_KEYS, &key->id);
+    }
+}
+
+
+static uint32_t
+ngx_http_modelgw_zone_metrics_row(ngx_http_modelgw_zone_rows_t *rows,
+    ngx_modelgw_metrics_table_e table, ngx_str_t *name)
+{
+    uint32_t  row;
+
+    row = ngx_modelgw_metrics_add(rows->metrics, table, name);
+
+    rows->n[table]++;
+    rows->refused += (row == NGX_MODELGW_METRICS_OTHER);
+
+    return row;
+}
+
+
+void
+ngx_http_modelgw_zone_metrics_call(ngx_modelgw_call_t *call,
+    ngx_modelgw_metrics_call_t *counted)
+{
+    ngx_modelgw_tokens_t  *t;
+
+    t = &call->charge.tokens;
+
+    counted->model = call->cell;
+    counted->key = NGX_MODELGW_METRICS_OTHER;
+    counted->outcome = call->charge.outcome;
+    counted->end = call->end;
+
+    /* a client that leaves is no failure of ours */
+
+    counted->failed = (call->end != NGX_MODELGW_END_CLIENT
+                       && (call->end != NGX_MODELGW_END_COMPLETE
+                           || call->charge.outcome >= NGX_MODELGW_REFUSED));
+
+    counted->duration = (call->ended > call->started)
+                        ? call->ended - call->started : 0;
+
+    counted->first = ((call->flags & NGX_MODELGW_CALL_STREAM)
+                      && call->first_byte != NGX_MODELGW_LEDGER_NONE
+                      && call->seen.status == NGX_HTTP_OK)
+                     ? call->first_byte : (uint64_t) -1;
+
+    counted->tokens[0] = t->input;
+    counted->tokens[1] = t->cache_read;
+    counted->tokens[2] = t->cache_write;
+    counted->tokens[3] = t->cache_write_1h;
+    counted->tokens[4] = t->output;
+    counted->tokens[5] = t->reasoning;
+    counted->cost = call->charge.cost;
+}
+
+
+void
+ngx_http_modelgw_zone_metrics_ended(ngx_modelgw_call_t *call, void *data)
+{
+    ngx_http_modelgw_main_conf_t *mmcf = data;
+
+    ngx_str_t                      key;
+    ngx_modelgw_metrics_call_t     counted;
+    ngx_modelgw_metrics_ledger_t  *row;
+
+    if (mmcf->metrics == NULL) {
+        return;
+    }
+
+    ngx_http_modelgw_zone_metrics_call(call, &counted);
+
+    key.data = call->key_name.data;
+    key.len = call->key_name.len;
+
+    counted.key = ngx_modelgw_metrics_find(mmcf->metrics,
+                                           NGX_MODELGW_METRICS_KEYS, &key);
+
+    ngx_modelgw_metrics_call(mmcf->metrics, mmcf->worker, &counted);
+
+    if (call->end == NGX_MODELGW_END_KILLED) {
+        row = ngx_modelgw_metrics_row(mmcf->metrics, mmcf->worker,
+                                      NGX_MODELGW_METRICS_LEDGER, 0);
+
+        ngx_modelgw_metrics_count(mmcf->metrics, mmcf->worker, &row->dead, 1);
+    }
+}
+
+
+void
+ngx_http_modelgw_zone_metrics_flush(ngx_modelgw_metrics_t *m, uint64_t usec)
+{
+    ngx_modelgw_metrics_ledger_t  *row;
+
+    if (m) {
+        row = ngx_modelgw_metrics_row(m, NGX_MODELGW_METRICS_SHARED,
+                                      NGX_MODELGW_METRICS_LEDGER, 0);
+
+        ngx_modelgw_metrics_observe(m, NGX_MODELGW_METRICS_SHARED, row->flush,
+                                    NGX_MODELGW_METRICS_HIST_FLUSH, usec);
+    }
+}
+
+
+void
+ngx_http_modelgw_zone_metrics_failure(ngx_modelgw_metrics_t *m)
+{
+    ngx_modelgw_metrics_ledger_t  *row;
+
+    if (m) {
+        row = ngx_modelgw_metrics_row(m, NGX_MODELGW_METRICS_SHARED,
+                                      NGX_MODELGW_METRICS_LEDGER, 0);
+
+        ngx_modelgw_metrics_count(m, NGX_MODELGW_METRICS_SHARED,
+                                  &row->failures, 1);
+    }
+}

@@ -1,0 +1,874 @@
+"""modelgw_metrics: each metric against scripted calls, what bounds them, and a
+Prometheus that scrapes them."""
+
+import gzip
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+
+import client
+import gateway as lib
+from client import assert_flat
+from gateway import Key, MODELS_A, MODELS_B, chat, group_a, group_b, messages
+from metrics import LOCATION, TYPE, Metrics, fallen, lint, scrape
+from money import nano
+from upstream import both, raw, reply_json
+
+LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
+
+# a ledger requires the maximum output of a model
+
+GROUPS = (group_a(models=MODELS_A.replace("max_output=64000", "")
+                  .replace(";", " max_output=4000;"))
+          + group_b(models=MODELS_B.replace(";", " max_output=4000;")))
+
+KEYS = (Key("limited", "b", "rpm=100 tpm=100000 concurrency=4"),
+        Key("once", "b", "rpm=1"), Key("poor", "b", "account=poor"))
+
+ADMIN = "location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }"
+
+NAMES = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "vendor-b",
+         "gen_ai_request_model": "fam-b-one"}
+
+
+def start(make, locations=LOCATION, http=LEDGER, groups=GROUPS, keys=KEYS,
+          **kw):
+    return make(http=http, groups=groups, locations=locations, keys=keys, **kw)
+
+
+@pytest.fixture(scope="module")
+def module_metered(module_gateway):
+    return start(module_gateway, LOCATION + ADMIN)
+
+
+@pytest.fixture
+def metered(module_metered, upstreams):
+    for u in upstreams:
+        u.wait_idle()
+        u.reset()
+    yield module_metered
+    assert module_metered.process.poll() is None, "nginx has exited"
+
+
+class Change:
+    """What a block adds to the counters."""
+
+    def __init__(self, gw):
+        self.gw = gw
+
+    def __enter__(self):
+        self.before = scrape(self.gw)
+        return self
+
+    def __exit__(self, *error):
+        if error[0] is None:
+            self.after = scrape(self.gw)
+            assert not fallen(self.before, self.after)
+
+    def of(self, metric, **labels):
+        """{labels: value}, without what has not changed."""
+        before = self.before.all(metric, **labels)
+        return {tuple(sorted(found)): value - before.get(found, 0)
+                for found, value in self.after.all(metric, **labels).items()
+                if value != before.get(found, 0)}
+
+    def one(self, metric, **labels):
+        """The only series of it that has changed has these labels."""
+        ((found, value),) = self.of(metric).items()
+        assert dict(found) == labels, found
+        return value
+
+    def wait(self, metric, timeout=client.LIMIT, **labels):
+        """A request is counted when it ends, after its answer."""
+        end = time.monotonic() + timeout
+        while True:
+            self.after = scrape(self.gw)
+            if self.of(metric, **labels):
+                return
+            assert time.monotonic() < end, metric
+            time.sleep(0.01)
+
+
+def usage(prompt=10, output=5, **more):
+    return dict({"prompt_tokens": prompt, "completion_tokens": output,
+                 "total_tokens": prompt + output}, **more)
+
+
+def answer(**kw):
+    return reply_json({"id": "x", "object": "chat.completion",
+                       "model": "one-0613", "choices": [
+                           {"index": 0, "finish_reason": "stop", "message":
+                            {"role": "assistant", "content": "Hi"}}],
+                       "usage": usage(**kw)})
+
+
+def settled(gw, n, timeout=client.LIMIT):
+    """Waits until the ledger has so many calls."""
+    end = time.monotonic() + timeout
+    while query(gw, "SELECT count(*) FROM calls") != n:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def query(gw, sql):
+    db = sqlite3.connect("file:%s?mode=ro" % gw.path("ledger.db"), uri=True)
+    try:
+        return db.execute(sql).fetchone()[0]
+    finally:
+        db.close()
+
+
+# the format
+
+
+def test_promtool_has_nothing_to_say(metered):
+    metered.b.script(both)
+    for key in (metered.bob, KEYS[0]):
+        assert metered.chat(key=key).status == 200
+        assert metered.chat(chat(stream=True), key=key).status == 200
+        assert metered.chat(chat("nosuch"), key=key).status == 400
+    assert metered.messages().status == 200
+    m = scrape(metered)
+    assert lint(m.text) == ""
+    for name, kind in m.types.items():
+        assert (kind == "counter") == name.endswith("_total"), name
+
+
+def test_response(metered, http):
+    r = metered.get("/metrics", version=http)
+    assert r.status == 200 and r.get("content-type") == TYPE
+    r = metered.request("HEAD", "/metrics")
+    assert r.status == 200 and r.get("content-type") == TYPE and not r.body
+    r = metered.post("/metrics", {})
+    assert_flat(r, 405, "METHOD_NOT_ALLOWED")
+    assert r.get("allow") == "GET, HEAD"
+
+
+def test_gzip(gateway):
+    gw = start(gateway, "location = /metrics { modelgw_metrics; gzip on; "
+               "gzip_types text/plain; }")
+    r = gw.get("/metrics", headers=[("Accept-Encoding", "gzip")])
+    assert r.get("content-encoding") == "gzip"
+    assert b"modelgw_build_info" in gzip.decompress(r.body)
+
+
+def test_access_rules(gateway):
+    gw = start(gateway, "location = /metrics { modelgw_metrics; deny all; }")
+    assert_flat(gw.get("/metrics"), 403, "FORBIDDEN")
+
+
+# each metric
+
+
+def test_a_call(metered):
+    metered.b.script(answer(prompt=100, output=20))
+    with Change(metered) as c:
+        assert metered.chat(key=KEYS[0]).status == 200
+    c.wait("modelgw_requests_total")
+
+    assert c.one("modelgw_requests_total", endpoint="chat", group="b",
+                 code="") == 1
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="reported", end="complete") == 1
+    assert c.of("modelgw_tokens_total") == {
+        (("group", "b"), ("model", "fam-b-one"), ("type", "input")): 100,
+        (("group", "b"), ("model", "fam-b-one"), ("type", "output")): 20}
+    cost = 100 * nano(1) // 10 ** 6 + 20 * nano(2) // 10 ** 6
+    assert c.one("modelgw_cost_euro_total", group="b", model="fam-b-one") \
+        * 10 ** 9 == cost
+    assert c.one("modelgw_upstream_responses_total", group="b",
+                 status="200") == 1
+    assert not c.of("modelgw_upstream_retries_total")
+
+    assert c.one("modelgw_key_requests_total", key="limited",
+                 account="limited", result="ok") == 1
+    assert c.of("modelgw_key_tokens_total") == {
+        (("account", "limited"), ("key", "limited"), ("type", "input")): 100,
+        (("account", "limited"), ("key", "limited"), ("type", "output")): 20}
+    assert c.one("modelgw_key_cost_euro_total", key="limited",
+                 account="limited") * 10 ** 9 == cost
+
+    assert c.one("gen_ai_server_request_duration_seconds_count", **NAMES) == 1
+    assert {dict(k)["gen_ai_token_type"]: v
+            for k, v in c.of("gen_ai_client_token_usage_sum").items()} \
+        == {"input": 100, "output": 20}
+    assert {dict(k)["le"] for k in
+            c.of("gen_ai_client_token_usage_bucket",
+                 gen_ai_token_type="output")} \
+        == {"64", "256", "1024", "4096", "16384", "65536", "262144",
+            "1048576", "4194304", "16777216", "67108864", "+Inf"}
+    assert not c.of("gen_ai_server_time_to_first_token_seconds_count")
+    assert not c.of("gen_ai_server_time_per_output_token_seconds_count")
+
+    used = {dict(k)["limit"]: v for k, v in c.after.all(
+        "modelgw_key_limit_used_ratio", key="limited").items()}
+    assert set(used) == {"rpm", "tpm", "concurrency"}
+    assert 0 < used["rpm"] <= 1 and 0 < used["tpm"] < 1
+    assert used["concurrency"] == 0
+
+
+def test_a_stream(metered):
+    metered.b.script(both)
+    with Change(metered) as c:
+        assert metered.chat(chat(stream=True)).status == 200
+    c.wait("modelgw_requests_total")
+    assert c.one("gen_ai_server_time_to_first_token_seconds_count",
+                 **NAMES) == 1
+    assert c.one("gen_ai_server_time_per_output_token_seconds_count",
+                 **NAMES) == 1
+    assert c.one("gen_ai_server_request_duration_seconds_count", **NAMES) == 1
+
+
+@pytest.mark.parametrize("model, tokens", [
+    ("fam-a-large", {"input": 7, "cache_read": 3, "cache_write": 2,
+                     "cache_write_1h": 4, "output": 9})])
+def test_classes_of_tokens(metered, model, tokens):
+    metered.a.script(reply_json({
+        "id": "m", "type": "message", "role": "assistant",
+        "model": "large-2026-01-01", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "Hi"}],
+        "usage": {"input_tokens": 7, "cache_read_input_tokens": 3,
+                  "cache_creation_input_tokens": 6, "output_tokens": 9,
+                  "cache_creation": {"ephemeral_5m_input_tokens": 2,
+                                     "ephemeral_1h_input_tokens": 4}}}))
+    with Change(metered) as c:
+        assert metered.messages(messages(model)).status == 200
+    c.wait("modelgw_requests_total")
+    assert {dict(k)["type"]: v
+            for k, v in c.of("modelgw_tokens_total").items()} == tokens
+    assert c.one("modelgw_requests_total", endpoint="messages", group="a",
+                 code="") == 1
+    assert c.of("gen_ai_client_token_usage_sum", gen_ai_token_type="input",
+                gen_ai_provider_name="vendor-a")
+
+
+def test_reasoning(metered):
+    metered.b.script(answer(
+        prompt=1, output=8, completion_tokens_details={"reasoning_tokens": 6}))
+    with Change(metered) as c:
+        assert metered.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert {dict(k)["type"]: v
+            for k, v in c.of("modelgw_tokens_total").items()} \
+        == {"input": 1, "output": 8, "reasoning": 6}
+
+
+def test_endpoints(metered):
+    for request, endpoint, group, code in (
+            (lambda: metered.get("/v1/models", metered.bob), "models", "b",
+             ""),
+            (lambda: metered.get("/v1/nosuch", metered.bob), "other", "",
+             "NOT_FOUND"),
+            (lambda: metered.get("/v1/models"), "models", "",
+             "API_KEY_REQUIRED"),
+            (lambda: metered.get("/v1/messages", metered.alice), "messages",
+             "", "METHOD_NOT_ALLOWED"),
+            (lambda: metered.chat(key=Key("x", "b")), "chat", "",
+             "INVALID_API_KEY"),
+            (lambda: metered.chat(b"{"), "chat", "b", "INVALID_JSON"),
+            (lambda: metered.messages(key=metered.bob), "messages", "b",
+             "PROVIDER_MISMATCH"),
+            (lambda: metered.post("/v1/messages/count_tokens", messages(),
+                                  metered.alice), "count_tokens", "a", "")):
+        with Change(metered) as c:
+            request()
+        c.wait("modelgw_requests_total")
+        assert c.one("modelgw_requests_total", endpoint=endpoint, group=group,
+                     code=code) == 1
+        assert not c.of("modelgw_calls_total")
+
+
+def test_what_is_no_gateway_is_not_counted(metered):
+    with Change(metered) as c:
+        assert metered.get("/nosuch").status == 404
+        assert metered.get("/admin/accounts").status == 200
+        assert metered.post("/metrics", {}).status == 405
+    assert not c.of("modelgw_requests_total")
+    assert c.of("nginx_http_requests_total")
+
+
+@pytest.mark.parametrize("status, counted, code, result", [
+    (400, "400", "INVALID_REQUEST", "refused"),
+    (401, "401", "UPSTREAM_ERROR", "failed"),
+    (402, "402", "UPSTREAM_ERROR", "failed"),
+    (403, "403", "UPSTREAM_ERROR", "failed"),
+    (404, "404", "UPSTREAM_ERROR", "failed"),
+    (418, "other", "INVALID_REQUEST", None),
+    (429, "429", "RATE_LIMITED", "rate_limited"),
+    (500, "500", "UPSTREAM_ERROR", "failed"),
+    (503, "503", "UPSTREAM_OVERLOADED", "failed"),
+    (529, "529", "UPSTREAM_OVERLOADED", "failed")])
+def test_an_upstreams_error(metered, status, counted, code, result):
+    metered.b.script(reply_json({"error": {"message": "no"}}, status))
+    with Change(metered) as c:
+        metered.chat()
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_upstream_responses_total", group="b",
+                 status=counted) == 1
+    if result:
+        assert c.one("modelgw_requests_total", endpoint="chat", group="b",
+                     code=code) == 1
+        assert c.one("modelgw_key_requests_total", key="bob-1",
+                     account="bob-1", result=result) == 1
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="refused", end="complete") == 1
+    assert c.one("gen_ai_server_request_duration_seconds_count",
+                 error_type="_OTHER", **NAMES) == 1
+    assert not c.of("modelgw_cost_euro_total")
+
+
+def test_an_upstream_that_breaks_off(metered):
+    metered.b.script(raw("close"))
+    with Change(metered) as c:
+        assert metered.chat().status == 502
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_upstream_responses_total", group="b",
+                 status="error") == 1
+    ((found, n),) = c.of("modelgw_calls_total").items()
+    assert dict(found)["end"] == "upstream" and n == 1
+
+
+def test_an_upstream_that_stalls(gateway):
+    gw = start(gateway, location="proxy_read_timeout %ds;" % lib.STALL)
+    gw.b.script(raw("stall"))
+    with Change(gw) as c:
+        assert gw.chat().status == 504
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_upstream_responses_total", group="b",
+                 status="timeout") == 1
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="unanswered", end="timeout") == 1
+
+
+def test_a_client_that_leaves(metered):
+    """It is no failure of the upstream's."""
+    metered.b.script(raw("stall"))
+    with Change(metered) as c:
+        with metered.connect() as conn:
+            conn.request("POST", "/v1/chat/completions",
+                         [metered.bob.bearer()], chat(stream=True))
+            metered.b.wait()
+    c.wait("modelgw_calls_total")
+    ((found, n),) = c.of("modelgw_calls_total").items()
+    assert dict(found)["end"] == "client"
+    assert c.one("gen_ai_server_request_duration_seconds_count", **NAMES) == 1
+    assert not c.of("modelgw_upstream_responses_total")
+
+
+def test_results_of_a_key(metered):
+    once = KEYS[1]
+    with Change(metered) as c:
+        while metered.chat(key=once).status == 200:
+            pass
+    c.wait("modelgw_key_requests_total", result="rate_limited")
+    assert c.of("modelgw_key_requests_total", key="once",
+                result="rate_limited")
+    with Change(metered) as c:
+        assert metered.chat(chat(max_tokens=4000, n=100000), key=KEYS[2]
+                            ).status == 402
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_key_requests_total", key="poor", account="poor",
+                 result="insufficient_credit") == 1
+    assert c.one("modelgw_requests_total", endpoint="chat", group="b",
+                 code="INSUFFICIENT_CREDIT") == 1
+
+
+def test_second_tries(gateway):
+    """A server that refuses connections, then one that answers."""
+    port = lib.free_port()
+    gw = start(gateway, upstreams="""
+    upstream api.vendor-a.test { server 127.0.0.1:$a; }
+    upstream api.vendor-b.test { server 127.0.0.1:%d max_fails=0;
+                                 server 127.0.0.1:$b backup; }""" % port)
+    with Change(gw) as c:
+        assert gw.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_upstream_retries_total", group="b") == 1
+    assert {dict(k)["status"]: v for k, v in
+            c.of("modelgw_upstream_responses_total").items()} \
+        == {"error": 1, "200": 1}
+    assert c.after.one("modelgw_upstream_retries_total", group="a") == 0
+    gw.expect("connect.. failed")
+
+
+def test_money_and_calls_in_flight(metered):
+    before = scrape(metered)
+    assert before.one("modelgw_calls_in_flight", group="a") == 0
+    assert before.one("modelgw_calls_in_flight", group="b") == 0
+    assert before.one("modelgw_held_euro") == 0
+
+    go = threading.Event()
+    metered.b.script(raw(go, answer()))
+    with metered.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [KEYS[0].bearer()],
+                     chat(max_tokens=1000))
+        metered.b.wait()
+        during = scrape(metered)
+        go.set()
+        assert conn.response().status == 200
+    after = scrape(metered)
+
+    assert during.one("modelgw_calls_in_flight", group="b") == 1
+    assert during.one("modelgw_calls_in_flight", group="a") == 0
+    assert during.one("modelgw_key_limit_used_ratio", key="limited",
+                      limit="concurrency") * 4 == 1
+    assert during.one("modelgw_zone_used_ratio", room="calls") >= 0
+    held = during.one("modelgw_held_euro")
+    assert held > 0
+    assert during.one("modelgw_account_available_euro", account="limited") \
+        == during.one("modelgw_account_balance_euro", account="limited") - held
+
+    assert after.one("modelgw_held_euro") == 0
+    assert after.one("modelgw_calls_in_flight", group="b") == 0
+    assert after.one("modelgw_balance_euro") \
+        == after.sum("modelgw_account_balance_euro")
+    assert after.one("modelgw_balance_euro") \
+        == before.one("modelgw_balance_euro") \
+        - (after.sum("modelgw_cost_euro_total")
+           - before.sum("modelgw_cost_euro_total"))
+    assert after.one("modelgw_accounts", state="positive") \
+        == len(after.all("modelgw_account_balance_euro"))
+    assert after.one("modelgw_accounts", state="empty") == 0
+
+
+def test_an_open_call_is_of_its_group(metered):
+    """Its model is known when the body was read."""
+    with metered.connect() as conn:
+        conn.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+                  b"Content-Length: 100\r\nAuthorization: %s\r\n\r\n{"
+                  % KEYS[0].bearer()[1].encode())
+        end = time.monotonic() + client.LIMIT
+        while True:
+            m = scrape(metered)
+            if m.one("modelgw_calls_in_flight", group="b") == 1:
+                break
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert not m.all("modelgw_calls_in_flight", group="other")
+
+
+def test_the_gateway_itself(metered):
+    assert metered.chat().status == 200
+    m = scrape(metered)
+    assert m.one("modelgw_ledger_writable") == 1
+    assert m.one("modelgw_ledger_queue_calls") >= 0
+    assert m.one("modelgw_ledger_failures_total") == 0
+    assert m.one("modelgw_ledger_flush_seconds_count") > 0
+    assert m.one("modelgw_config_keys") == len(metered.keys)
+    assert m.one("modelgw_workers", state="running") == metered.workers
+    assert m.one("modelgw_workers", state="leaving") == 0
+    now = time.time()
+    assert now - 3600 < m.one("process_start_time_seconds") <= now
+    assert now - 3600 < m.one("modelgw_config_time_seconds") <= now
+    ((labels, one),) = m.all("modelgw_build_info").items()
+    assert one == 1 and dict(labels)["nginx_version"] \
+        == "%d.%d.%d" % lib.VERSION
+    for room in ("accounts", "keys", "calls", "models"):
+        assert 0 <= m.one("modelgw_zone_used_ratio", room=room) < 1
+    assert m.one("nginx_connections_active") >= 1
+    assert m.one("nginx_connections_accepted_total") >= 1
+
+
+def test_a_ledger_that_fails(gateway):
+    gw = start(gateway)
+    assert gw.chat().status == 200
+    settled(gw, 1)
+    os.rename(gw.path("ledger.db"), gw.path("elsewhere.db"))
+    gw.expect("ledger cannot be written")
+    end = time.monotonic() + client.LIMIT
+    while True:
+        m = scrape(gw)
+        if m.one("modelgw_ledger_writable") == 0 \
+           and m.one("modelgw_ledger_failures_total") > 0:
+            break
+        gw.chat()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.rename(gw.path("elsewhere.db"), gw.path("ledger.db"))
+    gw.wait_log("the ledger is written again")
+    assert scrape(gw).one("modelgw_ledger_writable") == 1
+
+
+def test_without_a_ledger(gateway):
+    gw = start(gateway, http="", keys=())
+    with Change(gw) as c:
+        assert gw.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert lint(c.after.text) == ""
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="reported", end="complete") == 1
+    assert c.one("modelgw_cost_euro_total", group="b", model="fam-b-one")
+    assert c.after.one("modelgw_calls_in_flight", group="b") == 0
+    assert not c.after.all("modelgw_ledger_writable")
+    assert not c.after.all("modelgw_balance_euro")
+
+
+# bounds
+
+
+def test_no_label_value_comes_from_a_client(metered):
+    assert metered.chat().status == 200
+    before = scrape(metered)
+    for i in range(50):
+        metered.chat(chat("fam-b-%d" % i))
+        metered.chat(chat("code-%d" % i))
+        metered.chat(key=Key("k%d" % i, "b"))
+        metered.get("/v1/%d" % i, metered.bob)
+        metered.request("X%d" % i, "/v1/models", metered.bob)
+    after = scrape(metered)
+    assert after.values("modelgw_calls_total", "model") \
+        <= {"fam-b-one", "fam-a-large", "~^code-(.+)$"}
+    text = after.text
+    for word in ("fam-b-7", "code-7", "k7", "/v1"):
+        assert word not in text
+    assert len(after.samples) - len(before.samples) < 150
+
+    for i in range(50):
+        metered.chat(chat("fam-c-%d" % i))
+        metered.chat(chat("code-x%d" % i))
+        metered.chat(key=Key("l%d" % i, "b"))
+    grown = {name for name, _ in scrape(metered).samples} \
+        - {name for name, _ in after.samples}
+    assert grown == set()
+
+
+def test_ten_thousand_unknown_keys(metered):
+    with Change(metered) as c:
+        assert metered.get("/v1/models", Key("x", "b")).status == 401
+    c.wait("modelgw_requests_total", code="INVALID_API_KEY")
+    before = c.after
+    with metered.connect() as conn:
+        for i in range(10000):
+            conn.request("GET", "/v1/models",
+                         [("Authorization", "Bearer sk-eu-%d" % i)])
+            assert conn.response().status == 401
+    after = scrape(metered)
+    assert set(after.samples) == set(before.samples)
+    assert after.one("modelgw_requests_total", endpoint="models", group="",
+                     code="INVALID_API_KEY") >= 10000
+
+
+def test_patterns_are_escaped(gateway):
+    gw = start(gateway, groups=GROUPS.replace("~^code-(.+)$",
+                                              r"'~^code-\\d(\"?.+)$'"))
+    assert gw.chat(chat("code-5x")).status == 200
+    m = scrape(gw)
+    assert lint(m.text) == ""
+    assert m.one("modelgw_cost_euro_total", group="b",
+                 model=r'~^code-\d("?.+)$') > 0
+
+
+def test_models_of_one_owner_are_added_up(gateway):
+    """Those of a group under its old name and its new one."""
+    groups = GROUPS.replace("owned_by    vendor-b", "owned_by    b")
+    gw = start(gateway, groups=groups, keys=())
+    assert gw.chat().status == 200
+    gw.groups = groups.replace("modelgw_group b ", "modelgw_group new ")
+    for key in (gw.bob, gw.dave):
+        key.group = "new"
+    gw.write()
+    gw.reload()
+    assert gw.chat().status == 200
+    m = scrape(gw)
+    assert lint(m.text) == ""
+    assert m.one("gen_ai_server_request_duration_seconds_count",
+                 **dict(NAMES, gen_ai_provider_name="b")) == 2
+    assert m.sum("modelgw_calls_total", group="b") == 1
+    assert m.sum("modelgw_calls_total", group="new") == 1
+
+
+@pytest.mark.parametrize("options, key, account", [
+    ("keys=0", 1, 0), ("accounts=0", 0, 1), ("keys=6 accounts=5", 1, 1),
+    ("keys=7 accounts=7", 0, 0)])
+def test_series_of_keys_and_accounts_are_bounded(gateway, options, key,
+                                                 account):
+    gw = start(gateway, "location = /metrics { modelgw_metrics %s; }"
+               % options)
+    assert gw.chat(key=KEYS[0]).status == 200
+    m = scrape(gw)
+    assert m.one("modelgw_metrics_omitted", label="key") == key
+    assert m.one("modelgw_metrics_omitted", label="account") == account
+    assert bool(m.all("modelgw_key_cost_euro_total")) == (not key)
+    assert bool(m.all("modelgw_key_limit_used_ratio")) == (not key)
+    assert bool(m.all("modelgw_account_balance_euro")) == (not account)
+    assert m.one("modelgw_balance_euro") > 0
+
+
+MANY = GROUPS + lib.group(
+    "c", "chat", "fam-c-", "http://api.vendor-b.test",
+    "Authorization file:$dir/b.secret bearer",
+    "".join("model fam-c-%d %d input=1 output=2 max_output=4000;" % (i, i)
+            for i in range(200)))
+
+ROOM = LEDGER + "modelgw_metrics_zone %s;"
+
+
+def test_a_zone_without_room(gateway):
+    late = Key("late", "c")
+    gw = start(gateway, http=ROOM % "512k", groups=MANY, keys=[late])
+    assert '"modelgw_metrics_zone" of 512k has no room for' \
+        in gw.read("error.log")
+    with Change(gw) as c:
+        assert gw.chat(chat("fam-c-199"), key=late).status == 200
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_calls_total", group="other", model="other",
+                 outcome="reported", end="complete") == 1
+    assert lint(c.after.text) == ""
+
+
+def test_the_size_that_the_warning_names_is_enough(check):
+    kw = {"groups": MANY, "locations": LOCATION, "keys": KEYS}
+    run = check(http=ROOM % "512k", **kw)
+    assert run.returncode == 0
+    size = re.search(r"has no room for \d+ of .*: it needs (\d+k)",
+                     run.stderr)[1]
+    run = check(http=ROOM % size, **kw)
+    assert run.returncode == 0 and "has no room" not in run.stderr
+
+
+def test_a_zone_for_too_many_workers(check):
+    kw = {"groups": GROUPS, "locations": LOCATION, "workers": 16}
+    run = check(http=ROOM % "64k", **kw)
+    assert run.returncode != 0
+    size = re.search(r"zone too small: .* 64k, it needs at least (\d+k)",
+                     run.stderr)[1]
+    assert check(http=ROOM % size, **kw).returncode == 0
+
+
+# counters never fall, and agree with the ledger
+
+
+def same_cost(gw, timeout=client.LIMIT):
+    """The counters' cost is the ledger's, to the nano-euro."""
+    end = time.monotonic() + timeout
+    while True:
+        m = scrape(gw)
+        counted = m.sum("modelgw_cost_euro_total") * 10 ** 9
+        if m.one("modelgw_ledger_queue_calls") == 0 \
+           and counted == query(gw, "SELECT coalesce(sum(cost), 0) FROM calls"):
+            return m
+        assert time.monotonic() < end, m.text
+        time.sleep(0.05)
+
+
+def traffic(gw, n=40):
+    def run(i):
+        for k in range(n):
+            gw.chat(chat(stream=bool(k % 2)), key=(gw.bob, KEYS[0])[i % 2])
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def test_cost_is_the_ledgers(gateway):
+    gw = start(gateway, workers=2)
+    traffic(gw)
+    m = same_cost(gw)
+    assert m.sum("modelgw_calls_total") \
+        == query(gw, "SELECT count(*) FROM calls")
+    assert m.sum("modelgw_key_cost_euro_total") \
+        == m.sum("modelgw_cost_euro_total")
+
+
+def test_counters_over_a_reload(gateway):
+    gw = start(gateway, workers=2)
+    go = threading.Event()
+    gw.b.script(raw(go, answer()), answer())
+    with gw.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                     chat())
+        gw.b.wait()
+        traffic(gw, 5)
+        before = scrape(gw)
+        gw.groups = GROUPS.replace("fam-b-two", "fam-b-three")
+        gw.write()
+        gw.reload()
+        during = scrape(gw)
+        assert not fallen(before, during)
+        assert during.one("modelgw_workers", state="running") == 2
+        assert during.one("modelgw_workers", state="leaving") >= 1
+        assert during.one("modelgw_calls_in_flight", group="b") == 1
+        go.set()
+        assert conn.response().status == 200
+    traffic(gw, 5)
+    after = same_cost(gw)
+    assert not fallen(during, after)
+    assert after.sum("modelgw_calls_total") \
+        == query(gw, "SELECT count(*) FROM calls")
+
+
+def test_counters_over_a_kill(gateway):
+    gw = start(gateway, workers=2)
+    gw.expect("exited on signal 9")
+    traffic(gw, 5)
+    before = same_cost(gw)
+    gw.b.script(raw("stall"))
+    with gw.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                     chat())
+        gw.b.wait(21)
+        gw.kill_workers()
+        gw.b.script(both)
+        end = time.monotonic() + client.LIMIT
+        while scrape(gw).one("modelgw_calls_of_the_dead_total") != 1:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    after = same_cost(gw)
+    assert not fallen(before, after)
+    assert after.sum("modelgw_calls_total", end="killed") == 1
+
+
+def test_a_stopped_worker_counts_its_calls(gateway):
+    """By the sweep of its own exit; nginx runs on."""
+    gw = start(gateway, workers=1)
+    gw.b.script(raw("stall"))
+    gw.expect("open socket")
+    with gw.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                     chat())
+        gw.b.wait()
+        gw.reload()
+        end = time.monotonic() + lib.SHUTDOWN + client.LIMIT
+        while scrape(gw).one("modelgw_workers", state="leaving"):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    same_cost(gw)
+    assert scrape(gw).sum("modelgw_calls_total") == 1
+
+
+def test_the_zone_may_come_and_go(gateway):
+    gw = start(gateway, "")
+    assert gw.chat().status == 200
+    gw.locations = LOCATION
+    gw.write()
+    gw.reload()
+    assert scrape(gw).one("modelgw_ledger_writable") == 1
+    gw.locations = ""
+    gw.write()
+    gw.reload()
+    assert gw.chat().status == 200
+    gw.locations = LOCATION
+    gw.http = LEDGER + "modelgw_metrics_zone 8m;"
+    gw.write()
+    gw.reload()
+    with Change(gw) as c:
+        assert gw.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="reported", end="complete") == 1
+
+
+# Prometheus
+
+
+def test_prometheus(gateway, tmp_path):
+    gw = start(gateway)
+    assert gw.chat().status == 200
+    port = lib.free_port()
+    config = tmp_path / "prometheus.yml"
+    config.write_text(json.dumps({
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{
+            "job_name": "modelgw",
+            "static_configs": [{"targets": ["127.0.0.1:%d" % gw.port]}]}]}))
+
+    def ask(expression):
+        with urllib.request.urlopen(
+                "http://127.0.0.1:%d/api/v1/query?query=%s"
+                % (port, urllib.parse.quote(expression)), timeout=10) as f:
+            return json.load(f)["data"]["result"]
+
+    with open(tmp_path / "log", "wb") as log:
+        prometheus = subprocess.Popen(
+            ["prometheus", "--config.file=%s" % config,
+             "--storage.tsdb.path=%s" % (tmp_path / "data"),
+             "--web.listen-address=127.0.0.1:%d" % port],
+            stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + client.LIMIT
+        while True:
+            try:
+                if ask("up==1") and ask("modelgw_cost_euro_total"):
+                    break
+            except OSError:
+                pass
+            assert time.monotonic() < end, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        (found,) = ask("modelgw_calls_total")
+        assert found["metric"]["model"] == "fam-b-one"
+        assert found["value"][1] == "1"
+        assert ask("scrape_samples_scraped")[0]["value"][1] \
+            == str(len(Metrics(gw.get("/metrics").body.decode()).samples))
+    finally:
+        prometheus.terminate()
+        prometheus.wait(60)
+
+
+# the directive
+
+
+@pytest.mark.parametrize("text, words", [
+    ("location /m { modelgw_metrics; modelgw_metrics; }", "is duplicate"),
+    ("location /m { modelgw_metrics keys=x; }", "a number from 0 to 1000000"),
+    ("location /m { modelgw_metrics keys=1 keys=2; }", "duplicate option"),
+    ("location /m { modelgw_metrics users=1; }", "unknown option"),
+    ("location /m { modelgw on; modelgw_metrics; }", "in one location"),
+    ("location /m { modelgw_metrics; proxy_pass http://127.0.0.1; }",
+     "content handler of another directive")])
+def test_refused(check, text, words):
+    run = check(http=LEDGER, groups=GROUPS, locations=text)
+    assert run.returncode != 0 and words in run.stderr, run.stderr
+
+
+def test_refused_zone(check):
+    run = check(http=LEDGER + "modelgw_metrics_zone 60k;", groups=GROUPS,
+                locations=LOCATION)
+    assert run.returncode != 0
+    assert 'zone too small: "60k", it needs at least 64k' in run.stderr
+
+
+def test_modelgw_on_of_the_server(check):
+    run = check(http=LEDGER, groups=GROUPS, server="modelgw on;",
+                locations="location /m { modelgw_metrics; }")
+    assert run.returncode != 0 and "in one location" in run.stderr
+    run = check(http=LEDGER, groups=GROUPS, server="modelgw on;",
+                locations="location /m { modelgw off; modelgw_metrics; }")
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_code_of_the_gateway_has_a_name():
+    """What is not in the table is counted as "other"."""
+    with open(os.path.join(lib.ROOT, "docs/api.md")) as f:
+        table = f.read().partition("## Errors")[2].partition("\n* ")[0]
+    with open(os.path.join(lib.ROOT,
+                           "src/http/ngx_http_modelgw_count.c")) as f:
+        known = f.read()
+    for line in table.splitlines():
+        if line.startswith("| ") and "`" in line:
+            code = line.split("`")[1]
+            if code not in ("TOPUP_CONFLICT", "ACCOUNT_EXISTS"):
+                assert '"%s"' % code in known, code
+
+
+def test_every_metric_is_documented():
+    with open(os.path.join(lib.ROOT, "docs/metrics.md")) as f:
+        text = f.read()
+    with open(os.path.join(lib.ROOT, "src/http/metrics/"
+                           "ngx_http_modelgw_scrape.c")) as f:
+        names = re.findall(r'^ +"((?:gen_ai|modelgw|process|nginx)_[a-z_]+)",',
+                           f.read(), re.M)
+    assert len(names) > 35
+    for name in names:
+        short = re.sub("^nginx_connections", "", name)
+        assert "`%s`" % name in text or "`%s`" % short in text, name
