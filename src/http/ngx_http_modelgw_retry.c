@@ -422,7 +422,8 @@ ngx_http_modelgw_retry_reinit(ngx_http_request_t *r)
 
 /*
  * ngx_output_chain() passes on a single buf in memory at once: its context is
- * as it was.  The proxy module has sent copies of the bufs.
+ * as it was.  The proxy module has sent copies of the bufs, and only these have
+ * its flags.
  */
 
 static ngx_int_t
@@ -445,7 +446,8 @@ ngx_http_modelgw_retry_output(void *data, ngx_chain_t *in)
     ln = r->request_body->bufs;
 
     for (cl = retry->body; cl && ln; cl = cl->next, ln = ln->next) {
-        *cl->buf = *ln->buf;
+        cl->buf->pos = ln->buf->pos;
+        cl->buf->file_pos = ln->buf->file_pos;
     }
 
     u->request_bufs->next = retry->body;

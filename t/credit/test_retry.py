@@ -7,6 +7,8 @@ were asked and have answered is their invoice: the ledger must agree."""
 import concurrent.futures
 import json
 import random
+import ssl
+import subprocess
 import threading
 
 import pytest
@@ -27,8 +29,11 @@ CALLS = 1000
 THREADS = 16
 LARGE = 20 * 1024 * 1024            # bytes of a body
 TOKENS = {"input": 11, "output": 7}     # what both() reports
+THREADED = "--with-threads" in subprocess.run(
+    [lib.NGINX, "-V"], capture_output=True, text=True).stderr
 DEFAULT, OPTIONAL = (429, 503, 529), (500, 401, 403)
 
+TLS = "proxy_ssl_verify off; proxy_ssl_session_reuse off; "
 TRIES = ("log_format tries escape=json '{\"tag\":\"$http_x_test_tag\","
          "\"tries\":\"$upstream_status\"}'; ")
 
@@ -38,17 +43,17 @@ class Pool:
     nginx tries each server again however often it has failed."""
 
     def __init__(self, make, servers, retry="", block="", location="",
-                 options="max_fails=0", **kw):
+                 options="max_fails=0", scheme="http", **kw):
         self.servers = servers
+        to = scheme + "://pool.test"
         lines = ["server %s %s;" % (
             s if isinstance(s, str) else "127.0.0.1:%d" % s.port, options)
             for s in servers]
         self.bank = make(
             a=servers[0], upstreams="upstream pool.test { %s %s }" % (
                 " ".join(lines), block or "keepalive 16;"),
-            groups=groups(extra=retry).replace("http://m.test",
-                                               "http://pool.test")
-            .replace("http://c.test", "http://pool.test"),
+            groups=groups(extra=retry).replace("http://m.test", to)
+            .replace("http://c.test", to),
             http=TRIES, location="access_log $dir/tries.log tries; "
             + location, **kw)
         self.g = self.bank.g
@@ -73,8 +78,8 @@ def pool(make_bank):
     """pool(n, …) makes n servers, of which those given instead are others."""
     made = []
 
-    def run(n, *others, **kw):
-        own = [Upstream() for _ in range(n - len(others))]
+    def run(n, *others, tls=None, **kw):
+        own = [Upstream(tls) for _ in range(n - len(others))]
         made.extend(own + [s for s in others if not isinstance(s, str)])
         return Pool(make_bank, own + list(others), **kw)
 
@@ -82,6 +87,18 @@ def pool(make_bank):
     for server in made:
         assert not getattr(server, "faults", None)
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    d = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048",
+                    "-nodes", "-subj", "/CN=pool.test", "-keyout",
+                    str(d / "key"), "-out", str(d / "pem")],
+                   check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(d / "pem"), str(d / "key"))
+    return context
 
 
 def refuse(status=429, wait=7):
@@ -145,21 +162,32 @@ def test_what_is_not_retried(pool, retry, location, statuses):
         assert p.tries(body) == str(status)
 
 
-def test_a_thousand_calls(pool):
+def test_not_after_the_time_for_tries(pool):
+    p = pool(2, location="proxy_next_upstream_timeout 1ms;")
+    p.servers[0].script(raw(0.02, refuse()))
+    body, r = p.call()
+    assert_flat(r, 429)
+    assert p.asked() == [1, 0]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_thousand_calls(pool, tls, scheme):
     """One of three servers refuses, in each way, and sometimes before it has
     read the call: no call fails, each is on the invoice and in the ledger
     once."""
-    p = pool(3, retry="retry 429 503 529 500 401 403;")
+    p = pool(3, retry="retry 429 503 529 500 401 403;", location=TLS,
+             tls=tls if scheme == "https" else None, scheme=scheme)
     dice = random.Random(1)
 
     def one(x):
         script = refuse(dice.choice(DEFAULT + OPTIONAL))
-        if dice.random() < 0.1:
-            x.server.close = True
-            x.head(429, [("Connection", "close")], length=0)
+        if dice.random() < 0.9:
+            x.read_body()
+            script(x)
+        else:
+            x.head(429, framing="close")
+            x.read_body()
             x.end("close")
-        x.read_body()
-        script(x)
 
     p.servers[0].script(early(one))
 
@@ -188,14 +216,18 @@ def test_a_thousand_calls(pool):
     assert sum(row["cost"] for row in rows.values()) == invoice
 
 
-@pytest.mark.parametrize("location", ["", "sendfile on;"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("location, at_once", [
+    ("", False), ("", True), ("sendfile on;", False), ("sendfile on;", True)]
+    + [("sendfile on; aio threads;", False)] * THREADED)
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_large_body_is_sent_again_whole(pool, api, location, at_once):
+def test_a_large_body_is_sent_again_whole(pool, tls, api, location, scheme,
+                                          at_once):
     """From its file, with the model replaced in the middle of it; also if the
     first server answers before it has read all."""
     p = pool(3, location="client_body_buffer_size 16k; "
-                         "client_max_body_size 32m; " + location)
+             "client_max_body_size 32m; " + TLS + location,
+             tls=tls if scheme == "https" else None, scheme=scheme)
     for server in p.servers[:2]:
         if at_once:
             server.script(early(raw(
@@ -366,6 +398,37 @@ def test_the_third_gets_it_then(pool, dead):
     assert len(other.requests) == 1
     expect(p.bank, CHAT, body, Seen(200, TOKENS, True))
     assert p.tries(body) == "529, 502, 200"
+
+
+def test_a_kept_connection_that_the_next_server_closes(pool):
+    """It cannot have read the call: nothing is charged."""
+    kept = Upstream()
+    p = pool(2, "127.0.0.1:%d backup" % kept.port, workers=1)
+    try:
+        p.servers[0].script(refuse())
+        assert p.call()[1].status == 200
+        kept.script(raw("close"))
+        body, r = p.call()
+        assert_flat(r, 502)
+        assert kept.last().number == 1
+        zero(p, body, "refused", 0)
+        assert p.tries(body) == "429, 502"
+    finally:
+        kept.stop()
+
+
+def test_a_worker_is_killed_during_the_second_try(pool):
+    """The refusal before says nothing of it."""
+    p = pool(2)
+    p.g.expect("exited on signal 9")
+    p.servers[0].script(refuse())
+    p.servers[1].script(stall)
+    body = body_of(CHAT)
+    with p.bank.open(CHAT, body):
+        p.servers[1].wait()
+        p.g.kill_workers()
+        expect(p.bank, CHAT, body, Seen(), "killed", 0)
+    assert p.asked() == [1, 1]
 
 
 def test_a_client_that_has_left_needs_no_other_server(pool):
