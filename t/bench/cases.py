@@ -26,6 +26,7 @@ has, and
     ledger     modelgw_ledger, and rpm, tpm and concurrency of each key
     all        what an operator has: two groups, a list of models and an account
                at each key, a thousand more keys, the admin location
+    metrics    the same with modelgw_metrics
 
 What is not separate: "scan" from "splice" (a body that is scanned is spliced,
 by offsets that the scan finds), and ledger from limits but by "limits", which

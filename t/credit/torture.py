@@ -9,8 +9,9 @@ A scripted upstream keeps its own invoice; clients make random calls of both
 protocols, leave at random points; workers are killed with SIGKILL, prices
 change by reload, credit is topped up, workers are killed and nginx is stopped
 at once, its WAL is deleted, its disk is full while workers are killed, and
-everything is killed at once ("power cut") and started again.  At the end each
-row of the store is compared with what the upstream has sent for its call:
+everything is killed at once ("power cut") and started again.  At the end the
+metrics are compared with the rows since the last start, after which workers are
+killed, too; and each row of the store is compared with what the upstream has sent for its call:
 torture_audit.py.
 
 What calls do follows from the seed, but not when: a seed repeats the same
@@ -46,6 +47,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "../lib"))
 
 import gateway as lib                                           # noqa: E402
+import metrics                                                  # noqa: E402
 import money                                                    # noqa: E402
 import torture_audit as audit                                   # noqa: E402
 import torture_call                                             # noqa: E402
@@ -61,6 +63,7 @@ SETTLED = 3                 # seconds until earlier disk activity has ended
 LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
 DISK = 96                   # megabytes
+LAST = 5                    # kills after all else, for the metrics
 
 
 class Invoice:
@@ -346,6 +349,7 @@ class Disruptions:
         begin = time.time()
         os.kill(pid, signal.SIGKILL)
         self.run.kills.append((begin, time.time()))
+        self.run.metered_kills += 1
 
     async def reload(self):
         """New prices; the old ones apply until all old workers have closed
@@ -469,6 +473,9 @@ class Disruptions:
             if i % 3 == 0:
                 await asyncio.sleep(self.random.uniform(0.2, 1.5))
                 await self.stop()
+        for i in range(LAST):
+            await asyncio.sleep(self.random.uniform(0.1, 0.7))
+            await self.kill()
 
 
 def leaving(pid):
@@ -485,7 +492,7 @@ class Run:
 
     KEPT = ("seed", "versions", "calls", "visits", "invoices", "kills",
             "cuts", "stops", "topups", "reloads", "faults", "keys", "live",
-            "store", "fulls", "wals")
+            "store", "fulls", "wals", "metrics", "first", "metered_kills")
 
     def __getstate__(self):
         return {name: getattr(self, name, None) for name in self.KEPT}
@@ -510,6 +517,9 @@ class Run:
         self.faults = []
         self.logs = 0
         self.admin = None
+        self.first = 0          # calls up to here are of an earlier nginx
+        self.metered_kills = 0  # since then
+        self.metrics = None
 
     def next_call(self):
         n = len(self.calls) + 1
@@ -554,7 +564,7 @@ class Run:
             log_level="notice",
             http=self.http("rich"),
             location="proxy_read_timeout %dms;" % (READ_TIMEOUT * 1000),
-            locations=audit.ADMIN_LOCATION,
+            locations=audit.ADMIN_LOCATION + metrics.LOCATION,
             upstreams="""
     upstream m.test { %s keepalive 64; }
     upstream c.test { %s %s keepalive 64; }
@@ -619,6 +629,8 @@ class Run:
                   self.g.path("error.log.%d" % self.logs))
 
     def restart(self):
+        self.first = self.store.last()
+        self.metered_kills = 0
         self.g.start()
 
     async def settle(self):
@@ -680,10 +692,23 @@ class Run:
         await self.concurrency()
         await self.settle()
         self.live = self.admin and self.admin.accounts()
+        self.metrics = await asyncio.to_thread(self.scrape)
         await asyncio.to_thread(self.stop)
         self.invoices = up.invoices
         self.faults += up.faults + clients.faults
         self.faults += ["call %d was sent twice" % n for n in up.twice]
+
+    def scrape(self):
+        """When all calls are written."""
+        end = time.monotonic() + TIMEOUT
+        while True:
+            m = metrics.scrape(self.g)
+            if m.one("modelgw_ledger_queue_calls") == 0:
+                return m
+            if time.monotonic() > end:
+                self.faults.append("calls are not written")
+                return m
+            time.sleep(0.05)
 
     def stop(self):
         try:

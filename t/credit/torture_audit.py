@@ -12,6 +12,7 @@ import collections
 import copy
 import json
 import os
+import re
 import sqlite3
 import time
 
@@ -77,6 +78,12 @@ class Store:
 
     def calls(self):
         return self.query("SELECT * FROM calls ORDER BY id")
+
+    def last(self):
+        """The highest id of a call."""
+        (row,) = self.query("SELECT max((SELECT coalesce(max(id), 0) FROM calls"
+                            "), (SELECT coalesce(max(id), 0) FROM holds)) id")
+        return row["id"]
 
     def balances(self):
         """account: (balance by the rows, by the account)"""
@@ -194,7 +201,39 @@ def verify(run, book=None):
                 n, fault, describe(book, call, seen.get(n))))
         call.forget()
 
-    return say + verify_accounts(book)
+    return say + verify_accounts(book) + verify_metrics(run, book)
+
+
+def verify_metrics(run, book):
+    """The counters since the last start are the sums of the rows, to the
+    nano-euro, but for calls of workers that were killed as they counted."""
+    if getattr(run, "metrics", None) is None:
+        return []
+
+    say, run.uncounted, missing = [], [], 0
+    rows = [row for row in book.rows if row["id"] > run.first]
+    models = run.metrics.values("modelgw_calls_total", "model")
+
+    for model in sorted(models | {None}, key=str):
+        of = [row for row in rows if model is None
+              and not any(re.match(m[1:], row["model"]) for m in models)
+              or model and re.match(model[1:], row["model"])]
+        calls = len(of) - run.metrics.sum("modelgw_calls_total", model=model)
+        cost = sum(row["cost"] for row in of) - 10 ** 9 * run.metrics.sum(
+            "modelgw_cost_euro_total", model=model)
+        if calls or cost:
+            missing += max(calls, 1)
+            text = "%d calls of model %s, %s euro, are not in the metrics" % (
+                calls, model, money.euro(int(cost)))
+            run.uncounted.append(text)
+            if calls < 0 or cost < 0:
+                say.append(text)
+
+    if missing > run.metered_kills:
+        say += ["%d kills: %s" % (run.metered_kills, text)
+                for text in run.uncounted]
+    run.metered = len(rows)
+    return say
 
 
 def verify_call(book, call, row):
@@ -615,5 +654,8 @@ def summary(run, seconds):
                max(book.late, 0), book.missing, book.lost_age,
                book.unread_rows, sizes / 1024),
            "torture: " + ", ".join("%s %d" % item for item in
-                                   sorted(book.outcomes.items()))]
+                                   sorted(book.outcomes.items())),
+           "torture: metrics: %d calls and %d kills since the last start; %s"
+           % (getattr(run, "metered", 0), getattr(run, "metered_kills", 0),
+              "; ".join(getattr(run, "uncounted", [])) or "all are counted")]
     return "\n".join(out)
