@@ -209,7 +209,7 @@ ngx_http_modelgw_retry_process_header(ngx_http_request_t *r)
 
 /*
  * The checks of ngx_http_upstream_test_next(), and ours: a client that has left
- * needs no answer, and a thread may still be reading the body.
+ * needs no answer.
  */
 
 static ngx_uint_t
@@ -226,7 +226,6 @@ ngx_http_modelgw_retry_possible(ngx_http_request_t *r,
            && !(timeout && ngx_current_msec - u->peer.start_time >= timeout)
            && !r->request_body_no_buffering
            && !r->connection->error
-           && !r->aio
            && ngx_http_modelgw_retry_another(r, ctx->upstream.retry->servers);
 }
 

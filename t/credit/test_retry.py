@@ -29,8 +29,6 @@ CALLS = 1000
 THREADS = 16
 LARGE = 20 * 1024 * 1024            # bytes of a body
 TOKENS = {"input": 11, "output": 7}     # what both() reports
-THREADED = "--with-threads" in subprocess.run(
-    [lib.NGINX, "-V"], capture_output=True, text=True).stderr
 DEFAULT, OPTIONAL = (429, 503, 529), (500, 401, 403)
 
 TLS = "proxy_ssl_verify off; proxy_ssl_session_reuse off; "
@@ -217,10 +215,9 @@ def test_a_thousand_calls(pool, tls, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("location, at_once", [
-    ("", False), ("", True), ("sendfile on;", False), ("sendfile on;", True)]
-    + [("sendfile on; aio threads;", False)] * THREADED)
+@pytest.mark.parametrize("location", ["", "sendfile on;"])
 @pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("at_once", [False, True])
 def test_a_large_body_is_sent_again_whole(pool, tls, api, location, scheme,
                                           at_once):
     """From its file, with the model replaced in the middle of it; also if the
