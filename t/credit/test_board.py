@@ -1,0 +1,241 @@
+"""The Grafana board and the alerts, asked of a Prometheus that has scraped a
+gateway with calls of every kind.  There is no Grafana to try the board in."""
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+
+import client
+import gateway as lib
+import metrics
+from gateway import Key, chat, messages
+from test_metrics import GROUPS, LEDGER
+from upstream import both, raw, reply_json
+
+BOARD = os.path.join(lib.ROOT, "conf/grafana/modelgw.json")
+RULES = os.path.join(lib.ROOT, "conf/prometheus/modelgw.rules.yml")
+TESTS = os.path.join(lib.ROOT, "t/credit/modelgw.rules.test.yml")
+
+# what Grafana puts in
+
+VARIABLES = {"$__rate_interval": "1m", "$__range": "15m", "$instance": ".*",
+             "$group": ".*", "$model": ".*"}
+
+KEYS = (Key("limited", "b", "rpm=1"), Key("poor", "b", "account=poor"))
+
+
+class Prometheus:
+    """In a directory of its own, on a port of loopback."""
+
+    def __init__(self, directory, target):
+        self.port = lib.free_port()
+        self.log = directory / "log"
+        config = directory / "prometheus.yml"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [RULES],
+            "scrape_configs": [{
+                "job_name": "modelgw",
+                "static_configs": [{"targets": [target]}]}]}))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", "--config.file=%s" % config,
+                 "--storage.tsdb.path=%s" % (directory / "data"),
+                 "--web.listen-address=127.0.0.1:%d" % self.port],
+                stdout=log, stderr=log)
+
+    def get(self, path, **args):
+        with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/%s?%s" % (
+                self.port, path, urllib.parse.urlencode(args)),
+                timeout=10) as f:
+            answer = json.load(f)
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def ask(self, expression):
+        return self.get("query", query=expression)["result"]
+
+    def wait(self, expression, timeout=client.LIMIT):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                if self.ask(expression):
+                    return
+            except OSError:         # it does not listen yet
+                pass
+            assert time.monotonic() < end, (expression, self.log.read_text())
+            time.sleep(0.2)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def calls(gw):
+    """Of every kind."""
+    gw.b.script(both)
+    assert gw.chat().status == 200
+    assert gw.chat(chat(stream=True)).status == 200
+    assert gw.messages(messages(stream=True)).status == 200
+    assert gw.messages().status == 200
+    gw.chat(key=KEYS[0])
+    gw.chat(key=KEYS[0])
+    assert gw.chat(chat(max_tokens=4000, n=100000), key=KEYS[1]).status == 402
+    gw.b.script(reply_json({"error": {"message": "no"}}, 500))
+    assert gw.chat().status == 502
+    gw.b.script(reply_json({"error": {"message": "no"}}, 429))
+    assert gw.chat().status == 429
+    gw.b.script(both)
+
+
+@pytest.fixture(scope="module")
+def prometheus(module_gateway, tmp_path_factory):
+    gw = module_gateway(http=LEDGER, groups=GROUPS, keys=KEYS,
+                        locations=metrics.LOCATION)
+    p = Prometheus(tmp_path_factory.mktemp("prometheus"),
+                   "127.0.0.1:%d" % gw.port)
+    try:
+        calls(gw)
+        p.wait('up{job="modelgw"} == 1')
+        for _ in range(3):
+            calls(gw)
+            before = p.ask("modelgw_requests_total")[0]["value"][0]
+            p.wait("min(timestamp(modelgw_requests_total)) > %s" % before)
+
+        # a call that runs: something is in flight, and a balance falls
+
+        go = threading.Event()
+        gw.b.script(raw(go, both))
+        with gw.connect() as c:
+            c.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                      chat())
+            gw.b.wait()
+            p.wait("sum(modelgw_calls_in_flight) > 0")
+            go.set()
+            assert c.response().status == 200
+        p.wait("sum(modelgw_calls_in_flight) == 0")
+        yield p
+    finally:
+        p.stop()
+
+
+def board():
+    with open(BOARD) as f:
+        return json.load(f)
+
+
+def panels():
+    return [p for p in board()["panels"] if p["type"] != "row"]
+
+
+def filled(expression):
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression, expression
+    return expression
+
+
+EXPRESSIONS = [(p["title"], t["refId"], t["expr"]) for p in panels()
+               for t in p["targets"]]
+
+
+@pytest.mark.parametrize("title, ref, expression", EXPRESSIONS,
+                         ids=["%s-%s" % e[:2] for e in EXPRESSIONS])
+def test_an_expression_has_data(prometheus, title, ref, expression):
+    assert prometheus.ask(filled(expression)), expression
+
+
+def test_variables_have_values(prometheus):
+    for v in board()["templating"]["list"]:
+        if v["type"] == "query":
+            m = re.match(r"label_values\((.*), (\w+)\)$", v["query"]["query"])
+            found = prometheus.ask(filled(m[1]))
+            assert any(m[2] in s["metric"] for s in found), v["name"]
+            assert v["definition"] == v["query"]["query"]
+            assert v["includeAll"] and v["allValue"] == ".*"
+
+
+def test_the_board():
+    b = board()
+    assert b["schemaVersion"] <= 39 and b["uid"] == "modelgw"
+    assert "id" not in b
+    names = [v["name"] for v in b["templating"]["list"]]
+    assert names == ["datasource", "instance", "group", "model"]
+    ids = [p["id"] for p in b["panels"]]
+    assert len(set(ids)) == len(ids)
+    titles = [p["title"] for p in b["panels"]]
+    assert len(set(titles)) == len(titles)
+    for p in panels():
+        assert p["title"] and p["description"].endswith(".")
+        assert p["fieldConfig"]["defaults"]["unit"]
+        assert p["targets"]
+        for t in [p] + p["targets"]:
+            assert t["datasource"]["uid"] == "${datasource}"
+    assert [p["title"] for p in b["panels"] if p["type"] == "row"] == [
+        "Now", "Traffic", "Spend and tokens", "Latency", "Upstreams", "Keys",
+        "Accounts", "Gateway"]
+
+
+def test_panels_do_not_overlap():
+    taken = set()
+    for p in board()["panels"]:
+        g = p["gridPos"]
+        cells = {(x, y) for x in range(g["x"], g["x"] + g["w"])
+                 for y in range(g["y"], g["y"] + g["h"])}
+        assert g["x"] + g["w"] <= 24 and not cells & taken, p["title"]
+        taken |= cells
+
+
+# the rules
+
+
+def promtool(*args):
+    return subprocess.run(["promtool", *args], capture_output=True, text=True,
+                          timeout=client.LIMIT)
+
+
+def test_rules():
+    run = promtool("check", "rules", RULES)
+    assert run.returncode == 0, run.stdout + run.stderr
+    run = promtool("test", "rules", TESTS)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_each_alert_fires_and_is_silent():
+    with open(RULES) as f:
+        alerts = re.findall(r"- alert: (\w+)", f.read())
+    with open(TESTS) as f:
+        cases = re.findall(r"alertname: (\w+)\n +exp_alerts:( \[\])?",
+                           f.read())
+    assert len(alerts) >= 13
+    for alert in alerts:
+        assert {silent for name, silent in cases if name == alert} \
+            == {"", " []"}, alert
+
+
+def test_rules_are_loaded(prometheus):
+    """By a server, without an error, and their metrics exist."""
+    (group,) = prometheus.get("rules")["groups"]
+    assert len(group["rules"]) >= 13
+    for rule in group["rules"]:
+        assert rule["health"] in ("ok", "unknown"), rule
+        for name in set(re.findall(r"\b(?:modelgw|gen_ai)_\w+",
+                                   re.sub(r"\{[^}]*\}|by \([^)]*\)", "",
+                                          rule["query"]))):
+            assert prometheus.ask(name), name
+
+
+def test_alerts_are_documented():
+    with open(RULES) as f:
+        alerts = re.findall(r"- alert: (\w+)", f.read())
+    with open(os.path.join(lib.ROOT, "docs/metrics.md")) as f:
+        text = f.read()
+    for alert in alerts:
+        assert "`%s`" % alert in text, alert
