@@ -173,6 +173,9 @@ typedef struct {
     ngx_modelgw_end_e                   end;          /* if settled */
     ngx_http_modelgw_limits_t          *limits;       /* NULL: neither rpm nor
                                                          tpm */
+    ngx_modelgw_budget_t                budget;       /* limit 0: none */
+    ngx_modelgw_ledger_left_t           left;         /* of it, less the hold */
+    unsigned                            met:1;        /* "left" is set */
     unsigned                            settled:1;    /* it was sent, and has
                                                          ended */
 } ngx_http_modelgw_money_t;
@@ -395,6 +398,14 @@ void ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf);
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_hold(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Sets the response header x-modelgw-budget-remaining, if the key has a budget
+ * and the call has met it.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /* Marks the call as sent: the upstream may get it from now on. */

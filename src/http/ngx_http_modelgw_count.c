@@ -71,6 +71,7 @@ ngx_str_t  ngx_http_modelgw_count_codes[NGX_MODELGW_METRICS_CODES] = {
     ngx_null_string,
     ngx_string("RATE_LIMITED"),
     ngx_string("INSUFFICIENT_CREDIT"),
+    ngx_string("BUDGET_EXCEEDED"),
     ngx_string("INVALID_API_KEY"),
     ngx_string("API_KEY_REQUIRED"),
     ngx_string("INVALID_MODEL"),

@@ -410,7 +410,8 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
 
     if (ngx_http_modelgw_reply_ids(r, ctx) != NGX_OK
         || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK
-        || ngx_http_modelgw_limit_headers(r, ctx) != NGX_OK)
+        || ngx_http_modelgw_limit_headers(r, ctx) != NGX_OK
+        || ngx_http_modelgw_hold_budget_header(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
     }

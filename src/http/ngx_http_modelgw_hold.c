@@ -40,6 +40,10 @@
 #define NGX_HTTP_MODELGW_HOLD_TOOLS         1000
 #define NGX_HTTP_MODELGW_HOLD_MAX           999999999
 
+/* bytes of a text about credit or a budget */
+
+#define NGX_HTTP_MODELGW_HOLD_TEXT          128
+
 
 /* what a member of the body means for the price */
 
@@ -75,6 +79,17 @@ typedef struct {
 } ngx_http_modelgw_bound_t;
 
 
+/* what a 402 says */
+
+typedef struct {
+    int64_t                   left;      /* nano-euro; may be negative */
+    const char               *code;
+    const char               *what;
+    u_char                   *state;     /* what there is */
+    const char               *action;    /* what helps */
+} ngx_http_modelgw_shortage_t;
+
+
 static ngx_uint_t ngx_http_modelgw_hold_needed(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_hold_count(ngx_http_modelgw_ctx_t *ctx,
@@ -98,9 +113,16 @@ static ngx_int_t ngx_http_modelgw_hold_take(ngx_http_request_t *r,
     ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_hold_full(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_int_t ngx_http_modelgw_hold_budget_locked(
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
+static ngx_int_t ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc);
 static ngx_int_t ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
     int64_t available);
+static ngx_int_t ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
+    ngx_http_modelgw_shortage_t *shortage);
 static void ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx);
 
 
@@ -529,11 +551,12 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_bound_t *b, ngx_http_modelgw_main_conf_t *mmcf)
 {
     int64_t                available;
-    ngx_int_t              tokens, credit;
+    ngx_int_t              tokens, budget, credit;
     ngx_modelgw_ledger_t  *ledger;
 
     ledger = mmcf->ledger;
     tokens = NGX_OK;
+    budget = NGX_OK;
     credit = NGX_OK;
     available = 0;
 
@@ -554,6 +577,10 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
                                                       b->estimate + b->output);
 
         if (tokens == NGX_OK) {
+            budget = ngx_http_modelgw_hold_budget_locked(ctx, ledger);
+        }
+
+        if (tokens == NGX_OK && budget == NGX_OK) {
             credit = ngx_modelgw_ledger_hold_locked(ledger, ctx->money.slot,
                                             ctx->request.key->account_index,
                                             &available);
@@ -570,8 +597,16 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         return ngx_http_modelgw_limit_refuse_tokens(r, ctx);
     }
 
+    if (budget != NGX_OK) {
+        return ngx_http_modelgw_hold_exceeded(r, ctx, b, budget);
+    }
+
     if (credit != NGX_OK) {
         return ngx_http_modelgw_hold_insufficient(r, ctx, b, available);
+    }
+
+    if (ctx->money.met) {
+        ctx->money.left.amount -= b->cost;
     }
 
     ngx_http_modelgw_hold_describe(ctx);
@@ -595,38 +630,136 @@ ngx_http_modelgw_hold_full(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
+/* The same codes as ngx_modelgw_ledger_budget_locked(). */
+
+static ngx_int_t
+ngx_http_modelgw_hold_budget_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger)
+{
+    ngx_int_t    rc;
+    ngx_time_t  *tp;
+
+    if (ctx->money.budget.limit == 0) {
+        return NGX_OK;
+    }
+
+    tp = ngx_timeofday();
+
+    rc = ngx_modelgw_ledger_budget_locked(ledger, ctx->money.slot,
+                                       &ctx->money.budget,
+                                       (uint64_t) tp->sec * 1000 + tp->msec,
+                                       &ctx->money.left);
+
+    ctx->money.met = (rc != NGX_ERROR);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc)
+{
+    u_char                       *p, *last, text[NGX_HTTP_MODELGW_HOLD_TEXT];
+    ngx_tm_t                      tm;
+    ngx_str_t                    *window;
+    ngx_http_modelgw_shortage_t   shortage;
+
+    if (rc == NGX_ERROR) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                      "SERVICE_UNAVAILABLE",
+                                      "The budget of the key is not known, "
+                                      "try again later");
+    }
+
+    ctx->request.reason = NGX_HTTP_MODELGW_REASON_BUDGET;
+
+    last = text + sizeof(text) - 1;
+    window = &ngx_modelgw_windows[ctx->money.budget.window];
+
+    p = ngx_modelgw_amount(text, ctx->money.budget.limit
+                                 - ctx->money.left.amount);
+    p = ngx_cpymem(p, " of ", sizeof(" of ") - 1);
+    p = ngx_modelgw_amount(p, ctx->money.budget.limit);
+
+    if (ctx->money.left.ends == (uint64_t) -1) {
+        p = ngx_slprintf(p, last, " euro in %V are used", window);
+
+    } else {
+        ngx_gmtime((time_t) (ctx->money.left.ends / 1000), &tm);
+
+        p = ngx_slprintf(p, last, " euro a %V are used until "
+                                  "%4d-%02d-%02dT%02d:%02d:%02dZ", window,
+                         tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                         tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
+    }
+
+    *p = '\0';
+
+    shortage.left = ctx->money.left.amount;
+    shortage.code = "BUDGET_EXCEEDED";
+    shortage.what = "Budget exceeded";
+    shortage.state = text;
+    shortage.action = (ctx->money.left.ends == (uint64_t) -1)
+                      ? "ask for a larger budget" : "wait until then";
+
+    return ngx_http_modelgw_hold_refuse(r, ctx, b, &shortage);
+}
+
+
 static ngx_int_t
 ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
     int64_t available)
 {
-    u_char   need[NGX_MODELGW_AMOUNT_LEN + 1];
-    u_char   left[NGX_MODELGW_AMOUNT_LEN + 1];
-    int64_t  fits;
+    u_char                       *p, left[NGX_HTTP_MODELGW_HOLD_TEXT];
+    ngx_http_modelgw_shortage_t   shortage;
 
     ctx->request.reason = NGX_HTTP_MODELGW_REASON_CREDIT;
 
+    p = ngx_modelgw_amount(left, available);
+    ngx_memcpy(p, " are left", sizeof(" are left"));
+
+    shortage.left = available;
+    shortage.code = "INSUFFICIENT_CREDIT";
+    shortage.what = "Insufficient credit";
+    shortage.state = left;
+    shortage.action = "add credit";
+
+    return ngx_http_modelgw_hold_refuse(r, ctx, b, &shortage);
+}
+
+
+/* 402 */
+
+static ngx_int_t
+ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
+    ngx_http_modelgw_shortage_t *shortage)
+{
+    u_char   need[NGX_MODELGW_AMOUNT_LEN + 1];
+    int64_t  fits;
+
     *ngx_modelgw_amount(need, b->cost) = '\0';
-    *ngx_modelgw_amount(left, available) = '\0';
 
     fits = ngx_modelgw_cost_fits(&ctx->call.model->price, b->input,
-                                 b->long_cache, available)
+                                 b->long_cache, ngx_max(shortage->left, 0))
            / (int64_t) ctx->call.choices;
 
     if (fits == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
-                                      "INSUFFICIENT_CREDIT",
-                                      "Insufficient credit: the call may cost "
-                                      "up to %s euro, %s are left; add credit",
-                                      need, left);
+                                      shortage->code,
+                                      "%s: the call may cost up to %s euro, "
+                                      "%s; %s", shortage->what, need,
+                                      shortage->state, shortage->action);
     }
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
-                                  "INSUFFICIENT_CREDIT",
-                                  "Insufficient credit: the call may cost up "
-                                  "to %s euro, %s are left; add credit, or "
-                                  "ask for less: max_tokens of %L would fit",
-                                  need, left, fits);
+                                  shortage->code,
+                                  "%s: the call may cost up to %s euro, %s; "
+                                  "%s, or ask for less: max_tokens of %L would "
+                                  "fit", shortage->what, need, shortage->state,
+                                  shortage->action, fits);
 }
 
 
@@ -656,6 +789,32 @@ ngx_http_modelgw_hold_describe(ngx_http_modelgw_ctx_t *ctx)
 
     call->flags = (ctx->call.streaming ? NGX_MODELGW_CALL_STREAM : 0)
                   | (ctx->call.translate ? NGX_MODELGW_CALL_TRANSLATED : 0);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    u_char     text[NGX_MODELGW_AMOUNT_LEN];
+    ngx_str_t  value;
+
+    if (!ctx->money.met) {
+        return NGX_OK;
+    }
+
+    value.len = ngx_modelgw_amount(text, ngx_max(ctx->money.left.amount, 0))
+                - text;
+
+    value.data = ngx_pnalloc(r->pool, value.len);
+    if (value.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(value.data, text, value.len);
+
+    return ngx_http_modelgw_headers_add(r, "x-modelgw-budget-remaining",
+                                        &value);
 }
 
 

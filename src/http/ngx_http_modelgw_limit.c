@@ -143,7 +143,11 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
     tpm = key->tpm ? key->tpm : group->tpm;
     concurrency = key->concurrency ? key->concurrency : group->concurrency;
 
-    if (rpm == 0 && tpm == 0 && concurrency == 0) {
+    ngx_http_modelgw_keys_budget(key, &ctx->money.budget);
+
+    if (rpm == 0 && tpm == 0 && concurrency == 0
+        && ctx->money.budget.limit == 0)
+    {
         return NGX_OK;
     }
 

@@ -19,9 +19,13 @@
  * the state alone tells another process what has to be given back:
  *
  *     OPEN        key->calls counts the call
- *     HELD, SENT  and account->held includes call->hold
- *     DONE        neither; call->charge.cost was subtracted from
- *                 account->balance
+ *     HELD, SENT  and account->held and key->held include call->hold
+ *     DONE        none of them; call->charge.cost was subtracted from
+ *                 account->balance and added to key->spent
+ *
+ * A call is charged to the window of the key's budget in which it ends, as in
+ * the store.  A window is turned by the first call that ends in the next one:
+ * until then, what was spent is 0 for whoever asks later than it ends.
  *
  * Rejected: a slab allocator: its own consistency, and its own lock, would have
  * to survive a kill.
@@ -61,6 +65,8 @@ static ngx_int_t ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l);
 static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
     uint32_t i);
+static int64_t ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key,
+    uint64_t time, uint64_t *ends);
 static uint32_t ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t,
     ngx_str_t *name);
 static void ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
@@ -75,6 +81,8 @@ static void ngx_modelgw_ledger_charge(ngx_modelgw_call_t *call,
     ngx_modelgw_charge_t *charge);
 static void ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint64_t clock);
+static void ngx_modelgw_ledger_spend_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call);
 static ngx_inline void ngx_modelgw_ledger_push_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_ring_t *ring, ngx_modelgw_call_t *call);
 static void ngx_modelgw_ledger_free_locked(ngx_modelgw_ledger_t *l,
@@ -472,7 +480,15 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     }
 
     if (rc == NGX_OK) {
-        ngx_modelgw_ledger_key_at(l, *index)->generation = l->generation;
+        key = ngx_modelgw_ledger_key_at(l, *index);
+
+        /* calls of a key that was not named were not counted */
+
+        if ((uint32_t) l->generation - key->generation > 1) {
+            key->window = NGX_MODELGW_WINDOW_NONE;
+        }
+
+        key->generation = l->generation;
     }
 
     ngx_modelgw_redo_unlock(&l->redo);
@@ -536,6 +552,104 @@ ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t, uint32_t i)
             return;
         }
     }
+}
+
+
+ngx_uint_t
+ngx_modelgw_ledger_budget_set(ngx_modelgw_ledger_t *l, uint32_t index,
+    ngx_uint_t window)
+{
+    ngx_modelgw_ledger_key_t  *key;
+
+    key = ngx_modelgw_ledger_key_at(l, index);
+
+    if (key->window == window) {
+        return 0;
+    }
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    key->window = window | NGX_MODELGW_LEDGER_PENDING;
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return 1;
+}
+
+
+void
+ngx_modelgw_ledger_budget_begin_locked(ngx_modelgw_ledger_t *l, uint32_t index,
+    uint64_t time)
+{
+    ngx_modelgw_ledger_key_t  *key;
+
+    key = ngx_modelgw_ledger_key_at(l, index);
+
+    key->spent = 0;
+    key->ends = ngx_modelgw_budget_end(key->window
+                                       & ~NGX_MODELGW_LEDGER_PENDING, time);
+}
+
+
+void
+ngx_modelgw_ledger_budget_add(ngx_modelgw_ledger_t *l, ngx_str_t *name,
+    ngx_uint_t window, int64_t amount)
+{
+    uint32_t                   i;
+    ngx_modelgw_ledger_key_t  *key;
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    i = ngx_modelgw_ledger_find(&l->keys, name);
+
+    if (i != NGX_MODELGW_LEDGER_NONE) {
+        key = ngx_modelgw_ledger_key_at(l, i);
+
+        if (key->window == (window | NGX_MODELGW_LEDGER_PENDING)) {
+            key->spent = ngx_modelgw_ledger_sum(key->spent, amount);
+        }
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
+void
+ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index)
+{
+    ngx_modelgw_redo_lock(&l->redo);
+
+    ngx_modelgw_ledger_key_at(l, index)->window &= ~NGX_MODELGW_LEDGER_PENDING;
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
+int64_t
+ngx_modelgw_ledger_budget_used_locked(ngx_modelgw_ledger_key_t *key,
+    uint64_t time, uint64_t *ends)
+{
+    return ngx_modelgw_ledger_sum(ngx_modelgw_ledger_spent(key, time, ends),
+                                  key->held);
+}
+
+
+/* of the window with the time, whose end is *ends */
+
+static int64_t
+ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key, uint64_t time,
+    uint64_t *ends)
+{
+    *ends = key->ends;
+
+    if (time < key->ends) {
+        return key->spent;
+    }
+
+    *ends = ngx_modelgw_budget_end(key->window & ~NGX_MODELGW_LEDGER_PENDING,
+                                   time);
+
+    return 0;
 }
 
 
@@ -707,10 +821,33 @@ ngx_modelgw_ledger_call_init(ngx_modelgw_call_t *call)
 
 
 ngx_int_t
+ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, uint64_t time,
+    ngx_modelgw_ledger_left_t *left)
+{
+    int64_t                    used;
+    ngx_modelgw_ledger_key_t  *k;
+
+    k = ngx_modelgw_ledger_key_at(l, call->key);
+
+    if (k->window != budget->window) {
+        return NGX_ERROR;
+    }
+
+    used = ngx_modelgw_ledger_budget_used_locked(k, time, &left->ends);
+    left->amount = ngx_modelgw_ledger_sum(budget->limit, -used);
+
+    return (call->hold > 0 && left->amount < call->hold) ? NGX_DECLINED
+                                                         : NGX_OK;
+}
+
+
+ngx_int_t
 ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available)
 {
     int64_t                        left;
+    ngx_modelgw_ledger_key_t      *k;
     ngx_modelgw_ledger_account_t  *a;
 
     call->account = l->credit ? account : NGX_MODELGW_LEDGER_NONE;
@@ -734,6 +871,14 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
 
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
                          a->held + call->hold);
+
+    if (call->key != NGX_MODELGW_LEDGER_NONE) {
+        k = ngx_modelgw_ledger_key_at(l, call->key);
+
+        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
+                             k->held + call->hold);
+    }
+
     ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
 
     ngx_modelgw_redo_commit(&l->redo);
@@ -829,7 +974,10 @@ ngx_modelgw_ledger_charge(ngx_modelgw_call_t *call,
 }
 
 
-/* Gives back concurrency, tokens per minute and the hold; takes the cost. */
+/*
+ * Gives back concurrency, tokens per minute and the hold; takes the cost.
+ * call->ended is set.
+ */
 
 static void
 ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
@@ -874,6 +1022,37 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
                          ngx_modelgw_ledger_sum(a->balance,
                                                 -call->charge.cost));
+
+    if (call->key != NGX_MODELGW_LEDGER_NONE) {
+        ngx_modelgw_ledger_spend_locked(l, call);
+    }
+}
+
+
+/* The same for the key's budget. */
+
+static void
+ngx_modelgw_ledger_spend_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call)
+{
+    int64_t                    spent;
+    uint64_t                   ends;
+    ngx_modelgw_ledger_key_t  *k;
+
+    k = ngx_modelgw_ledger_key_at(l, call->key);
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
+                         k->held - call->hold);
+
+    if (k->window == NGX_MODELGW_WINDOW_NONE) {
+        return;
+    }
+
+    spent = ngx_modelgw_ledger_spent(k, call->ended, &ends);
+    spent = ngx_modelgw_ledger_sum(spent, call->charge.cost);
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->spent, spent);
+    ngx_modelgw_redo_add(&l->redo, &k->ends, ends);
 }
 
 

@@ -26,6 +26,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_budget.h"
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_limit.h"
 
@@ -65,10 +66,23 @@ typedef struct {
 } ngx_modelgw_ledger_account_t;
 
 
+/*
+ * What is held is kept of each key with a record, so that a budget may be given
+ * to it at any time; what is spent, of those with a window.
+ */
+
+#define NGX_MODELGW_LEDGER_PENDING  0x100    /* "spent" is not known yet */
+
 typedef struct {
     uint64_t                    calls;   /* OPEN, HELD or SENT */
     ngx_modelgw_limit_t         rpm;     /* by the caller, under the lock */
     ngx_modelgw_limit_t         tpm;
+    uint64_t                    window;  /* ngx_modelgw_window_e, and maybe
+                                            PENDING */
+    uint64_t                    ends;    /* of the window, milliseconds since
+                                            the Epoch, exclusive */
+    int64_t                     spent;   /* nano-euro, in the window */
+    int64_t                     held;
     ngx_modelgw_ledger_name_t   name;
     uint32_t                    next;
     uint32_t                    generation; /* of the last configuration that
@@ -290,6 +304,30 @@ ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 ngx_modelgw_ledger_key_t *ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l,
     uint32_t index);
 
+/*
+ * Budgets of keys that have a record, when a configuration takes effect.
+ *
+ * _budget_set() gives the key a window.  It returns 1 if what was spent in it
+ * is not known: calls are refused until the caller has found out.  For that it
+ * calls _budget_begin_locked(), from which on what ends is added to "spent";
+ * _budget_add() for what had ended before, which has no effect on a key that
+ * does not exist or does not wait for it; _budget_known().
+ */
+ngx_uint_t ngx_modelgw_ledger_budget_set(ngx_modelgw_ledger_t *l,
+    uint32_t index, ngx_uint_t window);
+void ngx_modelgw_ledger_budget_begin_locked(ngx_modelgw_ledger_t *l,
+    uint32_t index, uint64_t time);
+void ngx_modelgw_ledger_budget_add(ngx_modelgw_ledger_t *l, ngx_str_t *name,
+    ngx_uint_t window, int64_t amount);
+void ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index);
+
+/*
+ * What of a key's budget is spent or held at the time, in milliseconds since
+ * the Epoch; *ends is the end of the window.
+ */
+int64_t ngx_modelgw_ledger_budget_used_locked(ngx_modelgw_ledger_key_t *key,
+    uint64_t time, uint64_t *ends);
+
 /* For callers that use more than one word of a key or an account. */
 void ngx_modelgw_ledger_lock(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_unlock(ngx_modelgw_ledger_t *l);
@@ -357,6 +395,26 @@ ngx_uint_t ngx_modelgw_ledger_end_all(ngx_modelgw_ledger_t *l, uint32_t worker,
 ngx_int_t ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l,
     uint32_t worker, uint32_t key, uint32_t concurrency,
     ngx_modelgw_call_t **call);
+
+/* what is left of a budget */
+typedef struct {
+    int64_t               amount;        /* nano-euro; may be negative */
+    uint64_t              ends;          /* of its window, milliseconds since
+                                            the Epoch; -1: never */
+} ngx_modelgw_ledger_left_t;
+
+/*
+ * Whether the budget of the call's key covers call->hold; to be called right
+ * before _hold_locked(), which sets it aside there, too.  time: milliseconds
+ * since the Epoch.
+ *     NGX_OK        *left is set
+ *     NGX_DECLINED  the hold is more than what is left; *left is set.  A hold
+ *                   of 0 is always covered.
+ *     NGX_ERROR     what was spent in this window is not known
+ */
+ngx_int_t ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, uint64_t time,
+    ngx_modelgw_ledger_left_t *left);
 
 /*
  * Reserves call->hold from the account's credit: OPEN to HELD.  Without credit

@@ -169,6 +169,22 @@ ngx_int_t ngx_modelgw_store_last_change(ngx_modelgw_store_t *s,
 
 
 /*
+ * For a reader: what it reads from now on is of this instant.  Then whether
+ * that has the call: NGX_OK, NGX_DECLINED, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_store_snapshot(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id);
+
+/*
+ * Calls the handler for each key with the cost of its calls that ended since
+ * "start", in milliseconds since the Epoch, the begin of a day in UTC: as
+ * _accounts() does, with 0 for the time.
+ */
+ngx_int_t ngx_modelgw_store_spent(ngx_modelgw_store_t *s, uint64_t start,
+    ngx_modelgw_store_account_pt handler, void *data);
+
+
+/*
  * Writing.  What is written between _begin() and _commit() is durable when
  * _commit() has returned NGX_OK: all of it, or else nothing.  After an
  * NGX_ERROR of any of these the batch is rolled back, and all of them return

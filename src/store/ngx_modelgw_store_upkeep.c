@@ -35,6 +35,9 @@ static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
 static ngx_int_t ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *mark, int64_t *n);
+static ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s,
+    const char *sql, int64_t first, ngx_modelgw_store_account_pt handler,
+    void *data);
 static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
@@ -374,17 +377,72 @@ ngx_int_t
 ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
     ngx_modelgw_store_account_pt handler, void *data)
 {
+    return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
+                                     " FROM accounts", 0, handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_snapshot(ngx_modelgw_store_t *s)
+{
+    int64_t  n;
+
+    /* the transaction begins to read with its first statement */
+
+    return (ngx_modelgw_store_exec(s, "BEGIN") == NGX_OK
+            && ngx_modelgw_store_number(s, "SELECT count(*) FROM marks", &n)
+               == NGX_OK)
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id)
+{
+    int64_t  n;
+
+    if (ngx_modelgw_store_step(s, "SELECT count(*) FROM calls"
+                                  " WHERE id >= ?1 AND id <= ?2", id, id, &n)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return n ? NGX_OK : NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_spent(ngx_modelgw_store_t *s, uint64_t start,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s,
+        "SELECT key, sum(cost), 0 FROM ("
+            "SELECT key, cost FROM hours WHERE hour >= ?1 / 3600000"
+            " UNION ALL SELECT key, cost FROM calls"
+                " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"
+            " UNION ALL SELECT key, cost FROM days"
+                " WHERE day >= date(?1 / 1000, 'unixepoch'))"
+        " GROUP BY key", start, handler, data);
+}
+
+
+/* rows of a name and two numbers; first is bound if there is a parameter */
+
+static ngx_int_t
+ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
     int            rc;
     ngx_int_t      result;
     ngx_str_t      name;
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s, "SELECT name, balance, opened / 1000"
-                                     " FROM accounts", &stmt)
-        != NGX_OK)
-    {
+    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    (void) sqlite3_bind_int64(stmt, 1, first);
 
     result = NGX_OK;
 

@@ -346,7 +346,7 @@ def test_many(conf):
     """100,000 keys load, in clearly linear time."""
     write_many(conf, 100000)
     before = os.times()
-    conf.accepted(keys="include many.conf;", http="modelgw_zone 37m;")
+    conf.accepted(keys="include many.conf;", http="modelgw_zone 46m;")
     after = os.times()
     assert after.children_user - before.children_user \
         + after.children_system - before.children_system < 20

@@ -55,12 +55,12 @@ def test_twice(conf, name):
                                    "rph=1", '""'])
 def test_unknown(conf, limit):
     conf.refused('unknown option "%s" of group "a"' % limit.strip('"'),
-                 "it takes: rpm= tpm= concurrency= in",
+                 "it takes: rpm= tpm= concurrency= budget= in",
                  group=limits(limit).rstrip() + " # HERE\n")
 
 
 @pytest.mark.parametrize("line", ["limits", "limits rpm=1 tpm=1 concurrency=1 "
-                                  "rpm=2"])
+                                  "budget=1/day rpm=2"])
 def test_number_of_words(conf, line):
     conf.refused("invalid number of arguments", '"limits"', 'group "a"',
                  group=GROUP + line + "; # HERE\n")

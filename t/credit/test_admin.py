@@ -656,10 +656,12 @@ def test_keys(admin, http):
     keys = {k["id"]: k for k in admin.ok("/keys", version=http)["keys"]}
     assert keys["alice-1"] == {
         "id": "alice-1", "group": "a", "account": "alice", "models": None,
-        "rpm": None, "tpm": None, "concurrency": None, "expires": None}
+        "rpm": None, "tpm": None, "concurrency": None, "budget": None,
+        "budget_used": None, "budget_resets_in": None, "expires": None}
     assert keys["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": None,
-        "rpm": 60, "tpm": 1000, "concurrency": 2, "expires": "2035-02-28"}
+        "rpm": 60, "tpm": 1000, "concurrency": 2, "budget": None,
+        "budget_used": None, "budget_resets_in": None, "expires": "2035-02-28"}
     assert keys["frank"]["models"] == ["fam-a-small", "fam-a-mini"]
     assert keys["dave-1"]["expires"] == "2020-01-01"
     assert len(keys) == 6

@@ -146,8 +146,8 @@ def test_keys(ctl):
     table = {r["id"]: r for r in rows(ok(ctl("keys")))}
     assert table["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": "-",
-        "rpm": "60", "tpm": "1000", "concurrency": "2",
-        "expires": "2035-02-28"}
+        "rpm": "60", "tpm": "1000", "concurrency": "2", "budget": "-",
+        "budget_used": "-", "budget_resets_in": "-", "expires": "2035-02-28"}
     assert table["frank"]["models"] == "fam-a-small,fam-a-mini"
     assert table["alice-1"]["rpm"] == "-"
 
@@ -309,12 +309,14 @@ def test_key_new_with_everything(tmp_path):
     file.chmod(0o640)
     ok(key_new(file, "a@b:c._-", "--group", "a", "--account", "acc", "--models",
                "x/1,y+2", "--rpm", "1", "--tpm", "1000000000", "--concurrency",
-               "8", "--expires", "2030-01-31", "--prefix", "my-"), err=".*")
+               "8", "--budget", "50.00/month", "--expires", "2030-01-31",
+               "--prefix", "my-"), err=".*")
     head, bob, line = file.read_text().splitlines()
     assert (head, bob) == ("# ours", "bob sha256:%s b;" % ("0" * 64))
     assert re.fullmatch(
         r"a@b:c\._- sha256:[0-9a-f]{64} a account=acc models=x/1,y\+2 rpm=1 "
-        r"tpm=1000000000 concurrency=8 expires=2030-01-31;", line)
+        r"tpm=1000000000 concurrency=8 budget=50\.00/month "
+        r"expires=2030-01-31;", line)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
@@ -352,6 +354,10 @@ def test_no_duplicate_id(tmp_path, text):
     ["bob", "--group", "a", "--rpm", "-1"],
     ["bob", "--group", "a", "--rpm", "1000000001"],
     ["bob", "--group", "a", "--tpm", "1k"],
+    ["bob", "--group", "a", "--budget", "50"],
+    ["bob", "--group", "a", "--budget", "50/year"],
+    ["bob", "--group", "a", "--budget", "/day"],
+    ["bob", "--group", "a", "--budget", "5;/day"],
     ["bob", "--group", "a", "--concurrency", "99999999999"],
     ["bob", "--group", "a", "--models", ""],
     ["bob", "--group", "a", "--models", "a b"],

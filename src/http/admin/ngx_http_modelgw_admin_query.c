@@ -41,6 +41,7 @@
 
 #define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
 #define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
+#define NGX_HTTP_MODELGW_QUERY_BUDGET  (NGX_MODELGW_AMOUNT_LEN + 16)
 
 #define NGX_HTTP_MODELGW_QUERY_WINDOW  86400    /* seconds searched for an id */
 
@@ -97,7 +98,9 @@ static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
 static void ngx_http_modelgw_admin_account_name(
     ngx_modelgw_ledger_account_t *a, ngx_str_t *name);
 static void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_key_t *key);
+    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key);
+static void ngx_http_modelgw_admin_key_budget(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out,
     ngx_array_t *models);
 static void ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out,
@@ -1029,7 +1032,7 @@ ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
             ngx_modelgw_out_text(&out, ",");
         }
 
-        ngx_http_modelgw_admin_key_write(&out, key);
+        ngx_http_modelgw_admin_key_write(&out, job->mmcf->ledger, key);
     }
 
     ngx_modelgw_out_text(&out, "]}");
@@ -1039,7 +1042,8 @@ ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
 
 
 static void
-ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out, ngx_modelgw_key_t *key)
+ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key)
 {
     ngx_http_modelgw_group_t  *group;
 
@@ -1059,6 +1063,7 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out, ngx_modelgw_key_t *key)
     ngx_http_modelgw_admin_key_limit(out, key->tpm, group->tpm);
     ngx_modelgw_out_text(out, ",\"concurrency\":");
     ngx_http_modelgw_admin_key_limit(out, key->concurrency, group->concurrency);
+    ngx_http_modelgw_admin_key_budget(out, ledger, key);
     ngx_modelgw_out_text(out, ",\"expires\":");
 
     if (key->expires) {
@@ -1069,6 +1074,53 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out, ngx_modelgw_key_t *key)
     }
 
     ngx_modelgw_out_text(out, "}");
+}
+
+
+/* null: there is none; "resets_in" is null for one in total */
+
+static void
+ngx_http_modelgw_admin_key_budget(ngx_modelgw_out_t *out,
+    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key)
+{
+    u_char                    *p, text[NGX_HTTP_MODELGW_QUERY_BUDGET];
+    int64_t                    used;
+    uint64_t                   now, ends;
+    ngx_modelgw_budget_t       budget;
+    ngx_modelgw_ledger_key_t  *k;
+
+    ngx_http_modelgw_keys_budget(key, &budget);
+
+    if (budget.limit == 0 || key->slot == NGX_MODELGW_LEDGER_NONE) {
+        ngx_modelgw_out_text(out, ",\"budget\":null,\"budget_used\":null,"
+                                  "\"budget_resets_in\":null");
+        return;
+    }
+
+    now = (uint64_t) time(NULL) * 1000;
+    k = ngx_modelgw_ledger_key_at(ledger, key->slot);
+
+    ngx_modelgw_ledger_lock(ledger);
+
+    used = ngx_modelgw_ledger_budget_used_locked(k, now, &ends);
+
+    ngx_modelgw_ledger_unlock(ledger);
+
+    p = ngx_modelgw_amount(text, budget.limit);
+    p = ngx_sprintf(p, "/%V", &ngx_modelgw_windows[budget.window]);
+
+    ngx_modelgw_out_text(out, ",\"budget\":\"");
+    ngx_modelgw_out(out, text, p - text);
+    ngx_modelgw_out_text(out, "\",\"budget_used\":");
+    ngx_modelgw_amount_out(out, used);
+    ngx_modelgw_out_text(out, ",\"budget_resets_in\":");
+
+    if (ends == (uint64_t) -1) {
+        ngx_modelgw_out_text(out, "null");
+
+    } else {
+        ngx_modelgw_out_number(out, (ends - now) / 1000);
+    }
 }
 
 

@@ -139,6 +139,7 @@ typedef struct {
     uint32_t                          rpm;
     uint32_t                          tpm;
     uint32_t                          concurrency;
+    ngx_modelgw_budget_t              budget;
 
     uint32_t                          cell;        /* of it in the metrics */
     ngx_http_modelgw_health_t        *health;      /* NULL: not kept */
@@ -187,6 +188,8 @@ typedef struct {
     time_t                            ledger_keep; /* seconds */
     int64_t                           founding;    /* nano-euro */
     ngx_http_modelgw_place_t          founding_place;
+    ngx_http_modelgw_place_t          budget_place; /* of the first budget= */
+    ngx_str_t                         budget_name;  /* of its key or group */
     ngx_fd_t                          ledger_lock; /* the cycle's own */
     ngx_fd_t                          ledger_file; /* the cycle's own */
     ngx_http_modelgw_shared_t        *shared;      /* in the zone */
@@ -361,6 +364,8 @@ ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
 #define NGX_HTTP_MODELGW_COUNT_MAX    1000000000
 #define NGX_HTTP_MODELGW_COUNT_TAKES                                          \
     "a number from 1 to " ngx_value(NGX_HTTP_MODELGW_COUNT_MAX)
+#define NGX_HTTP_MODELGW_BUDGET_TAKES                                         \
+    "euro for a window, as 50.00/month: /day, /week, /month, /total"
 #define NGX_HTTP_MODELGW_ID_TAKES     "1 to 64 letters, digits and \"._@:-\""
 #define NGX_HTTP_MODELGW_WORD_TAKES   "one of"
 #define NGX_HTTP_MODELGW_WORDS_TAKES  "with commas between"
@@ -371,6 +376,10 @@ ngx_int_t ngx_http_modelgw_option_count(ngx_http_modelgw_option_t *option,
 
 /* The same; the field is uint32_t, and must be 0 before. */
 ngx_int_t ngx_http_modelgw_option_limit(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/* A budget; the field is ngx_modelgw_budget_t, and must be zero before. */
+ngx_int_t ngx_http_modelgw_option_budget(ngx_http_modelgw_option_t *option,
     ngx_str_t *value, void *field);
 
 /* An id, see conf_id(); the field is ngx_str_t, the text is not copied. */
@@ -517,6 +526,10 @@ ngx_int_t ngx_http_modelgw_pass_header_check(ngx_conf_t *cf,
 
 /* modelgw_keys: reads the block. */
 char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* Sets *budget to that of the key or of its group; limit 0: there is none. */
+void ngx_http_modelgw_keys_budget(ngx_modelgw_key_t *key,
+    ngx_modelgw_budget_t *budget);
 
 /* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_keys_check(ngx_conf_t *cf,

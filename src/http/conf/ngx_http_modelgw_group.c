@@ -81,7 +81,7 @@ static ngx_http_modelgw_group_line_t  ngx_http_modelgw_group_lines[] = {
     { ngx_string("deny_field"), 2, 64, ngx_http_modelgw_group_fields },
     { ngx_string("allow_field"), 2, 64, ngx_http_modelgw_group_fields },
     { ngx_string("pass_header"), 2, 64, ngx_http_modelgw_pass_header },
-    { ngx_string("limits"), 2, 4, ngx_http_modelgw_group_limits },
+    { ngx_string("limits"), 2, 5, ngx_http_modelgw_group_limits },
     { ngx_string("retry"), 2, 7, ngx_http_modelgw_group_retry },
     { ngx_null_string, 0, 0, NULL }
 };
@@ -95,6 +95,9 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_group_limit_options[] = {
     { ngx_string("rpm="), ngx_http_modelgw_group_limit(rpm) },
     { ngx_string("tpm="), ngx_http_modelgw_group_limit(tpm) },
     { ngx_string("concurrency="), ngx_http_modelgw_group_limit(concurrency) },
+    { ngx_string("budget="), ngx_http_modelgw_option_budget,
+      offsetof(ngx_http_modelgw_group_t, budget),
+      NGX_HTTP_MODELGW_BUDGET_TAKES, NULL },
     { ngx_null_string, NULL, 0, NULL, NULL }
 };
 
@@ -607,7 +610,8 @@ ngx_http_modelgw_group_field_check(ngx_conf_t *cf,
 static char *
 ngx_http_modelgw_group_limits(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
 {
-    ngx_http_modelgw_options_t  options;
+    ngx_http_modelgw_options_t     options;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
     ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
 
@@ -616,8 +620,19 @@ ngx_http_modelgw_group_limits(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     options.what = "group";
     options.name = &group->name;
 
-    return ngx_http_modelgw_option_parse(cf, 1, &options) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
+    if (ngx_http_modelgw_option_parse(cf, 1, &options) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+
+    if (group->budget.limit && mmcf->budget_place.file == NULL) {
+        mmcf->budget_place.file = cf->conf_file->file.name.data;
+        mmcf->budget_place.line = cf->conf_file->line;
+        mmcf->budget_name = group->name;
+    }
+
+    return NGX_CONF_OK;
 }
 
 

@@ -47,6 +47,7 @@ typedef struct {
     uint32_t                          rpm;      /* 0: not given */
     uint32_t                          tpm;      /* 0: not given */
     uint32_t                          concurrency;  /* 0: not given */
+    ngx_modelgw_budget_t              budget;   /* limit 0: not given */
     time_t                            expires;  /* 0: not given */
 } ngx_http_modelgw_keys_given_t;
 
@@ -125,6 +126,9 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_keys_table[] = {
       ngx_http_modelgw_keys_field(tpm), NGX_HTTP_MODELGW_COUNT_TAKES, NULL },
     { ngx_string("concurrency="), ngx_http_modelgw_option_limit,
       ngx_http_modelgw_keys_field(concurrency), NGX_HTTP_MODELGW_COUNT_TAKES,
+      NULL },
+    { ngx_string("budget="), ngx_http_modelgw_option_budget,
+      ngx_http_modelgw_keys_field(budget), NGX_HTTP_MODELGW_BUDGET_TAKES,
       NULL },
     { ngx_string("expires="), ngx_http_modelgw_keys_day,
       ngx_http_modelgw_keys_field(expires), "a day as YYYY-MM-DD", NULL },
@@ -485,13 +489,38 @@ ngx_http_modelgw_keys_options(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
     key->rpm = given.rpm;
     key->tpm = given.tpm;
     key->concurrency = given.concurrency;
+    key->budget = given.budget.limit;
+    key->window = given.budget.window;
     key->expires = given.expires;
 
     if (key->expires && key->expires <= ngx_time()) {
         ngx_http_modelgw_keys_expired(cf, key);
     }
 
+    if (key->budget && ctx->mmcf->budget_place.file == NULL) {
+        ctx->mmcf->budget_place = ctx->place;
+        ctx->mmcf->budget_name = key->id;
+    }
+
     return NGX_CONF_OK;
+}
+
+
+void
+ngx_http_modelgw_keys_budget(ngx_modelgw_key_t *key,
+    ngx_modelgw_budget_t *budget)
+{
+    ngx_http_modelgw_group_t  *group;
+
+    group = key->group;
+
+    if (key->budget == 0) {
+        *budget = group->budget;
+        return;
+    }
+
+    budget->limit = key->budget;
+    budget->window = key->window;
 }
 
 

@@ -201,6 +201,16 @@ ngx_http_modelgw_option_limit(ngx_http_modelgw_option_t *option,
 
 
 ngx_int_t
+ngx_http_modelgw_option_budget(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    ngx_modelgw_budget_t *budget = field;
+
+    return budget->limit ? NGX_BUSY : ngx_modelgw_budget_parse(value, budget);
+}
+
+
+ngx_int_t
 ngx_http_modelgw_option_id(ngx_http_modelgw_option_t *option, ngx_str_t *value,
     void *field)
 {

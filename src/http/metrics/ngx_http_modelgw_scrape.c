@@ -158,6 +158,8 @@ static void ngx_http_modelgw_scrape_key_requests(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_key_tokens(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_key_cost(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_key_limits(ngx_http_modelgw_scrape_t *s);
+static void ngx_http_modelgw_scrape_key_budgets(
+    ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_limit(ngx_http_modelgw_scrape_t *s,
     ngx_modelgw_limit_t *limit, uint32_t max, const char *name);
 static void ngx_http_modelgw_scrape_ratio(ngx_http_modelgw_scrape_t *s,
@@ -272,6 +274,11 @@ static ngx_http_modelgw_scrape_metric_t  ngx_http_modelgw_scrape_metrics[] = {
         "modelgw_key_limit_used_ratio", "gauge",
         "How much of a limit of a key is used.",
         LEDGER, ngx_http_modelgw_scrape_key_limits),
+
+    ngx_http_modelgw_scrape_samples(
+        "modelgw_key_budget_used_ratio", "gauge",
+        "How much of the budget of a key is spent or held.",
+        CREDIT, ngx_http_modelgw_scrape_key_budgets),
 
     ngx_http_modelgw_scrape_samples(
         "modelgw_account_balance_euro", "gauge",
@@ -1114,6 +1121,42 @@ ngx_http_modelgw_scrape_key_limits(ngx_http_modelgw_scrape_t *s)
 
 
 static void
+ngx_http_modelgw_scrape_key_budgets(ngx_http_modelgw_scrape_t *s)
+{
+    int64_t                    used;
+    uint64_t                   ends;
+    ngx_uint_t                 i;
+    ngx_modelgw_key_t         *key;
+    ngx_modelgw_budget_t       budget;
+    ngx_modelgw_ledger_key_t  *k;
+
+    for (i = 0; i < s->nkeys; i++) {
+        key = s->keys[i].key;
+
+        ngx_http_modelgw_keys_budget(key, &budget);
+
+        if (budget.limit == 0 || key->slot == NGX_MODELGW_LEDGER_NONE) {
+            continue;
+        }
+
+        k = ngx_modelgw_ledger_key_at(s->ledger, key->slot);
+
+        ngx_modelgw_ledger_lock(s->ledger);
+        used = ngx_modelgw_ledger_budget_used_locked(k,
+                                            (uint64_t) time(NULL) * 1000,
+                                            &ends);
+        ngx_modelgw_ledger_unlock(s->ledger);
+
+        ngx_modelgw_metrics_label(&s->text, 0, "key", &key->id);
+        ngx_modelgw_metrics_label(&s->text, 1, "window",
+                                  &ngx_modelgw_windows[budget.window]);
+
+        ngx_http_modelgw_scrape_ratio(s, used, budget.limit);
+    }
+}
+
+
+static void
 ngx_http_modelgw_scrape_limit(ngx_http_modelgw_scrape_t *s,
     ngx_modelgw_limit_t *limit, uint32_t max, const char *name)
 {
@@ -1135,7 +1178,8 @@ ngx_http_modelgw_scrape_ratio(ngx_http_modelgw_scrape_t *s, uint64_t used,
     uint64_t max)
 {
     if (max) {
-        ngx_modelgw_metrics_sample(&s->text, used * 10000 / max, 4);
+        ngx_modelgw_metrics_sample(&s->text, (unsigned __int128) used * 10000
+                                             / max, 4);
     }
 }
 

@@ -67,6 +67,16 @@ void ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_main_conf_t *old, ngx_log_t *log);
 
 
+/* budget.c: what keys have spent */
+
+/*
+ * When the configuration takes effect: finds what those n keys have spent whose
+ * budgets are pending in the ledger.  Failures are logged.
+ */
+void ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_uint_t n, ngx_log_t *log);
+
+
 /* writer.c: the thread that writes the store */
 
 /*

@@ -40,6 +40,8 @@
 typedef struct {
     ngx_http_modelgw_main_conf_t  *mmcf;
     ngx_modelgw_key_t             *before;   /* the last with an account */
+    ngx_uint_t                     pending;  /* budgets of which it is not
+                                                known what is spent */
     ngx_uint_t                     refused;  /* keys without a place */
     ngx_log_t                     *log;
 } ngx_http_modelgw_zone_ctx_t;
@@ -270,6 +272,15 @@ ngx_http_modelgw_zone_check_none(ngx_conf_t *cf,
                       "\"modelgw_founding_credit\" but no \"modelgw_ledger\" "
                       "in http, in %s:%ui", mmcf->founding_place.file,
                       mmcf->founding_place.line);
+        return NGX_ERROR;
+    }
+
+    if (mmcf->budget_place.file) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"%V\" has a budget, but there is no "
+                      "\"modelgw_ledger\" in http, in %s:%ui",
+                      &mmcf->budget_name, mmcf->budget_place.file,
+                      mmcf->budget_place.line);
         return NGX_ERROR;
     }
 
@@ -751,6 +762,10 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
                       "accounts: their calls are refused", ctx.refused);
     }
 
+    if (ctx.pending) {
+        ngx_http_modelgw_budget_in_force(mmcf, ctx.pending, cycle->log);
+    }
+
     ngx_modelgw_ledger_wake(mmcf->ledger);
 
     return NGX_OK;
@@ -780,6 +795,7 @@ static void
 ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
     ngx_modelgw_key_t *key)
 {
+    ngx_modelgw_budget_t   budget;
     ngx_modelgw_ledger_t  *ledger;
 
     ledger = ctx->mmcf->ledger;
@@ -795,6 +811,14 @@ ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
         return;
     }
 
+    ngx_http_modelgw_keys_budget(key, &budget);
+
+    if (budget.limit
+        && ngx_modelgw_ledger_budget_set(ledger, key->slot, budget.window))
+    {
+        ctx->pending++;
+    }
+
     if (ngx_modelgw_ledger_credit(ledger)) {
         ngx_http_modelgw_zone_account(ctx, key);
     }
@@ -808,8 +832,9 @@ ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key)
 
     group = key->group;
 
-    return key->rpm || key->tpm || key->concurrency
-           || group->rpm || group->tpm || group->concurrency;
+    return key->rpm || key->tpm || key->concurrency || key->budget
+           || group->rpm || group->tpm || group->concurrency
+           || group->budget.limit;
 }
 
 

@@ -91,6 +91,7 @@ typedef struct {
     uint64_t               first;        /* id that was not yet counted */
     uint64_t               asked;        /* top-ups, likewise */
     int64_t                balance;      /* expected */
+    int64_t                spent;        /* likewise, of the key's budget */
     ngx_uint_t             written;
 
     /* of the child that is stepped */
@@ -147,6 +148,9 @@ world_create(world_t *w, ngx_uint_t credit)
 
     key = ngx_modelgw_ledger_key_at(w->ledger, w->key);
     ngx_modelgw_limit_correct(&key->tpm, 0, 1000, ngx_modelgw_ledger_clock());
+
+    key->window = NGX_MODELGW_WINDOW_TOTAL;
+    key->ends = (uint64_t) -1;
 
     assert_int_equal(ngx_modelgw_ledger_join(w->ledger, &w->self), NGX_OK);
     ngx_memzero(store->stored, 64 * sizeof(int64_t));
@@ -237,6 +241,7 @@ world_check(world_t *w)
     uint64_t                       i;
     const char                    *wrong;
     ngx_modelgw_ledger_t          *l;
+    ngx_modelgw_ledger_key_t      *k;
     ngx_modelgw_ledger_ended_t     ended;
     ngx_modelgw_ledger_account_t  *a;
 
@@ -291,6 +296,7 @@ world_check(world_t *w)
     for ( /* void */ ; w->first < l->id; w->first++) {
         if (store->stored[w->first % IDS]) {
             w->balance -= store->stored[w->first % IDS] - 1;
+            w->spent += store->stored[w->first % IDS] - 1;
             w->written++;
         }
     }
@@ -302,8 +308,16 @@ world_check(world_t *w)
 
     a = ngx_modelgw_ledger_account_at(l, w->account);
 
-    if (a->held || ngx_modelgw_ledger_key_at(l, w->key)->calls) {
+    k = ngx_modelgw_ledger_key_at(l, w->key);
+
+    if (a->held || k->calls || k->held) {
         return "something is held";
+    }
+
+    /* its record may be another key's by now */
+
+    if (k->window && k->spent != w->spent) {
+        return "a budget is not charged like the account";
     }
 
     return (a->balance == w->balance) ? NULL : "money is lost or made";

@@ -207,16 +207,28 @@ ledger_check_sums(ngx_modelgw_ledger_t *l)
 
     for (i = 0; i < l->keys.n; i++) {
         calls = 0;
+        held = 0;
 
         for (k = 0; k < l->fresh; k++) {
             call = &l->calls[k];
 
             calls += (call->key == i && call->state != NGX_MODELGW_CALL_FREE
                       && call->state != NGX_MODELGW_CALL_DONE);
+
+            if (call->key == i && call->account != NONE
+                && (call->state == NGX_MODELGW_CALL_HELD
+                    || call->state == NGX_MODELGW_CALL_SENT))
+            {
+                held += call->hold;
+            }
         }
 
         if (ngx_modelgw_ledger_key_at(l, i)->calls != calls) {
             return "a key's count is not that of its calls";
+        }
+
+        if (ngx_modelgw_ledger_key_at(l, i)->held != held) {
+            return "what a key holds is not the sum of its holds";
         }
     }
 

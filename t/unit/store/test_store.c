@@ -2045,6 +2045,110 @@ usages(unit_store_t *u)
 }
 
 
+typedef struct {
+    int64_t     sum;
+    ngx_uint_t  n;
+} spent_t;
+
+
+static ngx_int_t
+spent_key(void *data, ngx_str_t *name, int64_t sum, uint64_t unused)
+{
+    spent_t *spent = data;
+
+    spent->n++;
+    spent->sum += sum;
+
+    return NGX_OK;
+}
+
+
+/* for all keys; start: of the day, that many days after that of the calls */
+
+static void
+spent(unit_store_t *u, ngx_uint_t days, ngx_uint_t n, int64_t sum)
+{
+    spent_t                     found;
+    ngx_modelgw_store_t        *s;
+    ngx_modelgw_store_error_t   error;
+
+    s = ngx_modelgw_store_open_read(u->path, NULL, &error);
+    assert_non_null(s);
+
+    ngx_memzero(&found, sizeof(spent_t));
+
+    unit_store_ok(s, ngx_modelgw_store_snapshot(s));
+    unit_store_ok(s, ngx_modelgw_store_spent(s,
+                                             (UNIT_TIME / UNIT_DAY + days)
+                                             * UNIT_DAY, spent_key, &found));
+
+    assert_int_equal(found.n, n);
+    assert_int_equal(found.sum, sum);
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* what keys have spent, whatever was rolled up */
+
+static void
+test_spent(void **state)
+{
+    int64_t                     all, last;
+    uint64_t                    id;
+    ngx_uint_t                  i;
+    unit_store_t               *u = *state;
+    ngx_modelgw_store_t        *s, *reader;
+    ngx_modelgw_store_error_t   error;
+
+    three_calls(u);
+
+    all = unit_sql(u, "SELECT sum(cost) FROM calls");
+    last = unit_sql(u, "SELECT sum(cost) FROM calls WHERE ended >="
+                       " (SELECT max(ended) FROM calls)");
+    assert_true(last > 0 && last < all);
+
+    s = unit_open(u);
+
+    for (i = 0; i < 5; i++) {
+        spent(u, 0, unit_sql(u, "SELECT count(DISTINCT key) FROM"
+                                " (SELECT key FROM calls"
+                                " UNION SELECT key FROM days)"), all);
+        spent(u, 1, 1, last);
+        spent(u, 2, 0, 0);
+
+        switch (i) {
+        case 0:
+            hours(s, UNIT_TIME + UNIT_DAY, 10, 2);
+            break;
+        case 1:
+            roll_up(s, UNIT_TIME + UNIT_DAY, 10, 2);
+            break;
+        case 2:
+            hours(s, UNIT_TIME + 2 * UNIT_DAY, 10, 1);
+            break;
+        case 3:
+            reader = ngx_modelgw_store_open_read(u->path, NULL, &error);
+            assert_non_null(reader);
+            unit_store_ok(reader, ngx_modelgw_store_snapshot(reader));
+            id = unit_sql(u, "SELECT max(id) FROM calls");
+
+            roll_up(s, UNIT_TIME + 2 * UNIT_DAY, 10, 1);
+
+            /* of the instant when it began to read */
+
+            assert_int_equal(ngx_modelgw_store_has_call(reader, id), NGX_OK);
+            assert_int_equal(ngx_modelgw_store_has_call(reader, id + 1),
+                             NGX_DECLINED);
+            ngx_modelgw_store_close(reader);
+            break;
+        }
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
 /* the same, whatever was rolled up */
 
 static void
@@ -2215,6 +2319,7 @@ main(void)
         unit_store_case(test_roll_up),
         unit_store_case(test_roll_up_left_out),
         unit_store_case(test_calls),
+        unit_store_case(test_spent),
         unit_store_case(test_usage),
         unit_store_case(test_usage_many),
         unit_store_case(test_topups),
