@@ -281,9 +281,10 @@ static const char  ngx_modelgw_store_schema2[] =
 
     /* nothing in a new file */
 
-    "INSERT INTO marks SELECT 'hours', coalesce(max(ended) + 1, 0) FROM calls;"
+    "INSERT INTO marks SELECT 'hours', min(coalesce(max(ended) + 1, 0),"
+        " CAST(strftime('%s', 'now') AS INTEGER) * 1000) FROM calls;"
 
-    ngx_modelgw_store_hours_sql("true") ";";
+    ngx_modelgw_store_hours_sql("ended < " NGX_MODELGW_STORE_MARK) ";";
 
 
 /*

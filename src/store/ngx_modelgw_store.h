@@ -383,7 +383,9 @@ typedef struct {
  * newest first, else it is by cost, highest first.  Times alone have no gaps,
  * from filter->from, if any, up to filter->now or filter->to.  If there are
  * more than the limit, the last member is "more":true.
- *     NGX_OK, NGX_ERROR
+ *     NGX_OK
+ *     NGX_BUSY      there are more than 200,000
+ *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
     ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,

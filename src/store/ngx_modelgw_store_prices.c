@@ -1,6 +1,11 @@
 
 /*
  * What models cost, and have cost: a price has an id, which calls have, too.
+ * The one that counts for a model is in "marks".
+ *
+ * A configuration's prices may reach the store late, if the writer is a worker
+ * of the one before, or never, if there is a third by then.  So a call brings
+ * its own price, unless it is known.
  */
 
 
@@ -13,10 +18,16 @@
 #define NGX_MODELGW_STORE_MEGA  1000     /* pico-euro per token is nano-euro per
                                             thousand tokens */
 
+/* the name of the mark; ?1: the group, ?2: the model */
+
+#define NGX_MODELGW_STORE_PRICE_MARK  "'price:' || ?1 || '/' || ?2"
+
 
 static ngx_int_t ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, uint64_t *id, ngx_modelgw_price_t *old);
 static ngx_int_t ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price);
+static ngx_int_t ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price);
 static ngx_int_t ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old);
@@ -42,7 +53,9 @@ ngx_modelgw_store_price(ngx_modelgw_store_t *s,
         return NGX_OK;
     }
 
-    if (ngx_modelgw_store_price_insert(s, price) != NGX_OK) {
+    if (ngx_modelgw_store_price_insert(s, price) != NGX_OK
+        || ngx_modelgw_store_price_mark(s, price) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -55,7 +68,7 @@ ngx_modelgw_store_price(ngx_modelgw_store_t *s,
 }
 
 
-/* id 0: the model has had none */
+/* id 0: the model has had model */
 
 static ngx_int_t
 ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
@@ -66,8 +79,8 @@ ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_prepare(s,
             "SELECT id, input, output, cache_read, cache_write, cache_write_1h"
-            " FROM prices WHERE \"group\" = ?1 AND model = ?2"
-            " ORDER BY \"from\" DESC, rowid DESC LIMIT 1", &stmt)
+            " FROM marks JOIN prices ON id = value"
+            " WHERE name = " NGX_MODELGW_STORE_PRICE_MARK, &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -97,7 +110,7 @@ ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
 }
 
 
-/* a price that the model has had before counts from now on again */
+/* a price that came with a call lacks what calls do not know */
 
 static ngx_int_t
 ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
@@ -107,8 +120,8 @@ ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_prepare(s,
             "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-            " ON CONFLICT (id) DO UPDATE SET \"from\" = excluded.\"from\"",
-            &stmt)
+            " ON CONFLICT (id) DO UPDATE SET \"group\" = excluded.\"group\","
+            " model = excluded.model", &stmt)
         != NGX_OK)
     {
         return ngx_modelgw_store_abandon(s);
@@ -121,6 +134,69 @@ ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_store_bind_rates(stmt, 5, &price->rates);
 
     return ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored");
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price)
+{
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_prepare(s,
+            "INSERT INTO marks VALUES (" NGX_MODELGW_STORE_PRICE_MARK ", ?3)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value", &stmt)
+        != NGX_OK)
+    {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    ngx_modelgw_store_bind_str(stmt, 1, &price->group);
+    ngx_modelgw_store_bind_str(stmt, 2, &price->model);
+    (void) sqlite3_bind_int64(stmt, 3, price->id);
+
+    return ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored");
+}
+
+
+ngx_int_t
+ngx_modelgw_store_price_of(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call)
+{
+    ngx_str_t      model;
+    uint64_t      *known;
+    sqlite3_stmt  *stmt;
+
+    known = &s->prices[call->price_id % NGX_MODELGW_STORE_PRICES];
+
+    if (call->price_id == *known) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_prepare(s,
+            "INSERT INTO prices VALUES (?1, '', ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+            " ON CONFLICT (id) DO UPDATE SET \"from\" = \"from\"", &stmt)
+        != NGX_OK)
+    {
+        return ngx_modelgw_store_abandon(s);
+    }
+
+    model.data = call->model;
+    model.len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
+
+    (void) sqlite3_bind_int64(stmt, 1, call->price_id);
+    ngx_modelgw_store_bind_str(stmt, 2, &model);
+    (void) sqlite3_bind_int64(stmt, 3, call->started);
+    ngx_modelgw_store_bind_rates(stmt, 4, &call->price);
+
+    if (ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored")
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    *known = call->price_id;
+
+    return NGX_OK;
 }
 
 

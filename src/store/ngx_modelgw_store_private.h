@@ -22,6 +22,8 @@
 #define NGX_MODELGW_STORE_DELTAS  256    /* accounts charged before a flush */
 #define NGX_MODELGW_STORE_SLOTS   1024   /* of their hash, a power of 2 */
 
+#define NGX_MODELGW_STORE_PRICES  64     /* that a writer knows */
+
 #define NGX_MODELGW_STORE_WAL_FILES  2   /* "-wal", "-shm" */
 
 #define NGX_MODELGW_STORE_DAY     86400  /* seconds */
@@ -134,6 +136,10 @@ struct ngx_modelgw_store_s {
                                             the index of a delta; 0: free */
     ngx_modelgw_store_delta_t    deltas[NGX_MODELGW_STORE_DELTAS];
 
+    /* of a writer: ids of prices that are stored, at their place */
+
+    uint64_t                     prices[NGX_MODELGW_STORE_PRICES];
+
     int64_t                      mark;   /* of a writer: NGX_MODELGW_STORE_MARK,
                                             as it was committed last */
 
@@ -189,7 +195,9 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
 
 /*
  * Prepares a query, and binds these, and the span to ?4 and ?5: NGX_OK,
- * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes.
+ * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes; the string must
+ * not change until the statement is finalized.  This cannot fail: nothing is
+ * copied.
  */
 ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
@@ -212,6 +220,10 @@ ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
  */
 ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
     int changes, const char *failed);
+
+/* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,
+    ngx_modelgw_call_t *call);
 
 /*
  * Rolls back a batch in which something failed; nothing more is written.

@@ -649,7 +649,7 @@ ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str)
 {
     if (str->len) {
         (void) sqlite3_bind_text(stmt, i, (char *) str->data, str->len,
-                                 SQLITE_TRANSIENT);
+                                 SQLITE_STATIC);
     }
 }
 

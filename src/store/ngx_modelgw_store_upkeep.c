@@ -79,37 +79,49 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
  * day when they ended, because they were charged then.
  */
 
+/* "+": not by the index, which would read all calls that are old enough */
+
+#define NGX_MODELGW_STORE_DUE  " id <= ?2 AND +ended < ?1"
+
+/* the hours of these calls, which are still there */
+
+#define NGX_MODELGW_STORE_ROLLED                                              \
+    " AND hour BETWEEN (SELECT min(ended) / 3600000 FROM calls WHERE"         \
+    NGX_MODELGW_STORE_DUE ") AND (SELECT max(ended) / 3600000 FROM calls"     \
+    " WHERE" NGX_MODELGW_STORE_DUE ")"
+
 static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
 
     { "UPDATE hours SET" ngx_modelgw_store_sums_set("hours.", "- ", "rolled.")
       " FROM (SELECT ended / 3600000 AS hour, account, key, model,"
           NGX_MODELGW_STORE_SUMS_OF_CALLS
-          "FROM calls WHERE id <= ?2 AND ended < min(?1, "
-          NGX_MODELGW_STORE_MARK ") GROUP BY 1, 2, 3, 4) AS rolled"
+          "FROM calls WHERE" NGX_MODELGW_STORE_DUE
+          " AND +ended < " NGX_MODELGW_STORE_MARK
+          " GROUP BY 1, 2, 3, 4) AS rolled"
       " WHERE hours.hour = rolled.hour AND hours.account = rolled.account"
           " AND hours.key = rolled.key AND hours.model = rolled.model",
-      "SELECT count(*) FROM (SELECT 1 FROM calls"
-          " WHERE id <= ?2 AND ended < min(?1, " NGX_MODELGW_STORE_MARK ")"
+      "SELECT count(*) FROM (SELECT 1 FROM calls WHERE" NGX_MODELGW_STORE_DUE
+          " AND +ended < " NGX_MODELGW_STORE_MARK
           " GROUP BY ended / 3600000, account, key, model)",
       "failed: hours were not updated" },
 
-    { "DELETE FROM hours WHERE hour < ?1 / 3600000 AND calls = 0",
-      "SELECT count(*) FROM hours WHERE hour < ?1 / 3600000 AND calls = 0",
+    { "DELETE FROM hours WHERE calls = 0" NGX_MODELGW_STORE_ROLLED,
+      "SELECT count(*) FROM hours WHERE calls = 0" NGX_MODELGW_STORE_ROLLED,
       "failed: hours were not deleted" },
 
     { "INSERT INTO days (day, account, key, model," NGX_MODELGW_STORE_SUMS ")"
       " SELECT date(ended / 1000, 'unixepoch'), account, key, model,"
           NGX_MODELGW_STORE_SUMS_OF_CALLS
-          "FROM calls WHERE id <= ?2 AND ended < ?1 GROUP BY 1, 2, 3, 4"
+          "FROM calls WHERE" NGX_MODELGW_STORE_DUE " GROUP BY 1, 2, 3, 4"
       " ON CONFLICT (day, account, key, model) DO UPDATE SET"
           ngx_modelgw_store_sums_set("days.", "+ ", "excluded."),
       "SELECT count(*) FROM (SELECT date(ended / 1000, 'unixepoch'), account,"
-          " key, model FROM calls WHERE id <= ?2 AND ended < ?1"
+          " key, model FROM calls WHERE" NGX_MODELGW_STORE_DUE
           " GROUP BY 1, 2, 3, 4)",
       "failed: days were not updated" },
 
-    { "DELETE FROM calls WHERE id <= ?2 AND ended < ?1",
-      "SELECT count(*) FROM calls WHERE id <= ?2 AND ended < ?1",
+    { "DELETE FROM calls WHERE" NGX_MODELGW_STORE_DUE,
+      "SELECT count(*) FROM calls WHERE" NGX_MODELGW_STORE_DUE,
       "failed: calls were not deleted" },
 
     { NULL, NULL, NULL }

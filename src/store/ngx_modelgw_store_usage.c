@@ -29,6 +29,9 @@
     (sizeof(int64_t)                                                          \
      + NGX_MODELGW_STORE_BYS * (1 + NGX_MODELGW_LEDGER_MODEL))
 
+#define NGX_MODELGW_STORE_GROUPS    200000  /* at most; each is some 300 bytes
+                                               of memory */
+
 #define NGX_MODELGW_STORE_MONTHS    12
 
 
@@ -165,6 +168,7 @@ ngx_int_t
 ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
     ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
+    ngx_int_t                     rc;
     ngx_uint_t                    more;
     sqlite3_stmt                 *stmt;
     ngx_modelgw_out_t             json;
@@ -181,10 +185,13 @@ ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
         return ngx_modelgw_store_fail_text(s, "failed: no memory");
     }
 
-    if (ngx_modelgw_store_usage_query(s, filter, &stmt) != NGX_OK
-        || ngx_modelgw_store_sum_up(s, &groups, stmt) != NGX_OK)
-    {
+    if (ngx_modelgw_store_usage_query(s, filter, &stmt) != NGX_OK) {
         return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_store_sum_up(s, &groups, stmt);
+    if (rc != NGX_OK) {
+        return rc;
     }
 
     ngx_qsort(groups.groups.elts, groups.groups.nelts, sizeof(void *),
@@ -239,29 +246,33 @@ ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
 }
 
 
-/* Reads all rows, and finalizes the statement. */
+/* Reads all rows, and finalizes the statement: NGX_OK, NGX_BUSY, NGX_ERROR. */
 
 static ngx_int_t
 ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
     ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt)
 {
-    int  rc;
+    int        step;
+    ngx_int_t  rc;
 
-    do {
-        rc = sqlite3_step(stmt);
-    } while (rc == SQLITE_ROW
-             && ngx_modelgw_store_sum_row(groups, stmt) == NGX_OK);
+    rc = NGX_OK;
 
-    if (rc == SQLITE_ROW) {
-        (void) ngx_modelgw_store_fail_text(s, "failed: no memory");
+    while (rc == NGX_OK && (step = sqlite3_step(stmt)) != SQLITE_DONE) {
 
-    } else if (rc != SQLITE_DONE) {
-        (void) ngx_modelgw_store_fail(s, NULL);
+        if (step != SQLITE_ROW) {
+            rc = ngx_modelgw_store_fail(s, NULL);
+
+        } else if (ngx_modelgw_store_sum_row(groups, stmt) != NGX_OK) {
+            rc = ngx_modelgw_store_fail_text(s, "failed: no memory");
+
+        } else if (groups->groups.nelts > NGX_MODELGW_STORE_GROUPS) {
+            rc = NGX_BUSY;
+        }
     }
 
     (void) sqlite3_finalize(stmt);
 
-    return (rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
+    return rc;
 }
 
 

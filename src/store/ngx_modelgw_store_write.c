@@ -497,6 +497,10 @@ ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s, ngx_uint_t first,
         {
             return NGX_ERROR;
         }
+
+        if (ngx_modelgw_store_price_of(s, s->rows[i].call) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     return ngx_modelgw_store_calls_late(s, first, last);

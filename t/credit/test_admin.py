@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import csv
+import gzip
 import io
 import json
 import os
@@ -399,7 +400,8 @@ def test_pipelined(admin):
 @pytest.fixture(scope="module")
 def called(module_gateway):
     """Two calls of bob, one of alice, in the store of a separate gateway."""
-    gw = module_gateway(**WITH_LEDGER, locations=ADMIN)
+    gw = module_gateway(**WITH_LEDGER, locations=ADMIN.replace(
+        "{", "{ gzip on; gzip_types text/csv; gzip_min_length 1;", 1))
     admin = Admin(gw)
     assert gw.chat().status == 200
     assert gw.chat({"model": "fam-b-two", "max_tokens": 5, "messages": [
@@ -435,29 +437,30 @@ def test_calls(called):
     ("outcome=reported", 3), ("outcome=unsent", 0), ("end=complete", 3),
     ("end=lost", 0), ("status=200", 3), ("status=429", 0), ("status=0", 0),
     ("min_cost=0", 3), ("min_cost=0.000000001", 3), ("min_cost=1", 0),
-    ("request_id=none", 0), ("from=-1h", 3), ("from=-7d&to=now", None),
+    ("request_id=none", 0), ("request_id=none&to=2026-01-01", 0),
+    ("request_id=none&to=1970-01-01T00:00:01Z", 0), ("from=-1h", 3), ("from=-7d&to=now", None),
     ("to=-90m", 0), ("from=yesterday", 3), ("after=1-1", 0)])
 def test_filters(called, query, n):
     calls = called.ok("/calls?" + query)["calls"]
     assert len(calls) == n or n is None
 
 
-def test_request_id(called):
+def test_request_id(admin):
     """The id that a client was told finds its call, in the last day or a
     span."""
-    r = called.gw.chat()
+    r = admin.gw.chat()
     id = r.get("request-id")
     end = time.monotonic() + client.LIMIT
-    while not called.ok("/calls?request_id=" + id)["calls"]:
+    while not admin.ok("/calls?request_id=" + id)["calls"]:
         assert time.monotonic() < end, "the call is not written"
         time.sleep(0.02)
-    (call,) = called.ok("/calls?from=-7d&request_id=" + id)["calls"]
+    (call,) = admin.ok("/calls?from=-7d&request_id=" + id)["calls"]
     assert call["request_id"] == id and call["key"] == "bob-1"
     assert 0 <= call["first_byte_ms"] <= call["duration_ms"]
     assert call["stream"] is call["translated"] is False
-    assert called.ok("/calls?to=-1h&from=-7d&request_id=" + id)["calls"] == []
+    assert admin.ok("/calls?to=-1h&from=-7d&request_id=" + id)["calls"] == []
 
-    one = called.ok("/calls/%d" % call["id"])
+    one = admin.ok("/calls/%d" % call["id"])
     assert one["call"] == call and set(one) == {"call", "price"}
 
 
@@ -505,6 +508,9 @@ def test_csv(called, http):
     assert as_csv(r) == [] and r.body.startswith(b"id,time,")
     assert len(as_csv(called.get("/calls?limit=1000000", headers=ACCEPT))) \
         == len(calls)
+    r = called.get("/calls", headers=ACCEPT + [("Accept-Encoding", "gzip")])
+    assert r.get("content-encoding") == "gzip"
+    assert gzip.decompress(r.body) == called.get("/calls", headers=ACCEPT).body
     assert len(as_csv(called.get("/calls?limit=2", headers=ACCEPT))) == 2
     refused(called.get("/calls?limit=1000001", headers=ACCEPT), 400,
             "INVALID_FIELD", "limit")
@@ -819,8 +825,12 @@ def fill(gw, n):
 
 
 def test_long_csv(gateway):
-    """More than a part; to a client that reads slowly, and one that leaves."""
-    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN))
+    """More than a part; at a limited rate, compressed, to a client that reads
+    slowly, and one that leaves."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN + """
+        location /limited/ { modelgw_admin; limit_rate 4m; send_timeout 1s; }
+        location /gzipped/ { modelgw_admin; gzip on; gzip_types text/csv; }
+"""))
     g.gw.stop()
     fill(g.gw, 45000)
     g.gw.start()
@@ -830,6 +840,12 @@ def test_long_csv(gateway):
     assert len(ids) == len(set(ids)) == 45000
     assert ids == sorted(ids, reverse=True)
     assert len(as_csv(g.get("/calls?limit=10001", headers=ACCEPT))) == 10001
+
+    for path in ("limited", "gzipped"):
+        r = Admin(g.gw, "/" + path).get("/calls?limit=30000", headers=ACCEPT + [
+            ("Accept-Encoding", "gzip")])
+        text = gzip.decompress(r.body) if path == "gzipped" else r.body
+        assert text.count(b"\r\n") == 30001
 
     for size in (100000, 3000000):
         with g.gw.connect() as c:

@@ -573,6 +573,7 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *id)
 {
     ngx_int_t                      rc;
+    ngx_uint_t                     flags;
     ngx_http_modelgw_job_t        *job;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
@@ -585,7 +586,13 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
                                       "No ledger is configured");
     }
 
-    rc = ngx_http_modelgw_job_create(r, ctx, route->flags, &job);
+    flags = route->flags;
+
+    if (!ngx_http_modelgw_admin_accepts_csv(r)) {
+        flags &= ~NGX_HTTP_MODELGW_ADMIN_CSV;
+    }
+
+    rc = ngx_http_modelgw_job_create(r, ctx, flags, &job);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -599,9 +606,6 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
             return rc;
         }
     }
-
-    job->csv = (route->flags & NGX_HTTP_MODELGW_ADMIN_CSV)
-               && ngx_http_modelgw_admin_accepts_csv(r);
 
     rc = ngx_http_modelgw_admin_query(r, ctx, job);
     if (rc != NGX_OK) {

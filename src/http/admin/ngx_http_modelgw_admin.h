@@ -45,7 +45,8 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_STORE   0x02    /* reads the store */
 #define NGX_HTTP_MODELGW_ADMIN_QUERY   0x04    /* has parameters */
 #define NGX_HTTP_MODELGW_ADMIN_BY      0x08    /* of usage, not of calls */
-#define NGX_HTTP_MODELGW_ADMIN_CSV     0x10    /* also as CSV, in parts */
+#define NGX_HTTP_MODELGW_ADMIN_CSV     0x10    /* also as CSV, in parts; of a
+                                                  job: as CSV */
 #define NGX_HTTP_MODELGW_ADMIN_SCRAPE  0x20    /* has places of its own */
 
 
@@ -62,6 +63,7 @@ typedef struct ngx_http_modelgw_job_s  ngx_http_modelgw_job_t;
  *     NGX_OK        job->body is the response, or the last part of it
  *     NGX_AGAIN     job->body is a part of it, the handler is to be called
  *                   again
+ *     NGX_BUSY      there are too many rows: 400
  *     NGX_DECLINED  what was asked for does not exist: 404
  *     NGX_ERROR     no memory, or the store failed
  */
@@ -77,7 +79,6 @@ struct ngx_http_modelgw_job_s {
     /* for handlers */
     uint32_t                          account;     /* index in the ledger */
     uint64_t                          id;          /* of a call */
-    ngx_uint_t                        csv;         /* the client prefers it */
     ngx_modelgw_store_by_t            by;
     ngx_http_modelgw_option_t        *params;      /* NULL: as the flags say */
     ngx_modelgw_store_actions_t       actions;
@@ -95,7 +96,8 @@ struct ngx_http_modelgw_job_s {
     ngx_http_request_t               *request;     /* NULL: closed */
     ngx_http_modelgw_ctx_t           *ctx;
     ngx_uint_t                        begun;       /* a part was sent */
-    ngx_pool_t                       *part;        /* memory of that */
+    ngx_pool_t                       *part;        /* memory of its bytes */
+    ngx_buf_t                         buf;
     ngx_event_t                       timer;
     pthread_t                         thread;
     pthread_mutex_t                   mutex;       /* for store and gone */
@@ -178,8 +180,7 @@ ngx_int_t ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 /*
- * Parses the query string into job->filter and job->by, as job->flags and
- * job->csv allow.
+ * Parses the query string into job->filter and job->by, as job->flags allow.
  *     NGX_OK
  *     NGX_DECLINED  refused, ctx->error is set
  *     NGX_ERROR     no memory

@@ -33,17 +33,17 @@
 #include "ngx_http_modelgw_zone.h"
 
 
-/* per worker, at a time: scrapes of the metrics, of two servers, and others */
+/* a kind of jobs, which takes no places of the others */
 
-#define NGX_HTTP_MODELGW_SCRAPES  2
-#define NGX_HTTP_MODELGW_JOBS     4
-
-
-#define ngx_http_modelgw_job_places(flags)                                    \
-    (&ngx_http_modelgw_jobs_created[((flags) & NGX_HTTP_MODELGW_ADMIN_SCRAPE) \
-                                    != 0])
+typedef struct {
+    ngx_uint_t  flag;                    /* of a route; 0: all others */
+    ngx_uint_t  max;                     /* per worker, at a time */
+    ngx_uint_t  created;                 /* and not yet freed */
+} ngx_http_modelgw_job_kind_t;
 
 
+static ngx_http_modelgw_job_kind_t *ngx_http_modelgw_job_kind(
+    ngx_uint_t flags);
 static void ngx_http_modelgw_job_gone(void *data);
 static void ngx_http_modelgw_job_interrupt(ngx_http_modelgw_job_t *job);
 static void ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job);
@@ -61,9 +61,14 @@ static ngx_int_t ngx_http_modelgw_job_at_exit(void);
 static void ngx_http_modelgw_job_exit(void *data);
 
 
-/* and not yet freed; [1]: scrapes, so that no question can fail one */
+/* no question can fail a scrape; a slow client keeps a download for long */
 
-static ngx_uint_t   ngx_http_modelgw_jobs_created[2];
+static ngx_http_modelgw_job_kind_t  ngx_http_modelgw_jobs[] = {
+    { NGX_HTTP_MODELGW_ADMIN_SCRAPE, 2, 0 },
+    { NGX_HTTP_MODELGW_ADMIN_CSV, 2, 0 },
+    { 0, 4, 0 }
+};
+
 static ngx_queue_t  ngx_http_modelgw_jobs_running;
 static ngx_uint_t   ngx_http_modelgw_jobs_ready;     /* queue initialized */
 
@@ -72,19 +77,18 @@ ngx_int_t
 ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t flags, ngx_http_modelgw_job_t **created)
 {
-    ngx_uint_t               max;
-    ngx_pool_t              *pool;
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_modelgw_job_t  *job;
+    ngx_pool_t                   *pool;
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_modelgw_job_t       *job;
+    ngx_http_modelgw_job_kind_t  *kind;
 
-    max = (flags & NGX_HTTP_MODELGW_ADMIN_SCRAPE) ? NGX_HTTP_MODELGW_SCRAPES
-                                                  : NGX_HTTP_MODELGW_JOBS;
+    kind = ngx_http_modelgw_job_kind(flags);
 
-    if (*ngx_http_modelgw_job_places(flags) >= max) {
+    if (kind->created >= kind->max) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
                                       "%ui requests are being processed, "
-                                      "try again", max);
+                                      "try again", kind->max);
     }
 
     if (ngx_http_modelgw_job_at_exit() != NGX_OK) {
@@ -118,11 +122,27 @@ ngx_http_modelgw_job_create(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     cln->handler = ngx_http_modelgw_job_gone;
     cln->data = job;
 
-    (*ngx_http_modelgw_job_places(flags))++;
+    kind->created++;
 
     *created = job;
 
     return NGX_OK;
+}
+
+
+static ngx_http_modelgw_job_kind_t *
+ngx_http_modelgw_job_kind(ngx_uint_t flags)
+{
+    ngx_http_modelgw_job_kind_t  *kind;
+
+    for (kind = ngx_http_modelgw_jobs; kind->flag; kind++) {
+
+        if (flags & kind->flag) {
+            break;
+        }
+    }
+
+    return kind;
 }
 
 
@@ -167,7 +187,7 @@ ngx_http_modelgw_job_interrupt(ngx_http_modelgw_job_t *job)
 static void
 ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job)
 {
-    (*ngx_http_modelgw_job_places(job->flags))--;
+    ngx_http_modelgw_job_kind(job->flags)->created--;
 
     (void) pthread_mutex_destroy(&job->mutex);
 
@@ -186,11 +206,11 @@ ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job)
 
     r = job->request;
 
-    if (job->csv) {
+    if (job->flags & NGX_HTTP_MODELGW_ADMIN_CSV) {
         job->part = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, ngx_cycle->log);
     }
 
-    if ((job->csv && job->part == NULL)
+    if (((job->flags & NGX_HTTP_MODELGW_ADMIN_CSV) && job->part == NULL)
         || ngx_http_modelgw_job_thread(job) != NGX_OK)
     {
         ngx_http_finalize_request(r, job->begun
@@ -334,7 +354,9 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     r = job->request;
     ctx = job->ctx;
 
-    if (job->csv && (job->rc == NGX_OK || job->rc == NGX_AGAIN)) {
+    if ((job->flags & NGX_HTTP_MODELGW_ADMIN_CSV)
+        && (job->rc == NGX_OK || job->rc == NGX_AGAIN))
+    {
         ngx_http_modelgw_job_send(job);
         return;
     }
@@ -347,6 +369,14 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
 
     if (job->rc == NGX_OK) {
         ngx_http_modelgw_admin_reply(r, ctx, job->status, &job->body);
+        return;
+    }
+
+    if (job->rc == NGX_BUSY) {
+        rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                    "INVALID_FIELD",
+                                    "Too many rows, ask for a shorter time");
+        ngx_http_modelgw_admin_refuse(r, ctx, rc);
         return;
     }
 
@@ -404,11 +434,10 @@ ngx_http_modelgw_job_send(ngx_http_modelgw_job_t *job)
         job->begun = 1;
     }
 
-    b = ngx_calloc_buf(job->part);
-    if (b == NULL) {
-        ngx_http_finalize_request(r, NGX_ERROR);
-        return;
-    }
+    /* filters may keep the buf when its bytes were sent, and read its tag */
+
+    b = &job->buf;
+    ngx_memzero(b, sizeof(ngx_buf_t));
 
     b->pos = job->body.data;
     b->last = job->body.data + job->body.len;
@@ -446,7 +475,7 @@ ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job)
 
     r->headers_out.status = NGX_HTTP_OK;
     ngx_str_set(&r->headers_out.content_type, "text/csv; charset=utf-8");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_len = sizeof("text/csv") - 1;
 
     job->ctx->answer.mode = NGX_HTTP_MODELGW_OWN;
     r->disable_not_modified = 1;
@@ -460,12 +489,25 @@ ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job)
 static void
 ngx_http_modelgw_job_writable(ngx_http_request_t *r)
 {
-    ngx_connection_t    *c;
-    ngx_pool_cleanup_t  *cln;
+    ngx_event_t               *wev;
+    ngx_connection_t          *c;
+    ngx_pool_cleanup_t        *cln;
+    ngx_http_core_loc_conf_t  *clcf;
 
     c = r->connection;
+    wev = c->write;
 
-    if (c->write->timedout) {
+    if (wev->delayed) {
+        clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+        if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
+            ngx_http_finalize_request(r, NGX_ERROR);
+        }
+
+        return;
+    }
+
+    if (wev->timedout) {
         ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
                       "client timed out");
         c->timedout = 1;
@@ -502,12 +544,16 @@ ngx_http_modelgw_job_sent(ngx_http_modelgw_job_t *job, ngx_int_t rc)
         return;
     }
 
-    if (r->buffered || r->connection->buffered) {
+    if (r->buffered || r->connection->buffered || wev->delayed) {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
         r->write_event_handler = ngx_http_modelgw_job_writable;
 
-        ngx_add_timer(wev, clcf->send_timeout);
+        /* the timer is that of "limit_rate" */
+
+        if (!wev->delayed) {
+            ngx_add_timer(wev, clcf->send_timeout);
+        }
 
         if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
             ngx_http_finalize_request(r, NGX_ERROR);

@@ -43,7 +43,7 @@
 #define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
 #define NGX_HTTP_MODELGW_QUERY_BUDGET  (NGX_MODELGW_AMOUNT_LEN + 16)
 
-#define NGX_HTTP_MODELGW_QUERY_WINDOW  86400    /* seconds searched for an id */
+#define NGX_HTTP_MODELGW_QUERY_WINDOW  86400000 /* ms searched for an id */
 
 #define NGX_HTTP_MODELGW_QUERY_TIME_TAKES                                     \
     "a day such as 2027-01-01, a time such as 2027-01-01T12:00:00Z, now, "    \
@@ -230,6 +230,7 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job)
 {
     u_char      *p, *last;
+    uint64_t     to;
     ngx_int_t    rc;
     ngx_str_t    arg;
     ngx_uint_t   given;
@@ -262,7 +263,9 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
         }
     }
 
-    if (!job->csv && job->filter.limit > NGX_HTTP_MODELGW_QUERY_MAX) {
+    if (!(job->flags & NGX_HTTP_MODELGW_ADMIN_CSV)
+        && job->filter.limit > NGX_HTTP_MODELGW_QUERY_MAX)
+    {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
                                       "\"limit\" of JSON must be a number "
@@ -272,8 +275,10 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     /* no index has request ids */
 
     if (job->filter.request_id.len && job->filter.from == 0) {
-        job->filter.from = (uint64_t) (ngx_time()
-                                       - NGX_HTTP_MODELGW_QUERY_WINDOW) * 1000;
+        to = job->filter.to ? job->filter.to : job->filter.now;
+
+        job->filter.from = (to > NGX_HTTP_MODELGW_QUERY_WINDOW)
+                           ? to - NGX_HTTP_MODELGW_QUERY_WINDOW : 0;
     }
 
     if (job->filter.to && job->filter.from >= job->filter.to) {
@@ -294,8 +299,8 @@ ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job)
     job->by.n = 1;
     job->by.bys[0] = NGX_MODELGW_BY_DAY;
 
-    if (job->csv) {
-        job->filter.limit = NGX_HTTP_MODELGW_QUERY_CSV;
+    if (job->flags & NGX_HTTP_MODELGW_ADMIN_CSV) {
+        job->filter.limit = NGX_MAX_INT_T_VALUE;
 
     } else if (job->flags & NGX_HTTP_MODELGW_ADMIN_BY) {
         job->filter.limit = NGX_HTTP_MODELGW_QUERY_MAX;
@@ -804,7 +809,7 @@ ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
     ngx_int_t   rc;
     ngx_uint_t  left;
 
-    if (!job->csv) {
+    if (!(job->flags & NGX_HTTP_MODELGW_ADMIN_CSV)) {
         return ngx_modelgw_store_calls(store, &job->filter, &job->body,
                                        job->pool);
     }

@@ -25,21 +25,92 @@ typedef struct {
 } ngx_http_modelgw_prices_pos_t;
 
 
+static size_t ngx_http_modelgw_prices_size(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_uint_t *n);
+static u_char *ngx_http_modelgw_prices_text(u_char *p, ngx_str_t *to,
+    ngx_str_t *from);
 static ngx_int_t ngx_http_modelgw_prices_batch(
-    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_store_t *store,
-    uint64_t time, ngx_log_t *log);
+    ngx_modelgw_store_price_t *prices, ngx_modelgw_store_t *store,
+    ngx_log_t *log);
 static ngx_int_t ngx_http_modelgw_prices_next(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_prices_pos_t *pos);
-static void ngx_http_modelgw_prices_notice(ngx_log_t *log,
-    ngx_http_modelgw_prices_pos_t *pos, ngx_modelgw_price_t *old);
+static void ngx_http_modelgw_prices_notice(ngx_log_t *log, ngx_str_t *group,
+    ngx_str_t *model, ngx_modelgw_price_t *before, ngx_modelgw_price_t *after);
+
+
+ngx_modelgw_store_price_t *
+ngx_http_modelgw_prices_copy(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log)
+{
+    u_char                         *p;
+    ngx_uint_t                      n;
+    ngx_modelgw_store_price_t      *prices, *price;
+    ngx_http_modelgw_prices_pos_t   pos;
+
+    prices = ngx_alloc(ngx_http_modelgw_prices_size(mmcf, &n), log);
+    if (prices == NULL) {
+        return NULL;
+    }
+
+    p = (u_char *) &prices[n + 1];
+
+    ngx_memzero(&pos, sizeof(ngx_http_modelgw_prices_pos_t));
+
+    for (price = prices;
+         ngx_http_modelgw_prices_next(mmcf, &pos) == NGX_OK;
+         price++)
+    {
+        price->id = pos.model->price_id;
+        price->rates = pos.model->price;
+        price->time = (uint64_t) ngx_time() * 1000;
+
+        p = ngx_http_modelgw_prices_text(p, &price->group, &pos.group->name);
+        p = ngx_http_modelgw_prices_text(p, &price->model, &pos.model->id);
+    }
+
+    price->id = 0;
+
+    return prices;
+}
+
+
+/* bytes of a copy of all prices, *n of them */
+
+static size_t
+ngx_http_modelgw_prices_size(ngx_http_modelgw_main_conf_t *mmcf, ngx_uint_t *n)
+{
+    size_t                         size;
+    ngx_http_modelgw_prices_pos_t  pos;
+
+    ngx_memzero(&pos, sizeof(ngx_http_modelgw_prices_pos_t));
+
+    size = sizeof(ngx_modelgw_store_price_t);
+
+    for (*n = 0; ngx_http_modelgw_prices_next(mmcf, &pos) == NGX_OK; (*n)++) {
+        size += sizeof(ngx_modelgw_store_price_t) + pos.group->name.len
+                + pos.model->id.len;
+    }
+
+    return size;
+}
+
+
+static u_char *
+ngx_http_modelgw_prices_text(u_char *p, ngx_str_t *to, ngx_str_t *from)
+{
+    to->data = p;
+    to->len = from->len;
+
+    return ngx_cpymem(p, from->data, from->len);
+}
 
 
 ngx_int_t
-ngx_http_modelgw_prices_store(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log)
+ngx_http_modelgw_prices_store(ngx_modelgw_store_price_t *prices,
+    ngx_modelgw_store_t *store, ngx_log_t *log)
 {
     if (ngx_modelgw_store_begin(store) != NGX_OK
-        || ngx_http_modelgw_prices_batch(mmcf, store, time, log) != NGX_OK)
+        || ngx_http_modelgw_prices_batch(prices, store, log) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -49,32 +120,24 @@ ngx_http_modelgw_prices_store(ngx_http_modelgw_main_conf_t *mmcf,
 
 
 static ngx_int_t
-ngx_http_modelgw_prices_batch(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log)
+ngx_http_modelgw_prices_batch(ngx_modelgw_store_price_t *prices,
+    ngx_modelgw_store_t *store, ngx_log_t *log)
 {
-    ngx_int_t                       rc;
-    ngx_modelgw_price_t             old;
-    ngx_modelgw_store_price_t       price;
-    ngx_http_modelgw_prices_pos_t   pos;
+    ngx_int_t                   rc;
+    ngx_modelgw_price_t         old;
+    ngx_modelgw_store_price_t  *price;
 
-    ngx_memzero(&pos, sizeof(ngx_http_modelgw_prices_pos_t));
+    for (price = prices; price->id; price++) {
 
-    while (ngx_http_modelgw_prices_next(mmcf, &pos) == NGX_OK) {
-
-        price.id = pos.model->price_id;
-        price.group = pos.group->name;
-        price.model = pos.model->id;
-        price.rates = pos.model->price;
-        price.time = time;
-
-        rc = ngx_modelgw_store_price(store, &price, &old);
+        rc = ngx_modelgw_store_price(store, price, &old);
 
         if (rc == NGX_ERROR) {
             return NGX_ERROR;
         }
 
         if (rc == NGX_DONE && log) {
-            ngx_http_modelgw_prices_notice(log, &pos, &old);
+            ngx_http_modelgw_prices_notice(log, &price->group, &price->model,
+                                           &old, &price->rates);
         }
     }
 
@@ -104,7 +167,10 @@ ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,
                 && ngx_memcmp(was.model->id.data, now.model->id.data,
                               now.model->id.len) == 0)
             {
-                ngx_http_modelgw_prices_notice(log, &now, &was.model->price);
+                ngx_http_modelgw_prices_notice(log, &now.group->name,
+                                               &now.model->id,
+                                               &was.model->price,
+                                               &now.model->price);
             }
         }
     }
@@ -148,18 +214,17 @@ ngx_http_modelgw_prices_next(ngx_http_modelgw_main_conf_t *mmcf,
 
 
 static void
-ngx_http_modelgw_prices_notice(ngx_log_t *log,
-    ngx_http_modelgw_prices_pos_t *pos, ngx_modelgw_price_t *old)
+ngx_http_modelgw_prices_notice(ngx_log_t *log, ngx_str_t *group,
+    ngx_str_t *model, ngx_modelgw_price_t *before, ngx_modelgw_price_t *after)
 {
     u_char  *last, *end;
-    u_char   before[NGX_MODELGW_STORE_RATES], after[NGX_MODELGW_STORE_RATES];
+    u_char   from[NGX_MODELGW_STORE_RATES], to[NGX_MODELGW_STORE_RATES];
 
-    last = ngx_modelgw_store_rates(before, old);
-    end = ngx_modelgw_store_rates(after, &pos->model->price);
+    last = ngx_modelgw_store_rates(from, before);
+    end = ngx_modelgw_store_rates(to, after);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "price of model \"%V\" of group \"%V\" changed from %*s to "
-                  "%*s", &pos->model->id, &pos->group->name,
-                  (size_t) (last - before), before, (size_t) (end - after),
-                  after);
+                  "%*s", model, group, (size_t) (last - from), from,
+                  (size_t) (end - to), to);
 }

@@ -78,8 +78,8 @@
 typedef struct {
     ngx_modelgw_ledger_t       *ledger;
     ngx_http_modelgw_shared_t  *shared;
-    ngx_http_modelgw_main_conf_t  *mmcf;     /* whose prices are to be stored;
-                                                NULL: none */
+    ngx_modelgw_store_price_t  *prices;      /* NULL: stored */
+    ngx_atomic_uint_t           configuration; /* whose prices these are */
     ngx_modelgw_metrics_t      *metrics;     /* NULL: none */
     char                       *path;        /* of the store */
     ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
@@ -125,6 +125,7 @@ typedef ngx_int_t (*ngx_http_modelgw_writer_step_pt)(ngx_modelgw_store_t *s,
 
 
 static ngx_int_t ngx_http_modelgw_writer_pin(void);
+static void ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w);
 static void *ngx_http_modelgw_writer_thread(void *data);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
     uint64_t now);
@@ -208,9 +209,13 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->shared = mmcf->shared;
     w->user = user;
 
-    /* else the thread outlives the configuration, too */
+    w->configuration = mmcf->shared->configuration;
 
-    w->mmcf = (ngx_process == NGX_PROCESS_WORKER) ? mmcf : NULL;
+    w->prices = ngx_http_modelgw_prices_copy(mmcf, cycle->log);
+    if (w->prices == NULL) {
+        ngx_free(w->path);
+        return NGX_ERROR;
+    }
 
     /* in single process mode a reload may remove their zone */
 
@@ -222,7 +227,7 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
                                           ngx_http_modelgw_writer_thread, w);
     if (err) {
         w->state = NGX_HTTP_MODELGW_WRITER_NONE;
-        ngx_free(w->path);
+        ngx_http_modelgw_writer_free(w);
 
         ngx_log_error(NGX_LOG_ALERT, cycle->log, err,
                       "the thread that writes the ledger does not start");
@@ -258,6 +263,18 @@ ngx_http_modelgw_writer_pin(void)
     }
 
     return NGX_ERROR;
+}
+
+
+static void
+ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w)
+{
+    ngx_free(w->path);
+
+    if (w->prices) {
+        ngx_free(w->prices);
+        w->prices = NULL;
+    }
 }
 
 
@@ -321,7 +338,7 @@ ngx_http_modelgw_writer_stop(ngx_msec_t timeout, ngx_log_t *log)
                           w->user->name);
         }
 
-        ngx_free(w->path);
+        ngx_http_modelgw_writer_free(w);
         w->state = NGX_HTTP_MODELGW_WRITER_NONE;
     }
 
@@ -558,24 +575,27 @@ ngx_http_modelgw_writer_restored(ngx_http_modelgw_writer_t *w)
 }
 
 
-/* of this configuration, once; the master has logged what changed */
+/*
+ * Of this configuration, once; the master has logged what changed.  A worker
+ * that is leaving may become the writer: its prices do not count any more.
+ */
 
 static ngx_int_t
 ngx_http_modelgw_writer_prices(ngx_http_modelgw_writer_t *w)
 {
-    if (w->mmcf == NULL || w->stop) {
+    if (w->prices == NULL || w->stop) {
         return NGX_OK;
     }
 
-    if (ngx_http_modelgw_prices_store(w->mmcf, w->store,
-                                      (uint64_t) time(NULL) * 1000, NULL)
-        != NGX_OK)
+    if (w->configuration == w->shared->configuration
+        && ngx_http_modelgw_prices_store(w->prices, w->store, NULL) != NGX_OK)
     {
         ngx_modelgw_store_error(w->store, &w->error);
         return NGX_ERROR;
     }
 
-    w->mmcf = NULL;
+    ngx_free(w->prices);
+    w->prices = NULL;
 
     return NGX_OK;
 }

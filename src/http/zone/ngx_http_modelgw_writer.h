@@ -54,13 +54,19 @@ ngx_int_t ngx_http_modelgw_zone_relock(ngx_http_modelgw_main_conf_t *mmcf,
 /* prices.c */
 
 /*
- * Stores the prices of the configuration, in a batch of its own; time:
- * milliseconds since the Epoch.  Those that have changed are logged; log is
- * NULL in a thread.
+ * Copies the prices of the configuration, which count from now on; the last one
+ * has the id 0.  The caller frees the copy by ngx_free().  NULL: no memory.
+ */
+ngx_modelgw_store_price_t *ngx_http_modelgw_prices_copy(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log);
+
+/*
+ * Stores a copy, in a batch of its own.  Prices that have changed are logged,
+ * unless log is NULL, as it must be in a thread.
  *     NGX_OK, NGX_ERROR (of the store)
  */
-ngx_int_t ngx_http_modelgw_prices_store(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_store_t *store, uint64_t time, ngx_log_t *log);
+ngx_int_t ngx_http_modelgw_prices_store(ngx_modelgw_store_price_t *prices,
+    ngx_modelgw_store_t *store, ngx_log_t *log);
 
 /* Logs which prices a new configuration has changed. */
 void ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,

@@ -728,6 +728,7 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 
     mmcf->shared->flush = mmcf->ledger_flush;
     mmcf->shared->keep = mmcf->ledger_keep;
+    mmcf->shared->configuration++;
 
     old = ngx_http_modelgw_zone_old(cycle);
 
@@ -777,6 +778,7 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 static ngx_http_modelgw_main_conf_t *
 ngx_http_modelgw_zone_old(ngx_cycle_t *cycle)
 {
+    ngx_uint_t    i;
     ngx_cycle_t  *old;
 
     old = cycle->old_cycle;
@@ -787,7 +789,17 @@ ngx_http_modelgw_zone_old(ngx_cycle_t *cycle)
         return NULL;
     }
 
-    return ngx_http_cycle_get_module_main_conf(old, ngx_http_modelgw_module);
+    /* else the index of the module is one of another, or of none */
+
+    for (i = 0; old->modules[i]; i++) {
+
+        if (old->modules[i] == &ngx_http_modelgw_module) {
+            return ngx_http_cycle_get_module_main_conf(old,
+                                                   ngx_http_modelgw_module);
+        }
+    }
+
+    return NULL;
 }
 
 

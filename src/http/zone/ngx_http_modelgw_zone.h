@@ -66,6 +66,7 @@ typedef struct {
 struct ngx_http_modelgw_shared_s {
     ngx_atomic_t               flush;        /* ms */
     ngx_atomic_t               keep;         /* seconds */
+    ngx_atomic_t               configuration; /* its number */
 
     /* of the writer */
 

@@ -59,6 +59,8 @@ static ngx_int_t ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
 static ngx_int_t ngx_http_modelgw_load_closed(void *data, ngx_str_t *name);
 static void ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
+static ngx_int_t ngx_http_modelgw_load_prices(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_failed(ngx_http_modelgw_load_t *load);
 static ngx_int_t ngx_http_modelgw_lock(ngx_http_modelgw_load_t *load);
 static ngx_int_t ngx_http_modelgw_duplicate(ngx_http_modelgw_main_conf_t *mmcf,
@@ -351,10 +353,7 @@ ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
 
     if (probed
         && ngx_modelgw_store_probe(store) == NGX_OK
-        && ngx_http_modelgw_prices_store(load->mmcf, store,
-                                         (uint64_t) ngx_time() * 1000,
-                                         load->log)
-           == NGX_OK)
+        && ngx_http_modelgw_load_prices(load, store) == NGX_OK)
     {
         return;
     }
@@ -374,6 +373,26 @@ ngx_http_modelgw_load_probe(ngx_http_modelgw_load_t *load,
     ngx_log_error(NGX_LOG_ALERT, load->log, 0,
                   NGX_HTTP_MODELGW_CANNOT "%*s",
                   load->error.len, load->error.data);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_prices(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store)
+{
+    ngx_int_t                   rc;
+    ngx_modelgw_store_price_t  *prices;
+
+    prices = ngx_http_modelgw_prices_copy(load->mmcf, load->log);
+    if (prices == NULL) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_modelgw_prices_store(prices, store, load->log);
+
+    ngx_free(prices);
+
+    return rc;
 }
 
 
