@@ -6,9 +6,6 @@ import os
 import re
 import subprocess
 import threading
-import time
-import urllib.parse
-import urllib.request
 
 import pytest
 
@@ -29,53 +26,6 @@ VARIABLES = {"$__rate_interval": "1m", "$__range": "15m", "$instance": ".*",
              "$group": ".*", "$model": ".*"}
 
 KEYS = (Key("limited", "b", "rpm=1"), Key("poor", "b", "account=poor"))
-
-
-class Prometheus:
-    """In a directory of its own, on a port of loopback."""
-
-    def __init__(self, directory, target):
-        self.port = lib.free_port()
-        self.log = directory / "log"
-        config = directory / "prometheus.yml"
-        config.write_text(json.dumps({
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [RULES],
-            "scrape_configs": [{
-                "job_name": "modelgw",
-                "static_configs": [{"targets": [target]}]}]}))
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                ["prometheus", "--config.file=%s" % config,
-                 "--storage.tsdb.path=%s" % (directory / "data"),
-                 "--web.listen-address=127.0.0.1:%d" % self.port],
-                stdout=log, stderr=log)
-
-    def get(self, path, **args):
-        with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/%s?%s" % (
-                self.port, path, urllib.parse.urlencode(args)),
-                timeout=10) as f:
-            answer = json.load(f)
-        assert answer["status"] == "success", answer
-        return answer["data"]
-
-    def ask(self, expression):
-        return self.get("query", query=expression)["result"]
-
-    def wait(self, expression, timeout=client.LIMIT):
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                if self.ask(expression):
-                    return
-            except OSError:         # it does not listen yet
-                pass
-            assert time.monotonic() < end, (expression, self.log.read_text())
-            time.sleep(0.2)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(60)
 
 
 def calls(gw):
@@ -99,8 +49,7 @@ def calls(gw):
 def prometheus(module_gateway, tmp_path_factory):
     gw = module_gateway(http=LEDGER, groups=GROUPS, keys=KEYS,
                         locations=metrics.LOCATION)
-    p = Prometheus(tmp_path_factory.mktemp("prometheus"),
-                   "127.0.0.1:%d" % gw.port)
+    p = metrics.Prometheus(tmp_path_factory.mktemp("prometheus"), gw, [RULES])
     try:
         calls(gw)
         p.wait('up{job="modelgw"} == 1')

@@ -2,15 +2,11 @@
 Prometheus that scrapes them."""
 
 import gzip
-import json
 import os
 import re
 import sqlite3
-import subprocess
 import threading
 import time
-import urllib.parse
-import urllib.request
 
 import pytest
 
@@ -18,7 +14,7 @@ import client
 import gateway as lib
 from client import assert_flat
 from gateway import Key, MODELS_A, MODELS_B, chat, group_a, group_b, messages
-from metrics import LOCATION, TYPE, Metrics, fallen, lint, scrape
+from metrics import LOCATION, TYPE, Prometheus, fallen, lint, scrape
 from money import nano
 from upstream import both, raw, reply_json
 
@@ -399,6 +395,26 @@ def test_second_tries(gateway):
     gw.expect("connect.. failed")
 
 
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_a_refusal_that_is_repeated(gateway, status):
+    """Both answers count, with the status that the server has sent."""
+    gw = start(gateway, upstreams="""
+    upstream api.vendor-a.test { server 127.0.0.1:$a; }
+    upstream api.vendor-b.test { server 127.0.0.1:$a;
+                                 server 127.0.0.1:$b backup; }""")
+    gw.a.script(reply_json({"error": {"message": "no"}}, status))
+    gw.b.script(answer())
+    with Change(gw) as c:
+        assert gw.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_upstream_retries_total", group="b") == 1
+    assert {dict(k)["status"]: v for k, v in
+            c.of("modelgw_upstream_responses_total").items()} \
+        == {str(status): 1, "200": 1}
+    assert c.one("modelgw_calls_total", group="b", model="fam-b-one",
+                 outcome="reported", end="complete") == 1
+
+
 def test_money_and_calls_in_flight(metered):
     before = scrape(metered)
     assert before.one("modelgw_calls_in_flight", group="a") == 0
@@ -775,44 +791,17 @@ def test_the_zone_may_come_and_go(gateway):
 def test_prometheus(gateway, tmp_path):
     gw = start(gateway)
     assert gw.chat().status == 200
-    port = lib.free_port()
-    config = tmp_path / "prometheus.yml"
-    config.write_text(json.dumps({
-        "global": {"scrape_interval": "1s"},
-        "scrape_configs": [{
-            "job_name": "modelgw",
-            "static_configs": [{"targets": ["127.0.0.1:%d" % gw.port]}]}]}))
-
-    def ask(expression):
-        with urllib.request.urlopen(
-                "http://127.0.0.1:%d/api/v1/query?query=%s"
-                % (port, urllib.parse.quote(expression)), timeout=10) as f:
-            return json.load(f)["data"]["result"]
-
-    with open(tmp_path / "log", "wb") as log:
-        prometheus = subprocess.Popen(
-            ["prometheus", "--config.file=%s" % config,
-             "--storage.tsdb.path=%s" % (tmp_path / "data"),
-             "--web.listen-address=127.0.0.1:%d" % port],
-            stdout=log, stderr=log)
+    prometheus = Prometheus(tmp_path, gw)
     try:
-        end = time.monotonic() + client.LIMIT
-        while True:
-            try:
-                if ask("up==1") and ask("modelgw_cost_euro_total"):
-                    break
-            except OSError:
-                pass
-            assert time.monotonic() < end, (tmp_path / "log").read_text()
-            time.sleep(0.2)
-        (found,) = ask("modelgw_calls_total")
+        prometheus.wait("up == 1")
+        prometheus.wait("modelgw_calls_total")
+        (found,) = prometheus.ask("modelgw_calls_total")
         assert found["metric"]["model"] == "fam-b-one"
         assert found["value"][1] == "1"
-        assert ask("scrape_samples_scraped")[0]["value"][1] \
-            == str(len(Metrics(gw.get("/metrics").body.decode()).samples))
+        (found,) = prometheus.ask("scrape_samples_scraped")
+        assert found["value"][1] == str(len(scrape(gw).samples))
     finally:
-        prometheus.terminate()
-        prometheus.wait(60)
+        prometheus.stop()
 
 
 # the directive
@@ -865,7 +854,7 @@ def test_every_metric_is_documented():
     with open(os.path.join(lib.ROOT, "docs/metrics.md")) as f:
         text = f.read()
     with open(os.path.join(lib.ROOT, "src/http/metrics/"
-                           "ngx_http_modelgw_scrape.c")) as f:
+                           "ngx_http_modelgw_scrape_text.c")) as f:
         names = re.findall(r'^ +"((?:gen_ai|modelgw|process|nginx)_[a-z_]+)",',
                            f.read(), re.M)
     assert len(names) > 35

@@ -1,8 +1,15 @@
 """The metrics of a gateway: scraped and parsed, without the module's help."""
 
+import json
 import re
 import subprocess
+import time
+import urllib.parse
+import urllib.request
 from decimal import Decimal
+
+import client
+import gateway
 
 LOCATION = """
         location = /metrics { modelgw_metrics; allow 127.0.0.1; deny all; }
@@ -90,3 +97,51 @@ def fallen(before, after):
     return {sample: (value, now.get(sample))
             for sample, value in before.counters().items()
             if now.get(sample, -1) < value}
+
+
+class Prometheus:
+    """In a directory of its own, on a port of loopback."""
+
+    def __init__(self, directory, gw, rules=()):
+        self.port = gateway.free_port()
+        self.log = directory / "log"
+        config = directory / "prometheus.yml"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": list(rules),
+            "scrape_configs": [{
+                "job_name": "modelgw",
+                "static_configs": [
+                    {"targets": ["127.0.0.1:%d" % gw.port]}]}]}))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", "--config.file=%s" % config,
+                 "--storage.tsdb.path=%s" % (directory / "data"),
+                 "--web.listen-address=127.0.0.1:%d" % self.port],
+                stdout=log, stderr=log)
+
+    def get(self, path, **args):
+        with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/%s?%s" % (
+                self.port, path, urllib.parse.urlencode(args)),
+                timeout=10) as f:
+            answer = json.load(f)
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def ask(self, expression):
+        return self.get("query", query=expression)["result"]
+
+    def wait(self, expression, timeout=client.LIMIT):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                if self.ask(expression):
+                    return
+            except OSError:         # it does not listen yet
+                pass
+            assert time.monotonic() < end, (expression, self.log.read_text())
+            time.sleep(0.2)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)

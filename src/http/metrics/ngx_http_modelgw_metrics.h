@@ -44,4 +44,78 @@ ngx_int_t ngx_http_modelgw_scrape(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 
+/* scrape_text.c */
+
+typedef struct {
+    ngx_str_t                     name;
+    ngx_uint_t                    configured;
+    int64_t                       calls;         /* in flight */
+    ngx_modelgw_metrics_group_t   row;
+} ngx_http_modelgw_scrape_group_t;
+
+
+typedef struct {
+    ngx_str_t                     group;
+    ngx_str_t                     id;
+    ngx_str_t                     provider;
+    ngx_modelgw_metrics_model_t   row;
+} ngx_http_modelgw_scrape_model_t;
+
+
+typedef struct {
+    ngx_modelgw_key_t            *key;
+    ngx_modelgw_metrics_key_t     row;
+} ngx_http_modelgw_scrape_key_t;
+
+
+typedef struct {
+    ngx_pool_t                         *pool;
+    ngx_modelgw_metrics_t              *metrics;
+    ngx_modelgw_ledger_t               *ledger;  /* NULL: no keys */
+    ngx_http_modelgw_main_conf_t       *mmcf;
+    ngx_http_modelgw_scrape_limits_t   *limits;
+    ngx_modelgw_metrics_text_t          text;
+
+    ngx_uint_t                          ngroups;
+    ngx_http_modelgw_scrape_group_t    *groups;  /* by their index */
+    ngx_uint_t                          nmodels;
+    ngx_http_modelgw_scrape_model_t    *models;  /* by their index */
+    ngx_uint_t                          nmerged;
+    ngx_http_modelgw_scrape_model_t    *merged;  /* by provider and id */
+    ngx_uint_t                          nkeys;
+    ngx_http_modelgw_scrape_key_t      *keys;    /* those that have series */
+    ngx_uint_t                          naccounts; /* the same */
+
+    ngx_modelgw_metrics_ledger_t        row;
+    ngx_modelgw_ledger_room_t           used;
+    ngx_modelgw_ledger_room_t           max;
+
+    int64_t                             omitted[2]; /* keys, accounts */
+    int64_t                             accounts[2]; /* positive, empty */
+    int64_t                             balance;
+    int64_t                             held;
+    int64_t                             writable;
+    int64_t                             queue;
+    int64_t                             failures;
+    int64_t                             dead;
+    int64_t                             workers[2]; /* running, leaving */
+    int64_t                             config_time;
+    int64_t                             config_keys;
+    int64_t                             started;
+#if (NGX_STAT_STUB)
+    int64_t                             active;
+    int64_t                             reading;
+    int64_t                             writing;
+    int64_t                             waiting;
+    int64_t                             accepted;
+    int64_t                             handled;
+    int64_t                             requests;
+#endif
+} ngx_http_modelgw_scrape_t;
+
+
+/* Writes the text of all metrics to s->text.out. */
+void ngx_http_modelgw_scrape_write(ngx_http_modelgw_scrape_t *s);
+
+
 #endif /* _NGX_HTTP_MODELGW_METRICS_H_INCLUDED_ */

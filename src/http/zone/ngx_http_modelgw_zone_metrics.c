@@ -314,10 +314,6 @@ void
 ngx_http_modelgw_zone_metrics_call(ngx_modelgw_call_t *call,
     ngx_modelgw_metrics_call_t *counted)
 {
-    ngx_modelgw_tokens_t  *t;
-
-    t = &call->charge.tokens;
-
     counted->model = call->cell;
     counted->key = NGX_MODELGW_METRICS_OTHER;
     counted->outcome = call->charge.outcome;
@@ -337,12 +333,10 @@ ngx_http_modelgw_zone_metrics_call(ngx_modelgw_call_t *call,
                       && call->seen.status == NGX_HTTP_OK)
                      ? call->first_byte : (uint64_t) -1;
 
-    counted->tokens[0] = t->input;
-    counted->tokens[1] = t->cache_read;
-    counted->tokens[2] = t->cache_write;
-    counted->tokens[3] = t->cache_write_1h;
-    counted->tokens[4] = t->output;
-    counted->tokens[5] = t->reasoning;
+    /* the same six numbers, in the same order */
+
+    ngx_memcpy(counted->tokens, &call->charge.tokens, sizeof(counted->tokens));
+
     counted->cost = call->charge.cost;
 }
 

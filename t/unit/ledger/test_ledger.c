@@ -500,13 +500,27 @@ test_no_credit(void **state)
 }
 
 
+/* only for calls that were sent, with their charge */
+
+static void
+count_sent(ngx_modelgw_call_t *call, void *data)
+{
+    ngx_uint_t  *sent = data;
+
+    assert_int_equal(call->end, NGX_MODELGW_END_KILLED);
+    assert_int_equal(call->ended, TIME);
+
+    (*sent)++;
+}
+
+
 static void
 test_join(void **state)
 {
     pid_t                        pid;
     int                          status;
     uint32_t                     i, a, worker, self;
-    ngx_uint_t                   n;
+    ngx_uint_t                   n, sent;
     ngx_modelgw_ledger_t        *l;
     ngx_modelgw_ledger_ended_t   ended;
 
@@ -548,10 +562,15 @@ test_join(void **state)
 
     /* not before it is swept up */
 
+    sent = 0;
+    ended.handler = count_sent;
+    ended.data = &sent;
+
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_DECLINED);
     assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &ended),
                      (int) l->nworkers - 1);
     assert_int_equal(ended.charged, 0);
+    assert_int_equal(sent, 0);
     assert_int_equal(ngx_modelgw_ledger_join(l, &worker), NGX_OK);
     ledger_assert(l);
 
@@ -571,7 +590,9 @@ test_join(void **state)
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+
     assert_int_equal(ngx_modelgw_ledger_sweep(l, self, TIME, &ended), 1);
+    assert_int_equal(sent, 1);
     assert_non_null(ngx_modelgw_ledger_done(l, 0));
     assert_int_equal(ngx_modelgw_ledger_done_ever(l), 1);
     ledger_assert(l);
