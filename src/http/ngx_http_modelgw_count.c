@@ -22,7 +22,8 @@
 
 static ngx_uint_t ngx_http_modelgw_count_endpoint(ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_count_code(ngx_str_t *code);
-static ngx_uint_t ngx_http_modelgw_count_result(ngx_uint_t status);
+static ngx_uint_t ngx_http_modelgw_count_result(ngx_uint_t status,
+    ngx_uint_t code);
 static ngx_uint_t ngx_http_modelgw_count_responses(ngx_http_request_t *r,
     ngx_http_modelgw_main_conf_t *mmcf, uint32_t group);
 static ngx_uint_t ngx_http_modelgw_count_status(
@@ -51,6 +52,7 @@ enum {
     NGX_HTTP_MODELGW_RESULT_OK = 0,
     NGX_HTTP_MODELGW_RESULT_LIMITED,
     NGX_HTTP_MODELGW_RESULT_CREDIT,
+    NGX_HTTP_MODELGW_RESULT_BUDGET,
     NGX_HTTP_MODELGW_RESULT_REFUSED,
     NGX_HTTP_MODELGW_RESULT_FAILED
 };
@@ -59,6 +61,7 @@ ngx_str_t  ngx_http_modelgw_count_results[] = {
     [NGX_HTTP_MODELGW_RESULT_OK] = ngx_string("ok"),
     [NGX_HTTP_MODELGW_RESULT_LIMITED] = ngx_string("rate_limited"),
     [NGX_HTTP_MODELGW_RESULT_CREDIT] = ngx_string("insufficient_credit"),
+    [NGX_HTTP_MODELGW_RESULT_BUDGET] = ngx_string("budget_exceeded"),
     [NGX_HTTP_MODELGW_RESULT_REFUSED] = ngx_string("refused"),
     [NGX_HTTP_MODELGW_RESULT_FAILED] = ngx_string("failed"),
     ngx_null_string
@@ -67,11 +70,13 @@ ngx_str_t  ngx_http_modelgw_count_results[] = {
 
 /* after the first, which is no error; the last one is all that is not here */
 
+#define NGX_HTTP_MODELGW_CODE_BUDGET  1
+
 ngx_str_t  ngx_http_modelgw_count_codes[NGX_MODELGW_METRICS_CODES] = {
     ngx_null_string,
-    ngx_string("RATE_LIMITED"),
+    [NGX_HTTP_MODELGW_CODE_BUDGET] = ngx_string("BUDGET_EXCEEDED"),
     ngx_string("INSUFFICIENT_CREDIT"),
-    ngx_string("BUDGET_EXCEEDED"),
+    ngx_string("RATE_LIMITED"),
     ngx_string("INVALID_API_KEY"),
     ngx_string("API_KEY_REQUIRED"),
     ngx_string("INVALID_MODEL"),
@@ -151,7 +156,8 @@ ngx_http_modelgw_count_request(ngx_http_request_t *r,
 
     if (ctx->error.code.len) {
         counted.code = ngx_http_modelgw_count_code(&ctx->error.code);
-        counted.result = ngx_http_modelgw_count_result(ctx->error.status);
+        counted.result = ngx_http_modelgw_count_result(ctx->error.status,
+                                                       counted.code);
     }
 
     counted.status = ngx_http_modelgw_count_responses(r, mmcf, counted.group);
@@ -209,7 +215,7 @@ ngx_http_modelgw_count_code(ngx_str_t *code)
 
 
 static ngx_uint_t
-ngx_http_modelgw_count_result(ngx_uint_t status)
+ngx_http_modelgw_count_result(ngx_uint_t status, ngx_uint_t code)
 {
     switch (status) {
 
@@ -217,7 +223,9 @@ ngx_http_modelgw_count_result(ngx_uint_t status)
         return NGX_HTTP_MODELGW_RESULT_LIMITED;
 
     case NGX_HTTP_PAYMENT_REQUIRED:
-        return NGX_HTTP_MODELGW_RESULT_CREDIT;
+        return (code == NGX_HTTP_MODELGW_CODE_BUDGET)
+               ? NGX_HTTP_MODELGW_RESULT_BUDGET
+               : NGX_HTTP_MODELGW_RESULT_CREDIT;
 
     default:
         return (status < NGX_HTTP_INTERNAL_SERVER_ERROR)

@@ -25,7 +25,8 @@ TESTS = os.path.join(lib.ROOT, "t/credit/modelgw.rules.test.yml")
 VARIABLES = {"$__rate_interval": "1m", "$__range": "15m", "$instance": ".*",
              "$group": ".*", "$model": ".*"}
 
-KEYS = (Key("limited", "b", "rpm=1"), Key("poor", "b", "account=poor"))
+KEYS = (Key("limited", "b", "rpm=1"), Key("poor", "b", "account=poor"),
+        Key("bounded", "b", "budget=50.00/month"))
 
 
 def calls(gw):

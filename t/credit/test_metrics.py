@@ -377,6 +377,24 @@ def test_results_of_a_key(metered):
                  code="INSUFFICIENT_CREDIT") == 1
 
 
+def test_a_budget(gateway):
+    """A call that it does not cover is not one for lack of credit."""
+    key = Key("bounded", "b", "budget=0.01/month account=rich")
+    gw = start(gateway, keys=[key])
+    gw.b.script(answer(prompt=1000, output=500))
+    assert gw.chat(key=key).status == 200
+    m = scrape(gw)
+    assert m.one("modelgw_key_budget_used_ratio", key="bounded",
+                 window="month") * 100 == 20
+    with Change(gw) as c:
+        assert gw.chat(chat(max_tokens=4000, n=2), key=key).status == 402
+    c.wait("modelgw_requests_total")
+    assert c.one("modelgw_requests_total", endpoint="chat", group="b",
+                 code="BUDGET_EXCEEDED") == 1
+    assert c.one("modelgw_key_requests_total", key="bounded", account="rich",
+                 result="budget_exceeded") == 1
+
+
 def test_second_tries(gateway):
     """A server that refuses connections, then one that answers."""
     port = lib.free_port()
