@@ -49,6 +49,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       0,
       NULL },
 
+    { ngx_string("modelgw_managed_keys"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_managed,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_main_conf_t, managed_max),
+      NULL },
+
     { ngx_string("modelgw_founding_credit"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_modelgw_set_founding,

@@ -274,6 +274,19 @@ ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
 /* The endpoint of a path, or NULL. */
 ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_str_t *uri);
 
+/*
+ * managed.c: finds a key that operators have made.  One of a group that is not
+ * configured has none (logged); an account that is unknown, or a zone without
+ * room, as keys of the configuration have it.
+ *     NGX_OK        *key is set, in the request's pool
+ *     NGX_DECLINED  there is none, or the configuration has its id
+ *     NGX_BUSY      try again
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_managed(ngx_http_request_t *r,
+    ngx_http_modelgw_main_conf_t *mmcf, u_char *digest,
+    ngx_modelgw_key_t **key);
+
 /* limit.c: rpm, tpm, concurrency */
 
 /*

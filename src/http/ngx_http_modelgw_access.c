@@ -272,6 +272,7 @@ static ngx_int_t
 ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     u_char                         digest[NGX_MODELGW_KEY_DIGEST];
+    ngx_int_t                      rc;
     ngx_modelgw_key_t             *key;
     ngx_http_modelgw_access_t      a;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -303,6 +304,22 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         }
 
         key = ngx_modelgw_keys_find(mmcf->keys, digest);
+
+        if (key == NULL && mmcf->managed) {
+            rc = ngx_http_modelgw_managed(r, mmcf, digest, &key);
+
+            if (rc == NGX_ERROR) {
+                return NGX_ERROR;
+            }
+
+            if (rc == NGX_BUSY) {
+                return ngx_http_modelgw_error(r, ctx,
+                                              NGX_HTTP_SERVICE_UNAVAILABLE,
+                                              "SERVICE_UNAVAILABLE",
+                                              "The keys are being loaded, try "
+                                              "again");
+            }
+        }
     }
 
     ctx->request.found = key;
@@ -359,6 +376,10 @@ ngx_http_modelgw_access_check(ngx_http_modelgw_main_conf_t *mmcf,
 
     if (key->expires && key->expires <= ngx_time()) {
         return NGX_HTTP_MODELGW_REASON_EXPIRED;
+    }
+
+    if (key->group == NULL) {
+        return NGX_HTTP_MODELGW_REASON_UNKNOWN_GROUP;
     }
 
     if (ngx_http_modelgw_access_closed(mmcf, key)) {

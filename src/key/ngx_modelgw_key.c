@@ -26,6 +26,7 @@
 #include <ngx_core.h>
 
 #include <openssl/crypto.h>
+#include <openssl/rand.h>
 #include <openssl/sha.h>
 
 #include "ngx_modelgw_key.h"
@@ -45,7 +46,7 @@ struct ngx_modelgw_keys_s {
     ngx_list_t                records;   /* of ngx_modelgw_key_t */
     ngx_uint_t                count;
     ngx_modelgw_key_slots_t   digests;
-    ngx_modelgw_key_slots_t   ids;       /* until _ready() */
+    ngx_modelgw_key_slots_t   ids;       /* until _ready(), after _index() */
     ngx_pool_t               *pool;
     ngx_pool_t               *temp;
 };
@@ -77,6 +78,20 @@ ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest)
     }
 
     return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_modelgw_key_equal(u_char *one, u_char *two)
+{
+    return CRYPTO_memcmp(one, two, NGX_MODELGW_KEY_DIGEST) == 0;
+}
+
+
+ngx_int_t
+ngx_modelgw_key_random(u_char *bytes, size_t len)
+{
+    return RAND_bytes(bytes, (int) len) == 1 ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -298,6 +313,29 @@ ngx_modelgw_keys_find(ngx_modelgw_keys_t *keys, u_char *digest)
 }
 
 
+ngx_int_t
+ngx_modelgw_keys_index(ngx_modelgw_keys_t *keys)
+{
+    keys->ids.n = keys->digests.n;
+    keys->ids.elts = ngx_pcalloc(keys->pool, keys->ids.n
+                                             * sizeof(ngx_modelgw_key_t *));
+    if (keys->ids.elts == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_keys_place(keys);
+
+    return NGX_OK;
+}
+
+
+ngx_modelgw_key_t *
+ngx_modelgw_keys_named(ngx_modelgw_keys_t *keys, ngx_str_t *id)
+{
+    return *ngx_modelgw_key_id_slot(&keys->ids, id);
+}
+
+
 ngx_uint_t
 ngx_modelgw_keys_count(ngx_modelgw_keys_t *keys)
 {
@@ -361,7 +399,7 @@ ngx_modelgw_keys_layout(ngx_modelgw_keys_t *keys, ngx_uint_t n)
 }
 
 
-/* Adds all records to empty tables. */
+/* Adds all records to the tables; what is there stays where it is. */
 
 static void
 ngx_modelgw_keys_place(ngx_modelgw_keys_t *keys)
@@ -403,9 +441,7 @@ ngx_modelgw_key_digest_slot(ngx_modelgw_key_slots_t *slots, u_char *digest)
 
         if (*slot == NULL
             || (ngx_memcmp((*slot)->digest, digest, sizeof(uint64_t)) == 0
-                && CRYPTO_memcmp((*slot)->digest, digest,
-                                 NGX_MODELGW_KEY_DIGEST)
-                   == 0))
+                && ngx_modelgw_key_equal((*slot)->digest, digest)))
         {
             return slot;
         }

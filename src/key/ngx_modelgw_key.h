@@ -44,6 +44,12 @@ typedef struct ngx_modelgw_keys_s  ngx_modelgw_keys_t;
  */
 ngx_int_t ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest);
 
+/* Whether two digests are equal, in constant time. */
+ngx_uint_t ngx_modelgw_key_equal(u_char *one, u_char *two);
+
+/* Fills bytes of a new secret: NGX_OK, NGX_ERROR (OpenSSL failed). */
+ngx_int_t ngx_modelgw_key_random(u_char *bytes, size_t len);
+
 /*
  * Finds the secret in the value of an Authorization header (bearer is 1: after
  * the scheme "Bearer" in any case and blanks, RFC 6750 2.1, RFC 7235 2.1) or of
@@ -82,6 +88,15 @@ ngx_int_t ngx_modelgw_keys_ready(ngx_modelgw_keys_t *keys);
  */
 ngx_modelgw_key_t *ngx_modelgw_keys_find(ngx_modelgw_keys_t *keys,
     u_char *digest);
+
+/*
+ * Prepares the table for ngx_modelgw_keys_named(), which returns the key with
+ * the id, or NULL.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_modelgw_keys_index(ngx_modelgw_keys_t *keys);
+ngx_modelgw_key_t *ngx_modelgw_keys_named(ngx_modelgw_keys_t *keys,
+    ngx_str_t *id);
 
 /*
  * Reads a date, "2027-01-01", as the first second of that day, UTC.

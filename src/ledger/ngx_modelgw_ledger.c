@@ -625,6 +625,32 @@ ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index)
 }
 
 
+void
+ngx_modelgw_ledger_budget_new(ngx_modelgw_ledger_t *l, uint32_t index,
+    ngx_uint_t window, uint64_t time)
+{
+    ngx_modelgw_ledger_key_t  *key;
+
+    key = ngx_modelgw_ledger_key_at(l, index);
+
+    if ((key->window & ~NGX_MODELGW_LEDGER_PENDING) == window) {
+        return;
+    }
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    if ((key->window & ~NGX_MODELGW_LEDGER_PENDING) != window) {
+        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &key->spent, 0);
+        ngx_modelgw_redo_add(&l->redo, &key->ends,
+                             ngx_modelgw_budget_end(window, time));
+        ngx_modelgw_redo_add(&l->redo, &key->window, window);
+        ngx_modelgw_redo_commit(&l->redo);
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
 int64_t
 ngx_modelgw_ledger_budget_used_locked(ngx_modelgw_ledger_key_t *key,
     uint64_t time, uint64_t *ends)

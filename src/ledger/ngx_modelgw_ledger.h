@@ -28,6 +28,7 @@
 
 #include "ngx_modelgw_budget.h"
 #include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_key.h"
 #include "ngx_modelgw_limit.h"
 
 
@@ -36,9 +37,10 @@
 #define NGX_MODELGW_LEDGER_REQUEST  64   /* bytes kept of a request id */
 #define NGX_MODELGW_LEDGER_WORKERS  1024 /* processes at a time; fewer in a
                                             small zone */
-#define NGX_MODELGW_LEDGER_CHANGES  16   /* pending changes by operators */
+#define NGX_MODELGW_LEDGER_CHANGES  8    /* pending changes by operators */
 #define NGX_MODELGW_LEDGER_ADDRESS  48   /* bytes kept of a client's address */
 #define NGX_MODELGW_LEDGER_NOTE     256  /* bytes of a reason or a note */
+#define NGX_MODELGW_LEDGER_MODELS   256  /* bytes of a list of models */
 #define NGX_MODELGW_LEDGER_STALL    2000 /* ms: a flush that takes longer is
                                             stalled */
 
@@ -174,12 +176,46 @@ typedef struct {
 } ngx_modelgw_call_t;
 
 
+/* a key that operators make, see ngx_modelgw_managed.h */
+
+typedef enum {
+    NGX_MODELGW_KEY_FREE = 0,            /* no key */
+    NGX_MODELGW_KEY_ACTIVE,
+    NGX_MODELGW_KEY_ROTATED,             /* there is a newer one of its id */
+    NGX_MODELGW_KEY_REVOKED              /* in the store only */
+} ngx_modelgw_key_state_e;
+
+
+typedef struct {
+    u_char                      digest[NGX_MODELGW_KEY_DIGEST];
+    ngx_modelgw_ledger_name_t   id;
+    ngx_modelgw_ledger_name_t   account;
+    ngx_modelgw_ledger_name_t   group;
+    uint64_t                    expires; /* seconds since the Epoch; 0: never */
+    uint64_t                    version;
+    int64_t                     budget;  /* nano-euro */
+    uint32_t                    window;  /* ngx_modelgw_window_e */
+    uint32_t                    state;   /* ngx_modelgw_key_state_e */
+    uint32_t                    next;    /* in the list of free records */
+    uint32_t                    rpm;     /* 0: no limit of its own; so are the
+                                            next two */
+    uint32_t                    tpm;
+    uint32_t                    concurrency;
+    uint32_t                    models_len; /* 0: all of the group */
+    u_char                      models[NGX_MODELGW_LEDGER_MODELS];
+} ngx_modelgw_managed_key_t;
+
+
 /* what an operator changes */
 
 typedef enum {
     NGX_MODELGW_CHANGE_TOPUP = 0,        /* or a correction */
     NGX_MODELGW_CHANGE_ACCOUNT_NEW,
     NGX_MODELGW_CHANGE_ACCOUNT_SET,
+    NGX_MODELGW_CHANGE_KEY_NEW,
+    NGX_MODELGW_CHANGE_KEY_SET,
+    NGX_MODELGW_CHANGE_KEY_ROTATE,
+    NGX_MODELGW_CHANGE_KEY_REVOKE,
     NGX_MODELGW_CHANGE_KINDS
 } ngx_modelgw_change_kind_e;
 
@@ -193,14 +229,24 @@ typedef enum {
     NGX_MODELGW_CHANGE_KNOWN,            /* the same was made before */
     NGX_MODELGW_CHANGE_OTHER,            /* its id was used before, for
                                             something else */
+    NGX_MODELGW_CHANGE_DIGEST,           /* another key has the digest */
+    NGX_MODELGW_CHANGE_MISSING,          /* there is no such key */
+    NGX_MODELGW_CHANGE_STALE,            /* the key has another version */
+    NGX_MODELGW_CHANGE_FULL,             /* there are too many keys */
     NGX_MODELGW_CHANGE_FAILED            /* the store cannot be written */
 } ngx_modelgw_change_e;
 
 
 /* what the change sets; other fields stay as they are */
 
-#define NGX_MODELGW_CHANGE_STATE  0x01
-#define NGX_MODELGW_CHANGE_NOTE   0x02
+#define NGX_MODELGW_CHANGE_STATE    0x01
+#define NGX_MODELGW_CHANGE_NOTE     0x02
+#define NGX_MODELGW_CHANGE_RPM      0x04
+#define NGX_MODELGW_CHANGE_TPM      0x08
+#define NGX_MODELGW_CHANGE_CALLS    0x10 /* concurrency */
+#define NGX_MODELGW_CHANGE_MODELS   0x20
+#define NGX_MODELGW_CHANGE_EXPIRES  0x40
+#define NGX_MODELGW_CHANGE_BUDGET   0x80
 
 
 typedef struct {
@@ -212,9 +258,18 @@ typedef struct {
     uint32_t                    worker;
     uint32_t                    account; /* NONE: there is none in shared
                                             memory yet */
-    uint32_t                    sets;    /* NGX_MODELGW_CHANGE_STATE, _NOTE */
+    uint32_t                    reserved; /* set by the ledger: 1: a place for
+                                            the account */
+    uint32_t                    sets;    /* a mask of the above */
     uint32_t                    closed;  /* the new state of the account */
     uint32_t                    correction; /* a top-up that may be negative */
+    uint32_t                    imported; /* a key with a digest that was given,
+                                            not made */
+    uint64_t                    if_match; /* the version that a key must have;
+                                            0: any */
+    uint64_t                    version; /* that it has, for the store only */
+    uint64_t                    until;   /* seconds: the end of a key's grace
+                                            after it was rotated; 0: none */
     int64_t                     amount;  /* nano-euro: of the top-up, or the
                                             founding credit */
     ngx_modelgw_ledger_name_t   owner;   /* name of the account */
@@ -227,6 +282,9 @@ typedef struct {
     uint32_t                    note_len;
     u_char                      address[NGX_MODELGW_LEDGER_ADDRESS];
     u_char                      note[NGX_MODELGW_LEDGER_NOTE]; /* or reason */
+
+    ngx_modelgw_managed_key_t   key;     /* what it is to be; then what it
+                                            is */
 } ngx_modelgw_change_t;
 
 
@@ -320,6 +378,13 @@ void ngx_modelgw_ledger_budget_begin_locked(ngx_modelgw_ledger_t *l,
 void ngx_modelgw_ledger_budget_add(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     ngx_uint_t window, int64_t amount);
 void ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index);
+
+/*
+ * Gives a key a window in which nothing counts as spent so far; no effect if it
+ * has that window already, or waits for what was spent in it.
+ */
+void ngx_modelgw_ledger_budget_new(ngx_modelgw_ledger_t *l, uint32_t index,
+    ngx_uint_t window, uint64_t time);
 
 /*
  * What of a key's budget is spent or held at the time, in milliseconds since

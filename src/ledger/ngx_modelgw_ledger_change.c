@@ -33,8 +33,6 @@ static ngx_modelgw_change_t *ngx_modelgw_ledger_change_unused(
     ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_change_forget_locked(
     ngx_modelgw_change_t *change);
-static uint64_t ngx_modelgw_ledger_change_reserves(
-    ngx_modelgw_change_t *change);
 static void ngx_modelgw_ledger_change_apply_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_change_t *change);
 static void ngx_modelgw_ledger_change_open_locked(ngx_modelgw_ledger_t *l,
@@ -52,23 +50,23 @@ ngx_int_t
 ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
     ngx_modelgw_change_t *wanted, ngx_modelgw_change_t **change)
 {
-    uint64_t               reserved;
+    uint32_t               reserved;
     ngx_int_t              rc;
     ngx_modelgw_change_t  *c;
 
     rc = NGX_OK;
 
+    reserved = (ngx_modelgw_ledger_change_opens(wanted)
+                && wanted->account == NGX_MODELGW_LEDGER_NONE);
+
     ngx_modelgw_redo_lock(&l->redo);
 
     c = ngx_modelgw_ledger_change_unused(l);
-    reserved = l->reserved + ngx_modelgw_ledger_change_reserves(wanted);
 
     if (c == NULL) {
         rc = NGX_BUSY;
 
-    } else if (reserved > l->reserved
-               && l->accounts.n + reserved > l->accounts.max)
-    {
+    } else if (reserved && l->accounts.n + l->reserved >= l->accounts.max) {
         rc = NGX_DECLINED;
 
     } else {
@@ -80,10 +78,11 @@ ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
                    sizeof(ngx_modelgw_change_t) - sizeof(uint64_t));
 
         c->tried = 0;
+        c->reserved = reserved;
         c->time = ngx_max(wanted->time, l->change_time + 1);
 
         ngx_modelgw_redo_add(&l->redo, &l->change_time, c->time);
-        ngx_modelgw_redo_add(&l->redo, &l->reserved, reserved);
+        ngx_modelgw_redo_add(&l->redo, &l->reserved, l->reserved + reserved);
         ngx_modelgw_redo_add(&l->redo, &c->state, NGX_MODELGW_CHANGE_ASKED);
         ngx_modelgw_redo_commit(&l->redo);
     }
@@ -117,16 +116,8 @@ ngx_modelgw_ledger_change_unused(ngx_modelgw_ledger_t *l)
 ngx_uint_t
 ngx_modelgw_ledger_change_opens(ngx_modelgw_change_t *change)
 {
-    return change->kind == NGX_MODELGW_CHANGE_ACCOUNT_NEW;
-}
-
-
-/* The number of accounts: the writer may find out that one exists meanwhile. */
-
-static uint64_t
-ngx_modelgw_ledger_change_reserves(ngx_modelgw_change_t *change)
-{
-    return ngx_modelgw_ledger_change_opens(change) ? 1 : 0;
+    return change->kind == NGX_MODELGW_CHANGE_ACCOUNT_NEW
+           || change->kind == NGX_MODELGW_CHANGE_KEY_NEW;
 }
 
 
@@ -220,8 +211,7 @@ ngx_modelgw_ledger_change_answer(ngx_modelgw_ledger_t *l,
         }
 
         ngx_modelgw_redo_add(&l->redo, &l->reserved,
-                             l->reserved
-                             - ngx_modelgw_ledger_change_reserves(change));
+                             l->reserved - change->reserved);
         ngx_modelgw_redo_add(&l->redo, &change->state, state);
         ngx_modelgw_redo_commit(&l->redo);
     }
@@ -240,6 +230,10 @@ ngx_modelgw_ledger_change_apply_locked(ngx_modelgw_ledger_t *l,
 
     if (ngx_modelgw_ledger_change_opens(change)) {
         ngx_modelgw_ledger_change_open_locked(l, change);
+        return;
+    }
+
+    if (change->account == NGX_MODELGW_LEDGER_NONE) {
         return;
     }
 

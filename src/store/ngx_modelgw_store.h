@@ -167,6 +167,16 @@ ngx_int_t ngx_modelgw_store_closed(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_last_change(ngx_modelgw_store_t *s,
     uint64_t *time);
 
+/*
+ * The same for keys that may be used at "time", seconds since the Epoch.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
+ */
+typedef ngx_int_t (*ngx_modelgw_store_key_pt)(void *data,
+    ngx_modelgw_managed_key_t *key);
+
+ngx_int_t ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_key_pt handler, void *data);
+
 
 /*
  * For a reader: what it reads from now on is of this instant.  Then whether
@@ -398,6 +408,30 @@ ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
  */
 ngx_int_t ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * Calls the handler for each key that matches, in the order of their ids, from
+ * after "after" on; of those that were rotated for the newest.  The key is
+ * valid until it returns.  Times are milliseconds since the Epoch.
+ *     NGX_OK        that was all, or the limit
+ *     NGX_ERROR     of the store, or the handler's
+ */
+typedef struct {
+    ngx_str_t             id;            /* len 0: any; so are those below */
+    ngx_str_t             q;             /* a part of id, account or note */
+    ngx_str_t             account;
+    ngx_str_t             state;         /* active, expired, revoked */
+    ngx_str_t             after;
+    ngx_uint_t            limit;
+    uint64_t              now;           /* seconds since the Epoch */
+} ngx_modelgw_store_keys_t;
+
+typedef ngx_int_t (*ngx_modelgw_store_listed_pt)(void *data,
+    ngx_modelgw_managed_key_t *key, uint64_t created, ngx_str_t *note);
+
+ngx_int_t ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_keys_t *filter, ngx_modelgw_store_listed_pt handler,
+    void *data);
 
 /*
  * {"actions":[{"id":…,"time":…,"actor":…,"address":…,"action":…,"target":…,

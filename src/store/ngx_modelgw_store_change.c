@@ -21,37 +21,6 @@
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_STATE   4096   /* bytes of a state as JSON */
-
-
-/* a JSON object in memory of the caller; it fits in */
-
-typedef struct {
-    size_t                len;
-    u_char                data[NGX_MODELGW_STORE_STATE];
-} ngx_modelgw_store_text_t;
-
-
-/* the row of "actions" */
-
-typedef struct {
-    ngx_str_t                  name;
-    ngx_modelgw_ledger_name_t *target;
-    ngx_modelgw_store_text_t   before;
-    ngx_modelgw_store_text_t   after;
-    ngx_modelgw_change_e       result;
-} ngx_modelgw_store_action_t;
-
-
-/*
- * Makes the change and describes it, or sets action->result to what prevents
- * it, and changes nothing.
- *     NGX_OK, NGX_ERROR (the batch is rolled back)
- */
-typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
-    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
-
-
 static ngx_int_t ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
@@ -73,12 +42,6 @@ static ngx_int_t ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
     ngx_uint_t *closed);
 static ngx_int_t ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
-static ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
-static ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s,
-    const char *sql, sqlite3_stmt **stmt);
-static void ngx_modelgw_store_text(ngx_modelgw_out_t *out,
-    ngx_modelgw_store_text_t *text);
 static ngx_int_t ngx_modelgw_store_text_write(void *data, u_char *p,
     size_t len, ngx_uint_t borrowed);
 static void ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
@@ -90,7 +53,11 @@ static ngx_modelgw_store_change_pt
 {
     [NGX_MODELGW_CHANGE_TOPUP] = ngx_modelgw_store_change_topup,
     [NGX_MODELGW_CHANGE_ACCOUNT_NEW] = ngx_modelgw_store_change_account_new,
-    [NGX_MODELGW_CHANGE_ACCOUNT_SET] = ngx_modelgw_store_change_account_set
+    [NGX_MODELGW_CHANGE_ACCOUNT_SET] = ngx_modelgw_store_change_account_set,
+    [NGX_MODELGW_CHANGE_KEY_NEW] = ngx_modelgw_store_key_new,
+    [NGX_MODELGW_CHANGE_KEY_SET] = ngx_modelgw_store_key_set,
+    [NGX_MODELGW_CHANGE_KEY_ROTATE] = ngx_modelgw_store_key_rotate,
+    [NGX_MODELGW_CHANGE_KEY_REVOKE] = ngx_modelgw_store_key_revoke
 };
 
 
@@ -197,6 +164,12 @@ ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
 {
     ngx_int_t      rc;
     sqlite3_stmt  *stmt;
+
+    if (change->kind >= NGX_MODELGW_CHANGE_KEY_NEW
+        && ngx_modelgw_store_key_read(s, change) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     if (!ngx_modelgw_ledger_change_opens(change)) {
         return NGX_OK;
@@ -554,12 +527,7 @@ ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
 }
 
 
-/*
- * Reads the first row of a statement, which the caller finalizes.
- *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 {
     ngx_set_errno(0);
@@ -577,7 +545,7 @@ ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
     sqlite3_stmt **stmt)
 {
@@ -593,7 +561,7 @@ ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
 }
 
 
-static void
+void
 ngx_modelgw_store_text(ngx_modelgw_out_t *out, ngx_modelgw_store_text_t *text)
 {
     text->len = 0;

@@ -256,4 +256,66 @@ void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
     ngx_modelgw_ledger_name_t *name);
 
 
+/* store_change.c, store_keys.c: changes by operators */
+
+#define NGX_MODELGW_STORE_STATE   4096   /* bytes of a state as JSON */
+
+
+/* a JSON object in memory of the caller; it fits in */
+
+typedef struct {
+    size_t                len;
+    u_char                data[NGX_MODELGW_STORE_STATE];
+} ngx_modelgw_store_text_t;
+
+
+/* the row of "actions" */
+
+typedef struct {
+    ngx_str_t                  name;
+    ngx_modelgw_ledger_name_t *target;
+    ngx_modelgw_store_text_t   before;
+    ngx_modelgw_store_text_t   after;
+    ngx_modelgw_change_e       result;
+} ngx_modelgw_store_action_t;
+
+
+/*
+ * Makes the change and describes it, or sets action->result to what prevents
+ * it, and changes nothing.
+ *     NGX_OK, NGX_ERROR (the batch is rolled back)
+ */
+typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
+/* Prepares a statement of a batch, which is rolled back if that fails. */
+ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
+    sqlite3_stmt **stmt);
+
+/*
+ * Reads the first row of a statement, which the caller finalizes.
+ *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR (as of a batch)
+ */
+ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
+    sqlite3_stmt *stmt);
+
+/* Makes out write to the text, which becomes empty. */
+void ngx_modelgw_store_text(ngx_modelgw_out_t *out,
+    ngx_modelgw_store_text_t *text);
+
+/* of the type ngx_modelgw_store_change_pt */
+ngx_int_t ngx_modelgw_store_key_new(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_key_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
+/* Sets change->key, and its note, to what the store has: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+
+
 #endif /* _NGX_MODELGW_STORE_PRIVATE_H_INCLUDED_ */

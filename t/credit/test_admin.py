@@ -595,7 +595,8 @@ def test_bad_filters(admin, query, word):
     refused(admin.get("/calls?" + query), 400, "INVALID_FIELD", word)
 
 
-@pytest.mark.parametrize("path", ["/accounts", "/keys", "/accounts/alice"])
+@pytest.mark.parametrize("path", ["/accounts", "/keys/bob-1", "/groups",
+                                  "/accounts/alice"])
 def test_no_parameters(admin, path):
     refused(admin.get(path + "?limit=1"), 400, "INVALID_FIELD", "limit")
     assert admin.ok(path + "?")
@@ -663,11 +664,13 @@ def test_keys(admin, http):
     assert keys["alice-1"] == {
         "id": "alice-1", "group": "a", "account": "alice", "models": None,
         "rpm": None, "tpm": None, "concurrency": None, "budget": None,
-        "budget_used": None, "budget_resets_in": None, "expires": None}
+        "budget_used": None, "budget_resets_in": None, "expires": None,
+        "source": "config", "state": "active"}
     assert keys["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": None,
         "rpm": 60, "tpm": 1000, "concurrency": 2, "budget": None,
-        "budget_used": None, "budget_resets_in": None, "expires": "2035-02-28"}
+        "budget_used": None, "budget_resets_in": None, "expires": "2035-02-28",
+        "source": "config", "state": "active"}
     assert keys["frank"]["models"] == ["fam-a-small", "fam-a-mini"]
     assert keys["dave-1"]["expires"] == "2020-01-01"
     assert len(keys) == 6
@@ -687,7 +690,9 @@ def test_no_secrets(admin):
     ("/accounts", "GET, HEAD, POST"), ("/accounts/alice", "GET, HEAD, PATCH"),
     ("/accounts/alice/topups", "POST"), ("/calls", "GET, HEAD"),
     ("/actions", "GET, HEAD"),
-    ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD")])
+    ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD, POST"),
+    ("/keys/alice-1", "GET, HEAD, PATCH, DELETE"), ("/groups", "GET, HEAD"),
+    ("/keys/alice-1/rotate", "POST"), ("/models", "GET, HEAD")])
 def test_methods(admin, path, allow):
     for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         if method in allow:
@@ -710,7 +715,7 @@ def test_head(admin, path):
 
 
 @pytest.mark.parametrize("path", ["", "/", "/x", "/accounts/", "/account",
-                                  "/keys/", "/keys/alice-1", "/calls/1",
+                                  "/keys/", "/keys/nobody", "/calls/1",
                                   "//topups", "/Accounts"])
 def test_not_found(admin, path):
     refused(admin.get(path or "/"), 404, "NOT_FOUND")

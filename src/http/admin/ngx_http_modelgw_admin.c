@@ -124,7 +124,33 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY, NULL },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
-      NULL, ngx_http_modelgw_admin_query_keys, NULL, 0, NULL },
+      ngx_http_modelgw_admin_list_find, ngx_http_modelgw_admin_list_keys, NULL,
+      0, ngx_http_modelgw_admin_key_params },
+
+    { ngx_string("keys"), ngx_null_string, NGX_HTTP_POST,
+      NULL, NULL, &ngx_http_modelgw_admin_key_new, 0, NULL },
+
+    { ngx_string("keys/"), ngx_string("/rotate"), NGX_HTTP_POST,
+      NULL, NULL, &ngx_http_modelgw_admin_key_rotate, 0, NULL },
+
+    { ngx_string("keys/"), ngx_string("/revoke"), NGX_HTTP_POST,
+      NULL, NULL, &ngx_http_modelgw_admin_key_revoke, 0, NULL },
+
+    { ngx_string("keys/"), ngx_null_string, NGX_HTTP_GET,
+      ngx_http_modelgw_admin_list_find, ngx_http_modelgw_admin_list_key, NULL,
+      0, NULL },
+
+    { ngx_string("keys/"), ngx_null_string, NGX_HTTP_PATCH,
+      NULL, NULL, &ngx_http_modelgw_admin_key_set, 0, NULL },
+
+    { ngx_string("keys/"), ngx_null_string, NGX_HTTP_DELETE,
+      NULL, NULL, &ngx_http_modelgw_admin_key_revoke, 0, NULL },
+
+    { ngx_string("groups"), ngx_null_string, NGX_HTTP_GET,
+      NULL, ngx_http_modelgw_admin_list_groups, NULL, 0, NULL },
+
+    { ngx_string("models"), ngx_null_string, NGX_HTTP_GET,
+      NULL, ngx_http_modelgw_admin_list_models, NULL, 0, NULL },
 
     { ngx_string("status"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_status, NULL, 0, NULL },
@@ -666,4 +692,20 @@ ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
     }
 
     ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version)
+{
+    ngx_str_t  value;
+
+    value.data = ngx_pnalloc(r->pool, NGX_INT64_LEN + 2);
+    if (value.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    value.len = ngx_sprintf(value.data, "\"%uL\"", version) - value.data;
+
+    return ngx_http_modelgw_headers_add(r, "ETag", &value);
 }

@@ -82,6 +82,9 @@ struct ngx_http_modelgw_job_s {
     ngx_modelgw_store_by_t            by;
     ngx_http_modelgw_option_t        *params;      /* NULL: as the flags say */
     ngx_modelgw_store_actions_t       actions;
+    ngx_modelgw_store_keys_t          keys;
+    ngx_uint_t                        place;       /* in the keys of the
+                                                      configuration */
     ngx_modelgw_store_filter_t        filter;
     void                             *data;        /* of a scrape */
 
@@ -89,6 +92,7 @@ struct ngx_http_modelgw_job_s {
     ngx_uint_t                        status;      /* 200 unless it is set */
     ngx_str_t                         type;        /* of the body; len 0:
                                                       JSON */
+    uint64_t                          version;     /* for ETag; 0: none */
 
     /* used by admin_job.c only */
     ngx_int_t                         rc;
@@ -118,6 +122,9 @@ void ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body);
 void ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_int_t rc);
+
+/* Adds the header of a version: NGX_OK, NGX_ERROR (no memory). */
+ngx_int_t ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version);
 
 
 /* admin_guard.c */
@@ -168,8 +175,6 @@ void ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job);
 
 ngx_int_t ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
@@ -217,12 +222,33 @@ ngx_int_t ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
 
 /* admin_list.c */
 
-/* Handlers of jobs, of the type ngx_http_modelgw_job_pt. */
+/*
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _keys and _key need
+ * the store if there are keys in it.
+ */
 ngx_int_t ngx_http_modelgw_admin_list_actions(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_list_keys(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_list_key(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_list_groups(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_list_models(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+/* Prepares the job for _keys and _key, whose id is that in the path: NGX_OK. */
+ngx_int_t ngx_http_modelgw_admin_list_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
 /* the parameters of their query strings */
 extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[];
+extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_key_params[];
+
+/* Writes the object of a key in the ledger, without the closing bracket. */
+void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *key,
+    ngx_str_t *note);
 
 
 /* admin_body.c, admin_change.c: requests that change something */
@@ -255,6 +281,8 @@ struct ngx_http_modelgw_change_s {
     ngx_str_t                         id;          /* in the path */
     ngx_str_t                         body;
     ngx_modelgw_scan_t               *scan;        /* of the body */
+    ngx_str_t                         secret;      /* of a new key; len 0:
+                                                      none */
     ngx_modelgw_change_t              asked;       /* for the writer; with its
                                                       result, for answer() */
 
@@ -312,11 +340,15 @@ ngx_int_t ngx_http_modelgw_admin_change_failed(ngx_http_modelgw_change_t *c);
     ngx_memcpy((name)->data, (text)->data, (text)->len)
 
 
-/* admin_topup.c, admin_account.c: kinds of such requests */
+/* admin_topup.c, admin_account.c, admin_key.c: kinds of such requests */
 
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_topup;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_new;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_set;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_new;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_set;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_rotate;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_revoke;
 
 
 #endif /* _NGX_HTTP_MODELGW_ADMIN_H_INCLUDED_ */

@@ -368,6 +368,14 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     }
 
     if (job->rc == NGX_OK) {
+
+        if (job->version
+            && ngx_http_modelgw_admin_etag(r, job->version) != NGX_OK)
+        {
+            ngx_http_modelgw_admin_refuse(r, ctx, NGX_ERROR);
+            return;
+        }
+
         ngx_http_modelgw_admin_reply(r, ctx, job->status, &job->body);
         return;
     }

@@ -1,7 +1,7 @@
 
 /*
- * GET requests: the query strings, and the responses about accounts, keys,
- * calls and usage.
+ * GET requests: the query strings, and the responses about accounts, calls and
+ * usage.
  *
  * An unknown parameter is refused, and so is one that is given twice: a sum
  * over more than was meant is worse than none.  In a value "+" is a plus, as
@@ -12,11 +12,8 @@
  * record: a call waits for one copy, not for the whole list.  Accounts are only
  * ever appended and their names do not change, so names are read without it.
  *
- * Keys are shown as configured: what an operator needs to help a customer, and
- * nothing that grants access.  Not even the hash is shown.
- *
- * query_* parse a query string, admin_query_* respond, admin_account_* and
- * admin_key_* write a part of a response.
+ * query_* parse a query string, admin_query_* respond, admin_account_* write a
+ * part of a response.
  */
 
 
@@ -41,7 +38,6 @@
 
 #define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
 #define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
-#define NGX_HTTP_MODELGW_QUERY_BUDGET  (NGX_MODELGW_AMOUNT_LEN + 16)
 
 #define NGX_HTTP_MODELGW_QUERY_WINDOW  86400000 /* ms searched for an id */
 
@@ -97,14 +93,6 @@ static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
     ngx_int_t max, ngx_int_t *n);
 static void ngx_http_modelgw_admin_account_name(
     ngx_modelgw_ledger_account_t *a, ngx_str_t *name);
-static void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key);
-static void ngx_http_modelgw_admin_key_budget(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key);
-static void ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out,
-    ngx_array_t *models);
-static void ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out,
-    uint32_t own, uint32_t group);
 
 
 static ngx_http_modelgw_query_relative_t  ngx_http_modelgw_query_words[] = {
@@ -1006,169 +994,5 @@ ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
 
     } else {
         ngx_modelgw_out_text(out, ",\"state\":\"open\"");
-    }
-}
-
-
-ngx_int_t
-ngx_http_modelgw_admin_query_keys(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store)
-{
-    ngx_uint_t                n;
-    ngx_modelgw_key_t        *key;
-    ngx_modelgw_out_t         out;
-    ngx_modelgw_keys_t       *keys;
-    ngx_modelgw_keys_pos_t    pos;
-    ngx_modelgw_out_piece_t   piece;
-
-    keys = job->mmcf->keys;
-
-    ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
-
-    ngx_modelgw_out_piece(&out, &piece, job->pool,
-                          NGX_HTTP_MODELGW_QUERY_ANSWER);
-    ngx_modelgw_out_text(&out, "{\"keys\":[");
-
-    for (n = 0;
-         keys && (key = ngx_modelgw_keys_next(keys, &pos)) != NULL;
-         n++)
-    {
-        if (n) {
-            ngx_modelgw_out_text(&out, ",");
-        }
-
-        ngx_http_modelgw_admin_key_write(&out, job->mmcf->ledger, key);
-    }
-
-    ngx_modelgw_out_text(&out, "]}");
-
-    return ngx_modelgw_out_piece_done(&out, &job->body);
-}
-
-
-static void
-ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key)
-{
-    ngx_http_modelgw_group_t  *group;
-
-    group = key->group;
-
-    ngx_modelgw_out_text(out, "{\"id\":");
-    ngx_modelgw_out_string(out, &key->id);
-    ngx_modelgw_out_text(out, ",\"group\":");
-    ngx_modelgw_out_string(out, &group->name);
-    ngx_modelgw_out_text(out, ",\"account\":");
-    ngx_modelgw_out_string(out, &key->account);
-    ngx_modelgw_out_text(out, ",\"models\":");
-    ngx_http_modelgw_admin_key_models(out, key->models);
-    ngx_modelgw_out_text(out, ",\"rpm\":");
-    ngx_http_modelgw_admin_key_limit(out, key->rpm, group->rpm);
-    ngx_modelgw_out_text(out, ",\"tpm\":");
-    ngx_http_modelgw_admin_key_limit(out, key->tpm, group->tpm);
-    ngx_modelgw_out_text(out, ",\"concurrency\":");
-    ngx_http_modelgw_admin_key_limit(out, key->concurrency, group->concurrency);
-    ngx_http_modelgw_admin_key_budget(out, ledger, key);
-    ngx_modelgw_out_text(out, ",\"expires\":");
-
-    if (key->expires) {
-        ngx_modelgw_out_day(out, key->expires);
-
-    } else {
-        ngx_modelgw_out_text(out, "null");
-    }
-
-    ngx_modelgw_out_text(out, "}");
-}
-
-
-/* null: there is none; "resets_in" is null for one in total */
-
-static void
-ngx_http_modelgw_admin_key_budget(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key)
-{
-    u_char                    *p, text[NGX_HTTP_MODELGW_QUERY_BUDGET];
-    int64_t                    used;
-    uint64_t                   now, ends;
-    ngx_modelgw_budget_t       budget;
-    ngx_modelgw_ledger_key_t  *k;
-
-    ngx_http_modelgw_keys_budget(key, &budget);
-
-    if (budget.limit == 0 || key->slot == NGX_MODELGW_LEDGER_NONE) {
-        ngx_modelgw_out_text(out, ",\"budget\":null,\"budget_used\":null,"
-                                  "\"budget_resets_in\":null");
-        return;
-    }
-
-    now = (uint64_t) time(NULL) * 1000;
-    k = ngx_modelgw_ledger_key_at(ledger, key->slot);
-
-    ngx_modelgw_ledger_lock(ledger);
-
-    used = ngx_modelgw_ledger_budget_used_locked(k, now, &ends);
-
-    ngx_modelgw_ledger_unlock(ledger);
-
-    p = ngx_modelgw_amount(text, budget.limit);
-    p = ngx_sprintf(p, "/%V", &ngx_modelgw_windows[budget.window]);
-
-    ngx_modelgw_out_text(out, ",\"budget\":\"");
-    ngx_modelgw_out(out, text, p - text);
-    ngx_modelgw_out_text(out, "\",\"budget_used\":");
-    ngx_modelgw_amount_out(out, used);
-    ngx_modelgw_out_text(out, ",\"budget_resets_in\":");
-
-    if (ends == (uint64_t) -1) {
-        ngx_modelgw_out_text(out, "null");
-
-    } else {
-        ngx_modelgw_out_number(out, (ends - now) / 1000);
-    }
-}
-
-
-/* null: all models of the group */
-
-static void
-ngx_http_modelgw_admin_key_models(ngx_modelgw_out_t *out, ngx_array_t *models)
-{
-    ngx_str_t   *model;
-    ngx_uint_t   i;
-
-    if (models == NULL) {
-        ngx_modelgw_out_text(out, "null");
-        return;
-    }
-
-    model = models->elts;
-
-    ngx_modelgw_out_text(out, "[");
-
-    for (i = 0; i < models->nelts; i++) {
-
-        if (i) {
-            ngx_modelgw_out_text(out, ",");
-        }
-
-        ngx_modelgw_out_string(out, &model[i]);
-    }
-
-    ngx_modelgw_out_text(out, "]");
-}
-
-
-/* the limit in effect: the key's own or its group's; null: no limit */
-
-static void
-ngx_http_modelgw_admin_key_limit(ngx_modelgw_out_t *out, uint32_t own,
-    uint32_t group)
-{
-    if (own || group) {
-        ngx_modelgw_out_number(out, own ? own : group);
-
-    } else {
-        ngx_modelgw_out_text(out, "null");
     }
 }

@@ -43,6 +43,10 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     mmcf->keys = NULL;
+     *     mmcf->managed_max = 0;
+     *     mmcf->managed = NULL;
+     *     mmcf->managed_zone = NULL;
+     *     mmcf->managed_place = { NULL, 0 };
      *     mmcf->key_prefix = { 0, NULL };
      *     mmcf->skip = NULL;
      *     mmcf->plans = { NULL };

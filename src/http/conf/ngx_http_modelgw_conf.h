@@ -17,6 +17,7 @@
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_managed.h"
 #include "ngx_modelgw_metrics.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_skip.h"
@@ -170,6 +171,14 @@ typedef struct {
     ngx_array_t                       groups;      /* of
                                                  ngx_http_modelgw_group_t * */
     ngx_modelgw_keys_t               *keys;        /* NULL: no modelgw_keys */
+    ngx_uint_t                        managed_max; /* keys made by operators */
+    ngx_modelgw_managed_t            *managed;     /* in a zone of its own;
+                                                      NULL: there are none */
+    ngx_shm_zone_t                   *managed_zone;
+    ngx_http_modelgw_place_t          managed_place; /* file NULL: not set */
+    ngx_array_t                       managed_slots; /* of uint32_t: limits of
+                                                      those with a budget whose
+                                                      sum is to be read */
     ngx_str_t                         key_prefix;
     ngx_modelgw_skip_pt               skip;
     ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
@@ -415,6 +424,10 @@ ngx_http_modelgw_group_t *ngx_http_modelgw_group_named(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_str_t *name,
     ngx_http_modelgw_place_t *place);
 
+/* Returns the group of that name that is configured, or NULL. */
+ngx_http_modelgw_group_t *ngx_http_modelgw_group_find(
+    ngx_http_modelgw_main_conf_t *mmcf, u_char *name, size_t len);
+
 /* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_group_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
@@ -433,6 +446,9 @@ ngx_uint_t ngx_http_modelgw_group_owns(ngx_http_modelgw_group_t *group,
 
 
 /* model.c: the model line of a group, and the search for models */
+
+/* the options of the line; the object is a model */
+extern ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[];
 
 /* Adds the model of the line. */
 char *ngx_http_modelgw_model(ngx_conf_t *cf, ngx_http_modelgw_group_t *group);
@@ -530,6 +546,9 @@ char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 /* Sets *budget to that of the key or of its group; limit 0: there is none. */
 void ngx_http_modelgw_keys_budget(ngx_modelgw_key_t *key,
     ngx_modelgw_budget_t *budget);
+
+/* Returns "a,b" as an array of ngx_str_t; NULL: no memory. */
+ngx_array_t *ngx_http_modelgw_keys_models(ngx_pool_t *pool, ngx_str_t *text);
 
 /* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_keys_check(ngx_conf_t *cf,

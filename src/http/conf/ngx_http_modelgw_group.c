@@ -219,6 +219,18 @@ ngx_http_modelgw_group_t *
 ngx_http_modelgw_group_named(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_str_t *name, ngx_http_modelgw_place_t *place)
 {
+    ngx_http_modelgw_group_t  *group;
+
+    group = ngx_http_modelgw_group_find(mmcf, name->data, name->len);
+
+    return group ? group : ngx_http_modelgw_group_add(mmcf, name, place);
+}
+
+
+ngx_http_modelgw_group_t *
+ngx_http_modelgw_group_find(ngx_http_modelgw_main_conf_t *mmcf, u_char *name,
+    size_t len)
+{
     ngx_uint_t                  i;
     ngx_http_modelgw_group_t  **groups;
 
@@ -226,14 +238,14 @@ ngx_http_modelgw_group_named(ngx_http_modelgw_main_conf_t *mmcf,
 
     for (i = 0; i < mmcf->groups.nelts; i++) {
 
-        if (groups[i]->name.len == name->len
-            && ngx_memcmp(groups[i]->name.data, name->data, name->len) == 0)
+        if (groups[i]->name.len == len
+            && ngx_memcmp(groups[i]->name.data, name, len) == 0)
         {
             return groups[i];
         }
     }
 
-    return ngx_http_modelgw_group_add(mmcf, name, place);
+    return NULL;
 }
 
 

@@ -90,7 +90,7 @@ static char *ngx_http_modelgw_keys_options(ngx_conf_t *cf,
 static ngx_int_t ngx_http_modelgw_keys_account(
     ngx_http_modelgw_keys_ctx_t *ctx, ngx_modelgw_key_t *key,
     ngx_str_t *value);
-static ngx_int_t ngx_http_modelgw_keys_models(ngx_conf_t *cf,
+static ngx_int_t ngx_http_modelgw_keys_list(ngx_conf_t *cf,
     ngx_http_modelgw_keys_ctx_t *ctx, ngx_modelgw_key_t *key,
     ngx_str_t *value);
 static ngx_int_t ngx_http_modelgw_keys_text(
@@ -106,8 +106,6 @@ static ngx_array_t *ngx_http_modelgw_lists_get(ngx_conf_t *cf,
     ngx_str_t *value, ngx_http_modelgw_place_t *place);
 static ngx_http_modelgw_list_t *ngx_http_modelgw_lists_add(ngx_pool_t *temp,
     ngx_http_modelgw_lists_t *lists, ngx_str_t *text, uint32_t hash);
-static ngx_array_t *ngx_http_modelgw_lists_split(ngx_pool_t *pool,
-    ngx_str_t *text);
 static ngx_int_t ngx_http_modelgw_lists_check_one(ngx_conf_t *cf,
     ngx_http_modelgw_list_t *list);
 
@@ -481,7 +479,7 @@ ngx_http_modelgw_keys_options(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
 
     if (ngx_http_modelgw_option_parse(cf, 3, &options) != NGX_OK
         || ngx_http_modelgw_keys_account(ctx, key, &given.account) != NGX_OK
-        || ngx_http_modelgw_keys_models(cf, ctx, key, &given.models) != NGX_OK)
+        || ngx_http_modelgw_keys_list(cf, ctx, key, &given.models) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -552,7 +550,7 @@ ngx_http_modelgw_keys_account(ngx_http_modelgw_keys_ctx_t *ctx,
 
 
 static ngx_int_t
-ngx_http_modelgw_keys_models(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
+ngx_http_modelgw_keys_list(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
     ngx_modelgw_key_t *key, ngx_str_t *value)
 {
     if (value->data == NULL) {
@@ -671,7 +669,7 @@ ngx_http_modelgw_lists_get(ngx_conf_t *cf, ngx_http_modelgw_main_conf_t *mmcf,
 
     list->group = group;
     list->place = *place;
-    list->models = ngx_http_modelgw_lists_split(mmcf->lists->pool, value);
+    list->models = ngx_http_modelgw_keys_models(mmcf->lists->pool, value);
 
     return list->models;
 }
@@ -704,10 +702,8 @@ ngx_http_modelgw_lists_add(ngx_pool_t *temp, ngx_http_modelgw_lists_t *lists,
 }
 
 
-/* "a,b" as an array of ngx_str_t */
-
-static ngx_array_t *
-ngx_http_modelgw_lists_split(ngx_pool_t *pool, ngx_str_t *text)
+ngx_array_t *
+ngx_http_modelgw_keys_models(ngx_pool_t *pool, ngx_str_t *text)
 {
     u_char       *p, *last;
     ngx_str_t    *name;

@@ -112,7 +112,7 @@ static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
     offsetof(ngx_http_modelgw_model_t, name),                                 \
     NGX_HTTP_MODELGW_WORD_TAKES, words
 
-static ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[] = {
+ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[] = {
 
     { ngx_string("input="), ngx_http_modelgw_price(input) },
     { ngx_string("output="), ngx_http_modelgw_price(output) },

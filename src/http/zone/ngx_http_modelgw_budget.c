@@ -111,11 +111,18 @@ static void
 ngx_http_modelgw_budget_each(ngx_http_modelgw_budget_t *b,
     ngx_http_modelgw_budget_pt handler)
 {
+    uint32_t                *slot;
+    ngx_uint_t               i;
     ngx_modelgw_key_t       *key;
     ngx_modelgw_ledger_t    *ledger;
     ngx_modelgw_keys_pos_t   pos;
 
     ledger = b->mmcf->ledger;
+    slot = b->mmcf->managed_slots.elts;
+
+    for (i = 0; i < b->mmcf->managed_slots.nelts; i++) {
+        handler(b, slot[i]);
+    }
 
     ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
 

@@ -165,12 +165,18 @@ static ngx_int_t ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static ngx_uint_t ngx_http_modelgw_batch_keys(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
+static ngx_uint_t ngx_http_modelgw_batch_adds_key(
+    ngx_modelgw_change_t *change);
 static ngx_int_t ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static void ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static void ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
+    ngx_modelgw_change_t *change);
 static void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
 static ngx_uint_t ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w);
 
@@ -772,6 +778,16 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         return NGX_ERROR;
     }
 
+    /* a writer was killed while it changed the table of keys */
+
+    if (w->shared->managed && ngx_modelgw_managed_damaged(w->shared->managed)
+        && ngx_http_modelgw_zone_keys_fill(w->shared->managed, w->store)
+           != NGX_OK)
+    {
+        ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
     ngx_http_modelgw_batch_fill(w, &b);
 
     if (ngx_http_modelgw_batch_write(w, &b) != NGX_OK) {
@@ -1019,9 +1035,20 @@ static ngx_int_t
 ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b)
 {
-    ngx_uint_t  i;
+    ngx_uint_t  i, keys;
+
+    keys = ngx_http_modelgw_batch_keys(w, b);
 
     for (i = 0; i < b->n; i++) {
+
+        if (ngx_http_modelgw_batch_adds_key(b->changes[i])
+            && !b->changes[i]->tried
+            && keys-- == 0)
+        {
+            keys = 0;
+            b->results[i] = NGX_MODELGW_CHANGE_FULL;
+            continue;
+        }
 
         if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
             || ngx_modelgw_store_change(w->store, b->changes[i],
@@ -1033,6 +1060,46 @@ ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     }
 
     return NGX_OK;
+}
+
+
+/* How many keys may be added; those that may be stored already have a place. */
+
+static ngx_uint_t
+ngx_http_modelgw_batch_keys(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_uint_t              i, keys;
+    ngx_modelgw_managed_t  *m;
+
+    m = w->shared->managed;
+
+    if (m == NULL || b->n == 0) {
+        return 0;
+    }
+
+    ngx_modelgw_managed_expire(m, time(NULL));
+
+    keys = ngx_modelgw_managed_free(m);
+
+    for (i = 0; i < b->n && keys; i++) {
+
+        if (ngx_http_modelgw_batch_adds_key(b->changes[i])
+            && b->changes[i]->tried)
+        {
+            keys--;
+        }
+    }
+
+    return keys;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_batch_adds_key(ngx_modelgw_change_t *change)
+{
+    return change->kind == NGX_MODELGW_CHANGE_KEY_NEW
+           || change->kind == NGX_MODELGW_CHANGE_KEY_ROTATE;
 }
 
 
@@ -1104,8 +1171,13 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     }
 
     for (i = 0; i < b->n; i++) {
+
+        if (b->results[i] == NGX_MODELGW_CHANGE_MADE) {
+            ngx_http_modelgw_batch_publish(w, b->changes[i]);
+        }
+
         ngx_modelgw_ledger_change_answer(w->ledger, b->changes[i],
-                                        b->results[i]);
+                                         b->results[i]);
     }
 
     /*
@@ -1122,6 +1194,44 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     }
 
     w->due = b->due;
+}
+
+
+/* A change of a key, in shared memory, before the request is answered. */
+
+static void
+ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
+    ngx_modelgw_change_t *change)
+{
+    ngx_modelgw_managed_t  *m;
+
+    m = w->shared->managed;
+
+    if (m == NULL) {
+        return;
+    }
+
+    switch (change->kind) {
+
+    case NGX_MODELGW_CHANGE_KEY_NEW:
+        (void) ngx_modelgw_managed_put(m, &change->key);
+        break;
+
+    case NGX_MODELGW_CHANGE_KEY_SET:
+        ngx_modelgw_managed_update(m, &change->key);
+        break;
+
+    case NGX_MODELGW_CHANGE_KEY_ROTATE:
+        (void) ngx_modelgw_managed_rotate(m, &change->key, change->until);
+        break;
+
+    case NGX_MODELGW_CHANGE_KEY_REVOKE:
+        ngx_modelgw_managed_remove(m, &change->key.id);
+        break;
+
+    default:
+        break;
+    }
 }
 
 

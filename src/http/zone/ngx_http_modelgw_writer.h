@@ -32,6 +32,32 @@ typedef struct ngx_http_modelgw_user_s  ngx_http_modelgw_user_t;
 uint64_t ngx_http_modelgw_zone_first_id(uint64_t last);
 
 
+/* zone_keys.c: the zone of keys that operators make */
+
+/* At the end of the http block: adds the zone.  NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_zone_keys_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/* Whether a reload keeps the zone as it is: NGX_OK, NGX_ERROR (logged). */
+ngx_int_t ngx_http_modelgw_zone_keys_same(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
+
+/*
+ * Fills the table from the store.
+ *     NGX_OK, NGX_ERROR (no room, or of the store, whose error is set then)
+ */
+ngx_int_t ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
+    ngx_modelgw_store_t *store);
+
+/*
+ * When a configuration takes effect: names the limits of the keys, and warns of
+ * those that the configuration has, too.  Returns the number of keys of which
+ * it is to be read what they have spent.
+ */
+ngx_uint_t ngx_http_modelgw_zone_keys_in_force(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log);
+
+
 /* zone_store.c: loads the store into shared memory when nginx starts */
 
 /*

@@ -250,6 +250,10 @@ ngx_http_modelgw_zone_check(ngx_conf_t *cf, ngx_http_modelgw_main_conf_t *mmcf)
 
     ngx_conf_init_size_value(mmcf->zone_size, NGX_HTTP_MODELGW_ZONE_DEFAULT);
 
+    if (ngx_http_modelgw_zone_keys_check(cf, mmcf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_modelgw_zone_check_room(cf, mmcf) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -348,7 +352,8 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     accounts = 0;
 
     if (mmcf->keys) {
-        keys = ngx_http_modelgw_zone_count_keys(mmcf->keys);
+        keys = ngx_http_modelgw_zone_count_keys(mmcf->keys)
+               + mmcf->managed_max;
 
         if (mmcf->ledger_path.len
             && ngx_http_modelgw_zone_count_accounts(mmcf->keys, NULL, cf->log,
@@ -566,6 +571,7 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
 #endif
 
     mmcf->shared = (ngx_http_modelgw_shared_t *) p;
+    mmcf->shared->managed = mmcf->managed;
 
     p += ngx_pagesize;
     size -= ngx_pagesize;
@@ -611,7 +617,8 @@ ngx_http_modelgw_zone_adopt(ngx_shm_zone_t *zone,
     mmcf->ledger = old->ledger;
     mmcf->shared = old->shared;
 
-    if (ngx_http_modelgw_zone_check_more(mmcf, zone->shm.log) != NGX_OK) {
+    if (ngx_http_modelgw_zone_keys_same(mmcf, zone->shm.log) != NGX_OK
+        || ngx_http_modelgw_zone_check_more(mmcf, zone->shm.log) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -756,6 +763,8 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 
         ngx_http_modelgw_zone_key(&ctx, key);
     }
+
+    ctx.pending += ngx_http_modelgw_zone_keys_in_force(mmcf, cycle->log);
 
     if (ctx.refused) {
         ngx_log_error(NGX_LOG_ERR, cycle->log, 0,

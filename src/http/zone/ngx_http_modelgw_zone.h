@@ -86,6 +86,8 @@ struct ngx_http_modelgw_shared_s {
 
     ngx_modelgw_store_file_t   file;         /* the memory is loaded from it */
 
+    ngx_modelgw_managed_t     *managed;      /* NULL: there are none */
+
     /* for operators */
 
     ngx_atomic_t               flushed;      /* ms that the last flush took */
@@ -116,6 +118,10 @@ char *ngx_http_modelgw_set_ledger(ngx_conf_t *cf, ngx_command_t *cmd,
 
 /* modelgw_founding_credit AMOUNT */
 char *ngx_http_modelgw_set_founding(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* modelgw_managed_keys NUMBER */
+char *ngx_http_modelgw_set_managed(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*

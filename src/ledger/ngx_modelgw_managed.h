@@ -1,0 +1,84 @@
+
+/*
+ * Keys that operators make while nginx runs: a table in shared memory of its
+ * own, found by digest or by id.  The ledger's file has them, too; the writer
+ * alone changes the table, as it makes changes durable.
+ */
+
+
+#ifndef _NGX_MODELGW_MANAGED_H_INCLUDED_
+#define _NGX_MODELGW_MANAGED_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_ledger.h"
+
+
+typedef struct ngx_modelgw_managed_s  ngx_modelgw_managed_t;
+
+
+/* The bytes that a table of n keys needs, and at most that many keys. */
+size_t ngx_modelgw_managed_size(ngx_uint_t n);
+
+/*
+ * Lays out a table of n keys in that much memory, which is zeroed and aligned
+ * to 8 bytes.
+ */
+ngx_modelgw_managed_t *ngx_modelgw_managed_create(void *memory, ngx_uint_t n);
+
+/*
+ * Copies a key, in any process, without a lock.  _get() finds the one of an id
+ * that is active, _at() the i-th record.
+ *     NGX_OK
+ *     NGX_DECLINED  there is none
+ *     NGX_BUSY      the table is being changed all the time, or its writer was
+ *                   killed in a change: it is to be tried again
+ */
+ngx_int_t ngx_modelgw_managed_find(ngx_modelgw_managed_t *m, u_char *digest,
+    ngx_modelgw_managed_key_t *key);
+ngx_int_t ngx_modelgw_managed_get(ngx_modelgw_managed_t *m, ngx_str_t *id,
+    ngx_modelgw_managed_key_t *key);
+ngx_int_t ngx_modelgw_managed_at(ngx_modelgw_managed_t *m, ngx_uint_t i,
+    ngx_modelgw_managed_key_t *key);
+
+/* The size of the table, and how many more keys it has room for. */
+ngx_uint_t ngx_modelgw_managed_max(ngx_modelgw_managed_t *m);
+ngx_uint_t ngx_modelgw_managed_free(ngx_modelgw_managed_t *m);
+
+
+/*
+ * For the writer, or a process that is alone.  Each may be repeated.  _put()
+ * adds a key, or replaces the one with its digest.  _update() changes all keys
+ * of its id, but for their digests, and for when those that were rotated
+ * expire.  _rotate() adds a key, and lets the others of its id expire at
+ * "until", seconds since the Epoch; 0: at once.  _remove() removes all of an
+ * id.
+ *     NGX_OK
+ *     NGX_DECLINED  no room
+ */
+ngx_int_t ngx_modelgw_managed_put(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *key);
+void ngx_modelgw_managed_update(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *key);
+ngx_int_t ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *key, uint64_t until);
+void ngx_modelgw_managed_remove(ngx_modelgw_managed_t *m,
+    ngx_modelgw_ledger_name_t *id);
+
+/* Removes keys that expired before "now", seconds since the Epoch. */
+void ngx_modelgw_managed_expire(ngx_modelgw_managed_t *m, uint64_t now);
+
+/*
+ * Whether a writer was killed in a change.  Then the table is to be filled
+ * again, between _begin(), which empties it, and _end(): until then all
+ * searches return NGX_BUSY.
+ */
+ngx_uint_t ngx_modelgw_managed_damaged(ngx_modelgw_managed_t *m);
+void ngx_modelgw_managed_begin(ngx_modelgw_managed_t *m);
+void ngx_modelgw_managed_end(ngx_modelgw_managed_t *m);
+
+
+#endif /* _NGX_MODELGW_MANAGED_H_INCLUDED_ */

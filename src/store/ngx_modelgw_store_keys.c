@@ -1,0 +1,697 @@
+
+/*
+ * Keys that operators make: a row a digest.  One that was rotated has several,
+ * of which one, the newest, is active or revoked, and the others are "rotated":
+ * they work until they expire.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_private.h"
+
+
+/* what ngx_modelgw_store_key_row() reads, from column 0 on */
+
+#define NGX_MODELGW_STORE_KEY                                                 \
+    "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"   \
+    " budget, window, expires / 1000, state, version, note, created"          \
+    " FROM keys"
+
+#define NGX_MODELGW_STORE_KEY_NOTE     13
+#define NGX_MODELGW_STORE_KEY_CREATED  14
+
+
+static ngx_int_t ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
+    ngx_uint_t *revoked);
+static ngx_int_t ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, const char *sql);
+static void ngx_modelgw_store_key_bind(sqlite3_stmt *stmt,
+    ngx_modelgw_change_t *change);
+static void ngx_modelgw_store_key_row(sqlite3_stmt *stmt,
+    ngx_modelgw_managed_key_t *key);
+static size_t ngx_modelgw_store_key_copy(sqlite3_stmt *stmt, int i,
+    u_char *data, size_t size);
+static ngx_uint_t ngx_modelgw_store_key_word(sqlite3_stmt *stmt, int i,
+    ngx_str_t *words, ngx_uint_t n);
+static void ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_managed_key_t *key, ngx_str_t *note);
+static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
+    const char *name, ngx_modelgw_ledger_name_t *value);
+
+
+static ngx_str_t  ngx_modelgw_store_key_states[] = {
+    [NGX_MODELGW_KEY_FREE] = ngx_string(""),
+    [NGX_MODELGW_KEY_ACTIVE] = ngx_string("active"),
+    [NGX_MODELGW_KEY_ROTATED] = ngx_string("rotated"),
+    [NGX_MODELGW_KEY_REVOKED] = ngx_string("revoked")
+};
+
+
+ngx_int_t
+ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
+    ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    revoked;
+    ngx_modelgw_ledger_account_t  a;
+
+    action->target = &change->key.id;
+
+    rc = ngx_modelgw_store_key_known(s, change, action);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    /* if it exists, nothing changes */
+
+    a.name = change->owner;
+    a.founding = change->amount;
+    a.opened = change->time / 1000;
+
+    change->key.version = 1;
+
+    if (ngx_modelgw_store_account(s, &a) != NGX_OK
+        || ngx_modelgw_store_key_insert(s, change) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (change->imported) {
+        ngx_str_set(&action->name, "key.import");
+
+    } else {
+        ngx_str_set(&action->name, "key.create");
+    }
+
+    return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+/* NGX_DECLINED: neither the id nor the digest is known */
+
+static ngx_int_t
+ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "SELECT id = ?1 FROM keys"
+                                   " WHERE id = ?1 OR digest = ?2"
+                                   " ORDER BY id = ?1 DESC", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_key_bind(stmt, change);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        action->result = sqlite3_column_int(stmt, 0)
+                         ? NGX_MODELGW_CHANGE_OTHER
+                         : NGX_MODELGW_CHANGE_DIGEST;
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
+    ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t      rc;
+    ngx_uint_t     i, revoked;
+    const char   **sql;
+
+    static const char  *sets[] = {
+        "UPDATE keys SET note = ?3 WHERE id = ?1 AND state = 'active'",
+        "UPDATE keys SET rpm = ?4 WHERE id = ?1 AND state != 'revoked'",
+        "UPDATE keys SET tpm = ?5 WHERE id = ?1 AND state != 'revoked'",
+        "UPDATE keys SET concurrency = ?6"
+            " WHERE id = ?1 AND state != 'revoked'",
+        "UPDATE keys SET models = ?7 WHERE id = ?1 AND state != 'revoked'",
+        "UPDATE keys SET expires = ?8 WHERE id = ?1 AND state = 'active'",
+        "UPDATE keys SET budget = ?9, window = ?10"
+            " WHERE id = ?1 AND state != 'revoked'",
+        NULL
+    };
+
+    rc = ngx_modelgw_store_key_current(s, change, action);
+
+    if (rc != NGX_OK || action->result != NGX_MODELGW_CHANGE_MADE) {
+        return rc;
+    }
+
+    /* in the order of the bits */
+
+    i = NGX_MODELGW_CHANGE_NOTE;
+
+    for (sql = sets; *sql; sql++) {
+
+        if ((change->sets & i)
+            && ngx_modelgw_store_key_step(s, change, *sql) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        i <<= 1;
+    }
+
+    if (ngx_modelgw_store_key_step(s, change,
+            "UPDATE keys SET version = version + 1, changed = ?11"
+            " WHERE id = ?1 AND state != 'revoked'")
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&action->name, "key.set");
+
+    return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+/* the new row is as the old one, but for its digest */
+
+ngx_int_t
+ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  revoked;
+
+    rc = ngx_modelgw_store_key_current(s, change, action);
+
+    if (rc != NGX_OK || action->result != NGX_MODELGW_CHANGE_MADE) {
+        return rc;
+    }
+
+    if (ngx_modelgw_store_key_step(s, change,
+            "INSERT INTO keys SELECT ?2, id, account, \"group\", models, rpm,"
+            " tpm, concurrency, budget, window, expires, 'active', version,"
+            " created, ?11, note FROM keys WHERE id = ?1 AND state = 'active'")
+        != NGX_OK
+        || ngx_modelgw_store_key_step(s, change,
+            "UPDATE keys SET state = 'rotated', changed = ?11,"
+            " expires = min(iif(expires, expires, ?12), ?12)"
+            " WHERE id = ?1 AND digest != ?2 AND state != 'revoked'")
+           != NGX_OK
+        || ngx_modelgw_store_key_step(s, change,
+            "UPDATE keys SET version = version + 1"
+            " WHERE id = ?1 AND state != 'revoked'")
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&action->name, "key.rotate");
+
+    return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  revoked;
+
+    action->target = &change->key.id;
+
+    rc = ngx_modelgw_store_key_find(s, change, &action->before, &revoked);
+
+    if (rc == NGX_OK && revoked) {
+        action->result = NGX_MODELGW_CHANGE_KNOWN;
+        return ngx_modelgw_store_key_read(s, change);
+    }
+
+    rc = ngx_modelgw_store_key_current(s, change, action);
+
+    if (rc != NGX_OK || action->result != NGX_MODELGW_CHANGE_MADE) {
+        return rc;
+    }
+
+    if (ngx_modelgw_store_key_step(s, change,
+            "UPDATE keys SET state = 'revoked', version = version + 1,"
+            " changed = ?11 WHERE id = ?1 AND state = 'active'")
+        != NGX_OK
+        || ngx_modelgw_store_key_step(s, change,
+            "UPDATE keys SET expires = min(expires, ?11)"
+            " WHERE id = ?1 AND state = 'rotated'")
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&action->name, "key.revoke");
+
+    return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+/* Whether there is an active key of the version, which is described. */
+
+static ngx_int_t
+ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  revoked;
+
+    action->target = &change->key.id;
+
+    rc = ngx_modelgw_store_key_find(s, change, &action->before, &revoked);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (rc == NGX_DECLINED || revoked) {
+        action->result = NGX_MODELGW_CHANGE_MISSING;
+
+    } else if (change->if_match && change->if_match != change->version) {
+        action->result = NGX_MODELGW_CHANGE_STALE;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Describes the key, and sets change->version.
+ *     NGX_OK, NGX_DECLINED (no such key), NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
+    ngx_uint_t *revoked)
+{
+    ngx_int_t                   rc;
+    ngx_str_t                   note;
+    sqlite3_stmt               *stmt;
+    ngx_modelgw_out_t           out;
+    ngx_modelgw_managed_key_t   key;
+
+    if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
+                                   " WHERE id = ?1 AND state != 'rotated'",
+                                &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->key.id);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        ngx_modelgw_store_key_row(stmt, &key);
+
+        note.data = (u_char *) sqlite3_column_text(stmt,
+                                                   NGX_MODELGW_STORE_KEY_NOTE);
+        note.len = ngx_min(sqlite3_column_bytes(stmt,
+                                                NGX_MODELGW_STORE_KEY_NOTE),
+                           NGX_MODELGW_LEDGER_NOTE);
+
+        *revoked = (key.state == NGX_MODELGW_KEY_REVOKED);
+        change->version = key.version;
+
+        ngx_modelgw_store_text(&out, text);
+        ngx_modelgw_store_key_write(&out, &key, &note);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, "INSERT INTO keys VALUES (?2, ?1, ?13, ?14,"
+                                   " ?7, ?4, ?5, ?6, ?9, ?10, ?8, 'active', 1,"
+                                   " ?11, ?11, ?3)", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_key_bind(stmt, change);
+
+    return ngx_modelgw_store_once(s, stmt, 1, "failed: a key was not written");
+}
+
+
+/* A statement that changes any number of rows. */
+
+static ngx_int_t
+ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, const char *sql)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_key_bind(stmt, change);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    (void) sqlite3_finalize(stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/* A parameter that the statement does not have is not bound. */
+
+static void
+ngx_modelgw_store_key_bind(sqlite3_stmt *stmt, ngx_modelgw_change_t *change)
+{
+    ngx_str_t                  *window;
+    ngx_modelgw_managed_key_t  *key;
+
+    key = &change->key;
+    window = &ngx_modelgw_windows[key->window];
+
+    ngx_modelgw_store_bind_name(stmt, 1, &key->id);
+    (void) sqlite3_bind_blob(stmt, 2, key->digest, NGX_MODELGW_KEY_DIGEST,
+                             SQLITE_STATIC);
+    (void) sqlite3_bind_text(stmt, 3, (char *) change->note,
+                             ngx_min(change->note_len,
+                                     NGX_MODELGW_LEDGER_NOTE),
+                             SQLITE_STATIC);
+    (void) sqlite3_bind_int64(stmt, 4, key->rpm);
+    (void) sqlite3_bind_int64(stmt, 5, key->tpm);
+    (void) sqlite3_bind_int64(stmt, 6, key->concurrency);
+    (void) sqlite3_bind_text(stmt, 7, (char *) key->models,
+                             ngx_min(key->models_len,
+                                     NGX_MODELGW_LEDGER_MODELS),
+                             SQLITE_STATIC);
+    (void) sqlite3_bind_int64(stmt, 8, key->expires * 1000);
+    (void) sqlite3_bind_int64(stmt, 9, key->budget);
+    (void) sqlite3_bind_text(stmt, 10,
+                             window->len ? (char *) window->data : "",
+                             window->len, SQLITE_STATIC);
+    (void) sqlite3_bind_int64(stmt, 11, change->time);
+    (void) sqlite3_bind_int64(stmt, 12, change->until ? change->until * 1000
+                                                      : change->time);
+    ngx_modelgw_store_bind_name(stmt, 13, &change->owner);
+    ngx_modelgw_store_bind_name(stmt, 14, &key->group);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
+                                   " WHERE id = ?1 AND state != 'rotated'",
+                                &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(stmt, 1, &change->key.id);
+
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    if (rc == NGX_OK) {
+        ngx_modelgw_store_key_row(stmt, &change->key);
+
+        change->note_len = ngx_modelgw_store_key_copy(stmt,
+                                       NGX_MODELGW_STORE_KEY_NOTE, change->note,
+                                       NGX_MODELGW_LEDGER_NOTE);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_key_pt handler, void *data)
+{
+    int                         rc;
+    ngx_int_t                   result;
+    sqlite3_stmt               *stmt;
+    ngx_modelgw_managed_key_t   key;
+
+    if (ngx_modelgw_store_prepare(s, NGX_MODELGW_STORE_KEY
+                                     " WHERE state = 'active' OR (state ="
+                                     " 'rotated' AND expires > ?1)", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    (void) sqlite3_bind_int64(stmt, 1, time * 1000);
+
+    result = NGX_OK;
+
+    do {
+        rc = sqlite3_step(stmt);
+
+        if (rc == SQLITE_ROW) {
+            ngx_modelgw_store_key_row(stmt, &key);
+            result = handler(data, &key);
+
+        } else if (rc != SQLITE_DONE) {
+            result = ngx_modelgw_store_fail(s, NULL);
+        }
+
+    } while (rc == SQLITE_ROW && result == NGX_OK);
+
+    (void) sqlite3_finalize(stmt);
+
+    return result;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_keys_t *filter, ngx_modelgw_store_listed_pt handler,
+    void *data)
+{
+    int                         rc;
+    ngx_int_t                   result;
+    ngx_str_t                   note;
+    sqlite3_stmt               *stmt;
+    ngx_modelgw_managed_key_t   key;
+
+    if (ngx_modelgw_store_prepare(s, NGX_MODELGW_STORE_KEY
+            " WHERE state != 'rotated' AND (?1 IS NULL OR id = ?1)"
+            " AND (?2 IS NULL OR instr(id, ?2) OR instr(account, ?2)"
+                " OR instr(note, ?2))"
+            " AND (?3 IS NULL OR account = ?3)"
+            " AND (?4 IS NULL OR ?4 = iif(state = 'active'"
+                " AND expires BETWEEN 1 AND ?7, 'expired', state))"
+            " AND (?5 IS NULL OR id > ?5) ORDER BY id LIMIT ?6", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_str(stmt, 1, &filter->id);
+    ngx_modelgw_store_bind_str(stmt, 2, &filter->q);
+    ngx_modelgw_store_bind_str(stmt, 3, &filter->account);
+    ngx_modelgw_store_bind_str(stmt, 4, &filter->state);
+    ngx_modelgw_store_bind_str(stmt, 5, &filter->after);
+    (void) sqlite3_bind_int64(stmt, 6, filter->limit);
+    (void) sqlite3_bind_int64(stmt, 7, filter->now * 1000);
+
+    result = NGX_OK;
+
+    do {
+        rc = sqlite3_step(stmt);
+
+        if (rc == SQLITE_ROW) {
+            ngx_modelgw_store_key_row(stmt, &key);
+
+            ngx_modelgw_store_column(stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
+
+            result = handler(data, &key,
+                             sqlite3_column_int64(stmt,
+                                               NGX_MODELGW_STORE_KEY_CREATED),
+                             &note);
+
+        } else if (rc != SQLITE_DONE) {
+            result = ngx_modelgw_store_fail(s, NULL);
+        }
+
+    } while (rc == SQLITE_ROW && result == NGX_OK);
+
+    (void) sqlite3_finalize(stmt);
+
+    return result;
+}
+
+
+/* a row that was written by others may have anything: it is cut to fit */
+
+static void
+ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
+{
+    ngx_memzero(key, sizeof(ngx_modelgw_managed_key_t));
+
+    if (sqlite3_column_bytes(stmt, 0) == NGX_MODELGW_KEY_DIGEST) {
+        ngx_memcpy(key->digest, sqlite3_column_blob(stmt, 0),
+                   NGX_MODELGW_KEY_DIGEST);
+    }
+
+    key->id.len = ngx_modelgw_store_key_copy(stmt, 1, key->id.data,
+                                             NGX_MODELGW_LEDGER_NAME);
+    key->account.len = ngx_modelgw_store_key_copy(stmt, 2, key->account.data,
+                                                  NGX_MODELGW_LEDGER_NAME);
+    key->group.len = ngx_modelgw_store_key_copy(stmt, 3, key->group.data,
+                                                NGX_MODELGW_LEDGER_NAME);
+    key->models_len = ngx_modelgw_store_key_copy(stmt, 4, key->models,
+                                                 NGX_MODELGW_LEDGER_MODELS);
+
+    key->rpm = sqlite3_column_int64(stmt, 5);
+    key->tpm = sqlite3_column_int64(stmt, 6);
+    key->concurrency = sqlite3_column_int64(stmt, 7);
+    key->budget = sqlite3_column_int64(stmt, 8);
+    key->window = ngx_modelgw_store_key_word(stmt, 9,
+                                             ngx_modelgw_windows,
+                                             NGX_MODELGW_WINDOW_TOTAL);
+    key->expires = sqlite3_column_int64(stmt, 10);
+    key->state = ngx_modelgw_store_key_word(stmt, 11,
+                                            ngx_modelgw_store_key_states,
+                                            NGX_MODELGW_KEY_REVOKED);
+    key->version = sqlite3_column_int64(stmt, 12);
+}
+
+
+static size_t
+ngx_modelgw_store_key_copy(sqlite3_stmt *stmt, int i, u_char *data,
+    size_t size)
+{
+    size_t  len;
+
+    len = sqlite3_column_bytes(stmt, i);
+    len = ngx_min(len, size);
+
+    if (len) {
+        ngx_memcpy(data, sqlite3_column_text(stmt, i), len);
+    }
+
+    return len;
+}
+
+
+/* The number of the word, at most n; 0: it is another one. */
+
+static ngx_uint_t
+ngx_modelgw_store_key_word(sqlite3_stmt *stmt, int i, ngx_str_t *words,
+    ngx_uint_t n)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_store_column(stmt, i, &text);
+
+    for ( /* void */ ; n > 0; n--) {
+
+        if (words[n].len == text.len
+            && ngx_memcmp(words[n].data, text.data, text.len) == 0)
+        {
+            break;
+        }
+    }
+
+    return n;
+}
+
+
+/* for the audit log: no digest */
+
+static void
+ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
+    ngx_modelgw_managed_key_t *key, ngx_str_t *note)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_out_text(out, "{");
+    ngx_modelgw_store_key_member(out, "\"account\":", &key->account);
+    ngx_modelgw_store_key_member(out, ",\"group\":", &key->group);
+
+    text.len = key->models_len;
+    text.data = key->models;
+
+    ngx_modelgw_out_text(out, ",\"models\":");
+    ngx_modelgw_out_string(out, &text);
+    ngx_modelgw_out_text(out, ",\"rpm\":");
+    ngx_modelgw_out_number(out, key->rpm);
+    ngx_modelgw_out_text(out, ",\"tpm\":");
+    ngx_modelgw_out_number(out, key->tpm);
+    ngx_modelgw_out_text(out, ",\"concurrency\":");
+    ngx_modelgw_out_number(out, key->concurrency);
+
+    if (key->window) {
+        ngx_modelgw_out_text(out, ",\"budget\":");
+        ngx_modelgw_amount_out(out, key->budget);
+        ngx_modelgw_out_text(out, ",\"window\":");
+        ngx_modelgw_out_string(out, &ngx_modelgw_windows[key->window]);
+    }
+
+    ngx_modelgw_out_text(out, ",\"expires\":");
+
+    if (key->expires) {
+        ngx_modelgw_out_time(out, key->expires * 1000);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
+
+    ngx_modelgw_out_text(out, ",\"state\":");
+    ngx_modelgw_out_string(out, &ngx_modelgw_store_key_states[key->state]);
+    ngx_modelgw_out_text(out, ",\"version\":");
+    ngx_modelgw_out_number(out, key->version);
+    ngx_modelgw_out_text(out, ",\"note\":");
+    ngx_modelgw_out_string(out, note);
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+static void
+ngx_modelgw_store_key_member(ngx_modelgw_out_t *out, const char *name,
+    ngx_modelgw_ledger_name_t *value)
+{
+    ngx_str_t  text;
+
+    text.len = value->len;
+    text.data = value->data;
+
+    ngx_modelgw_out(out, (u_char *) name, ngx_strlen(name));
+    ngx_modelgw_out_string(out, &text);
+}

@@ -1,0 +1,596 @@
+"""modelgw_managed_keys: keys that are made, changed and revoked while nginx
+runs."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import client
+import gateway as lib
+from gateway import Key, chat, free_port
+from test_admin import ADMIN, GROUPS, LEDGER, Admin, nano, refused, store
+from upstream import both, raw
+
+PARTS = {"http": LEDGER + " modelgw_managed_keys 100;", "groups": GROUPS,
+         "locations": ADMIN}
+
+SECRET = r"sk-eu-[0-9a-f]{48}"
+
+
+class Live(Admin):
+    """Requests about keys; "made" are the secrets, which no log may have."""
+
+    def __init__(self, gw):
+        super().__init__(gw)
+        self.made = []
+
+    def send(self, method, path, body=None, headers=(), **kw):
+        r = self.gw.request(method, "/admin" + path, headers=headers,
+                            body=json.dumps(body) if body is not None else b"",
+                            **kw)
+        if r is not None and r.status in (200, 201):
+            self.made += [r.json()["key"]] if "key" in r.json() else []
+        return r
+
+    def new(self, id=None, **body):
+        body = dict({"group": "b"}, **body)
+        if id:
+            body["id"] = id
+        r = self.send("POST", "/keys", body)
+        assert r.status == 201, r
+        key = Key(r.json()["id"], body["group"])
+        key.secret = r.json().get("key")
+        key.answer = r
+        return key
+
+    def key(self, id):
+        return self.ok("/keys/" + id)
+
+    def actions(self, target):
+        return [a["action"]
+                for a in self.ok("/actions?target=" + target)["actions"]][::-1]
+
+
+@pytest.fixture(scope="module")
+def shared(module_gateway):
+    return Live(module_gateway(**PARTS))
+
+
+@pytest.fixture
+def live(shared, upstreams):
+    for u in upstreams:
+        u.reset()
+    yield shared
+    assert shared.gw.process.poll() is None, "nginx has exited"
+
+
+def admitted(gw, key, times=8):
+    """By every worker: each connection may be another one's."""
+    for _ in range(times):
+        r = gw.get("/v1/models", key=key)
+        assert r.status == 200, r
+
+
+def shut(gw, key, times=8):
+    for _ in range(times):
+        refused(gw.get("/v1/models", key=key), 401, "INVALID_API_KEY")
+
+
+def test_create(live):
+    key = live.new("dora", note="for the fair", rpm=60)
+    r = key.answer
+    assert r.get("location") == "/admin/keys/dora" and r.get("etag") == '"1"'
+    assert r.get("cache-control") == "no-store"
+    answer = r.json()
+    assert len(answer.pop("key")) == len("sk-eu-") + 48
+    assert answer == {
+        "id": "dora", "group": "b", "account": "dora", "models": None,
+        "rpm": 60, "tpm": None, "concurrency": None, "expires": None,
+        "source": "ledger", "state": "active", "version": 1, "budget": None,
+        "budget_used": None, "budget_resets_in": None,
+        "note": "for the fair"}
+    admitted(live.gw, key)
+    r = live.gw.chat(key=key)
+    assert r.status == 200 and r.get("x-ratelimit-limit-requests") == "60", r
+    assert live.balance("dora") < "5.00"
+    shown = live.get("/keys/dora")
+    assert shown.get("etag") == '"1"' and shown.json()["rpm"] == 60
+    assert live.actions("dora") == ["key.create"]
+    assert [t["id"] for t in live.ok("/accounts/dora")["topups"]] \
+        == ["founding:dora"]
+
+
+def test_create_for_an_account(live):
+    before = live.balance("alice")
+    key = live.new("alice-2", account="alice", group="a",
+                   models=["fam-a-small"])
+    assert live.balance("alice") == before
+    assert live.key("alice-2")["models"] == ["fam-a-small"]
+    models = live.gw.get("/v1/models", key=key).json()["data"]
+    assert [m["id"] for m in models] == ["fam-a-small"]
+    refused(live.gw.messages(key=key), 400, "INVALID_MODEL")
+    assert live.new("no-credit", founding=False).secret
+    assert live.balance("no-credit") == "0.00"
+
+
+def test_id_that_is_made(live):
+    first = live.send("POST", "/keys", {"group": "b"},
+                      [("Idempotency-Key", "order-17")])
+    assert first.status == 201 and first.json()["id"].startswith("key-")
+    again = live.send("POST", "/keys", {"group": "b"},
+                      [("Idempotency-Key", "order-17")])
+    refused(again, 409, "KEY_EXISTS", first.json()["id"])
+    assert first.json()["key"] not in again.body.decode()
+    ids = {live.new().id for _ in range(3)}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize("body, code, words", [
+    ({}, "MISSING_FIELD", '"group"'),
+    ({"group": "nosuch"}, "INVALID_FIELD", 'Unknown group "nosuch"'),
+    ({"group": ""}, "INVALID_FIELD", "group"),
+    ({"group": "x" * 300}, "INVALID_FIELD", '"group"'),
+    ({"group": 1}, "INVALID_FIELD", '"group"'),
+    ({"group": "b", "id": "a b"}, "INVALID_FIELD", '"id"'),
+    ({"group": "b", "id": ""}, "INVALID_FIELD", '"id"'),
+    ({"group": "b", "account": "x" * 65}, "INVALID_FIELD", '"account"'),
+    ({"group": "b", "models": ["nosuch"]}, "INVALID_FIELD", '"nosuch"'),
+    ({"group": "b", "models": ["fam-a-small"]}, "INVALID_FIELD",
+     '"fam-a-small"'),
+    ({"group": "b", "models": []}, "INVALID_FIELD", '"models"'),
+    ({"group": "b", "models": [1]}, "INVALID_FIELD", '"models"'),
+    ({"group": "b", "models": ["fam-b-one", None]}, "INVALID_FIELD",
+     '"models"'),
+    ({"group": "b", "models": "fam-b-one"}, "INVALID_FIELD", '"models"'),
+    ({"group": "b", "models": ["a,b"]}, "INVALID_FIELD", '"models"'),
+    ({"group": "b", "models": ["fam-b-one"] * 40}, "INVALID_FIELD", "256"),
+    ({"group": "b", "rpm": 0}, "INVALID_FIELD", '"rpm"'),
+    ({"group": "b", "tpm": -1}, "INVALID_FIELD", '"tpm"'),
+    ({"group": "b", "concurrency": 1.5}, "INVALID_FIELD", '"concurrency"'),
+    ({"group": "b", "rpm": "5"}, "INVALID_FIELD", '"rpm"'),
+    ({"group": "b", "rpm": 10 ** 10}, "INVALID_FIELD", '"rpm"'),
+    ({"group": "b", "expires": "tomorrow"}, "INVALID_FIELD", '"expires"'),
+    ({"group": "b", "expires": "2027-02-30"}, "INVALID_FIELD", '"expires"'),
+    ({"group": "b", "budget": "5"}, "INVALID_FIELD", '"budget"'),
+    ({"group": "b", "budget": "x/month"}, "INVALID_FIELD", '"budget"'),
+    ({"group": "b", "budget": "5/year"}, "INVALID_FIELD", '"budget"'),
+    ({"group": "b", "hash": "sha256:00"}, "INVALID_FIELD", '"hash"'),
+    ({"group": "b", "hash": "md5:" + "0" * 64}, "INVALID_FIELD", '"hash"'),
+    ({"group": "b", "note": "x" * 257}, "INVALID_FIELD", '"note"'),
+    ({"group": "b", "founding": 1}, "INVALID_FIELD", '"founding"'),
+    ({"group": "b", "state": "active"}, "INVALID_FIELD", '"state"')])
+def test_bad_keys(live, body, code, words):
+    n = store(live.gw, "SELECT count(*) FROM keys")
+    refused(live.send("POST", "/keys", body), 400, code, words)
+    assert store(live.gw, "SELECT count(*) FROM keys") == n
+
+
+def test_known_ids(live):
+    live.new("twice")
+    refused(live.send("POST", "/keys", {"id": "twice", "group": "b"}), 409,
+            "KEY_EXISTS", "twice")
+    refused(live.send("POST", "/keys", {"id": "bob-1", "group": "b"}), 409,
+            "KEY_EXISTS", "bob-1")
+    for method, path in (("PATCH", "/keys/bob-1"), ("DELETE", "/keys/bob-1"),
+                         ("POST", "/keys/bob-1/rotate"),
+                         ("POST", "/keys/bob-1/revoke")):
+        refused(live.send(method, path, {}), 409, "CONFIGURED_KEY", "bob-1")
+    for method, path in (("PATCH", "/keys/x"), ("DELETE", "/keys/x"),
+                         ("POST", "/keys/x/rotate"), ("GET", "/keys/x"),
+                         ("POST", "/keys/x/revoke"), ("DELETE", "/keys/a%20b")):
+        refused(live.send(method, path, None if method == "GET"
+                          else {"rpm": 1} if method == "PATCH" else {}),
+                404, "NOT_FOUND")
+    assert live.key("bob-1")["source"] == "config"
+
+
+@pytest.mark.parametrize("how", ["revoke", "delete"])
+def test_revoke(live, how):
+    key = live.new("gone-" + how)
+    admitted(live.gw, key)
+    if how == "delete":
+        r = live.send("DELETE", "/keys/" + key.id)
+    else:
+        r = live.send("POST", "/keys/%s/revoke" % key.id)
+    assert r.status == 200 and r.json()["state"] == "revoked", r
+    shut(live.gw, key)
+    assert live.send("POST", "/keys/%s/revoke" % key.id).status == 200
+    assert live.key(key.id)["version"] == 2
+    refused(live.send("POST", "/keys", {"id": key.id, "group": "b"}), 409,
+            "KEY_EXISTS")
+    refused(live.send("PATCH", "/keys/" + key.id, {"rpm": 1}), 404,
+            "NOT_FOUND")
+    assert live.actions(key.id) == ["key.create", "key.revoke"]
+
+
+def test_rotate(live):
+    """The old secret works until the end of its grace; without one, no more."""
+    old = live.new("turn", note="n", rpm=7)
+    r = live.send("POST", "/keys/turn/rotate", {"grace": "1h"})
+    assert r.status == 200 and r.json()["version"] == 2, r
+    assert r.json()["rpm"] == 7 and r.json()["note"] == "n"
+    new = Key("turn", "b")
+    new.secret = r.json()["key"]
+    assert new.secret != old.secret
+    for key in (old, new):
+        admitted(live.gw, key)
+    rows = store(live.gw, "SELECT state, expires > 0 FROM keys"
+                 " WHERE id = 'turn' ORDER BY state")
+    assert rows == [("active", 0), ("rotated", 1)]
+
+    r = live.send("POST", "/keys/turn/rotate")
+    newest = Key("turn", "b")
+    newest.secret = r.json()["key"]
+    admitted(live.gw, newest)
+    for key in (old, new):
+        shut(live.gw, key)
+    assert [k["id"] for k in live.ok("/keys?q=turn")["keys"]] == ["turn"]
+    assert live.send("DELETE", "/keys/turn").status == 200
+    shut(live.gw, newest)
+
+
+def test_end_of_grace(live):
+    old = live.new("short")
+    assert live.send("POST", "/keys/short/rotate",
+                     {"grace": "1s"}).status == 200
+    end = time.monotonic() + client.LIMIT
+    while live.gw.get("/v1/models", key=old).status == 200:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    shut(live.gw, old)
+
+
+@pytest.mark.parametrize("grace", ["", "x", "-1s", "400d", "1" * 300, 5, None])
+def test_bad_grace(live, grace):
+    if not any(k["id"] == "graceful" for k in live.ok("/keys")["keys"]):
+        live.new("graceful")
+    refused(live.send("POST", "/keys/graceful/rotate", {"grace": grace}), 400,
+            "INVALID_FIELD", '"grace"')
+    assert live.key("graceful")["version"] == 1
+
+
+def test_set(live):
+    key = live.new("mute", rpm=5, note="x", expires="2035-01-01",
+                   budget="50.00/month")
+    assert live.key("mute")["expires"] == "2035-01-01"
+    assert live.key("mute")["budget"] == "50.00/month"
+    r = live.send("PATCH", "/keys/mute", {"rpm": None, "tpm": 100000,
+                                          "models": ["fam-b-one"]})
+    assert r.status == 200 and r.get("etag") == '"2"', r
+    answer = r.json()
+    assert (answer["rpm"], answer["tpm"]) == (None, 100000)
+    assert answer["models"] == ["fam-b-one"] and answer["note"] == "x"
+    assert answer["expires"] == "2035-01-01"
+    r = live.gw.chat(key=key)
+    assert r.status == 200 and r.get("x-ratelimit-limit-tokens") == "100000"
+    assert r.get("x-ratelimit-limit-requests") is None
+    r = live.send("PATCH", "/keys/mute", {"expires": "2020-01-01"})
+    assert r.json()["state"] == "expired"
+    shut(live.gw, key)
+    r = live.send("PATCH", "/keys/mute", {"expires": None, "models": None,
+                                          "budget": None, "note": ""})
+    assert r.json()["state"] == "active" and r.json()["budget"] is None
+    admitted(live.gw, key)
+    refused(live.send("PATCH", "/keys/mute", {"models": ["nosuch"]}), 400,
+            "INVALID_FIELD", "nosuch")
+    refused(live.send("PATCH", "/keys/mute", {"group": "a"}), 400,
+            "INVALID_FIELD", '"group"')
+    refused(live.send("PATCH", "/keys/mute", {}), 400, "MISSING_FIELD")
+    (action,) = [a for a in live.ok("/actions?target=mute")["actions"]
+                 if a["after"]["version"] == 2]
+    assert action["before"]["rpm"] == 5 and action["after"]["tpm"] == 100000
+
+
+@pytest.mark.parametrize("match, status", [
+    ('"1"', 200), ("*", 200), ('"2"', 412), ('"0"', 412), ("1", 412),
+    ('W/"1"', 412), ('"x"', 412), ('"-1"', 412), ('""', 412),
+    ('"99999999999999999999"', 412), ("", 412)])
+def test_if_match(live, match, status):
+    id = "match-" + hashlib.sha1(match.encode()).hexdigest()[:8]
+    live.new(id)
+    r = live.send("PATCH", "/keys/" + id, {"rpm": 3}, [("If-Match", match)])
+    assert r.status == status, r
+    if status == 412:
+        refused(r, 412, "PRECONDITION_FAILED")
+        assert live.key(id)["version"] == 1
+
+
+def test_import(live):
+    secret = "sk-eu-of-another-house"
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    key = live.new("moved", hash="sha256:" + digest)
+    assert "key" not in key.answer.json()
+    key.secret = secret
+    admitted(live.gw, key)
+    assert live.actions("moved") == ["key.import"]
+    refused(live.send("POST", "/keys", {
+        "id": "other", "group": "b", "hash": "sha256:" + digest}), 409,
+        "KEY_EXISTS", "hash")
+    assert digest not in json.dumps(live.ok("/actions?limit=1000"))
+    assert digest not in json.dumps(live.ok("/keys"))
+
+
+def test_budget(live):
+    """Of a key made here, as of any other."""
+    key = live.new("frugal", budget="0.000001/month")
+    assert live.gw.chat(key=key).status == 402
+    shown = live.key("frugal")
+    assert shown["budget"] == "0.000001/month"
+    assert shown["budget_used"] == "0.00" and shown["budget_resets_in"] > 0
+    r = live.send("PATCH", "/keys/frugal", {"budget": "1/total"})
+    assert r.status == 200 and live.gw.chat(key=key).status == 200
+    assert nano(live.key("frugal")["budget_used"]) > 0
+    r = live.send("PATCH", "/keys/frugal", {"budget": None})
+    assert r.json()["budget"] is None
+    assert live.gw.chat(key=key).status == 200
+
+
+def test_closed_account(live):
+    key = live.new("closer", account="closing")
+    r = live.send("PATCH", "/accounts/closing", {"state": "closed"})
+    assert r.status == 200, r
+    shut(live.gw, key)
+    r = live.send("PATCH", "/accounts/closing", {"state": "open"})
+    admitted(live.gw, key)
+
+
+def test_list(live):
+    for i in range(5):
+        live.new("list-%d" % i, account="lister")
+    live.send("DELETE", "/keys/list-3")
+    ids = [k["id"] for k in live.ok("/keys?account=lister")["keys"]]
+    assert ids == ["list-%d" % i for i in range(5)]
+    assert len(live.ok("/keys?q=list-&state=active")["keys"]) == 4
+    assert [k["id"] for k in live.ok("/keys?q=ist-&state=revoked")["keys"]] \
+        == ["list-3"]
+    assert live.ok("/keys?state=expired")["keys"][0]["id"] == "dave-1"
+    everything = [k["id"] for k in live.ok("/keys")["keys"]]
+    assert everything[:4] == ["alice-1", "bob-1", "carol-1", "dave-1"]
+    for size in (1, 2, 3, 4, 5, 1000):
+        seen, query = [], "?limit=%d" % size
+        while query:
+            page = live.ok("/keys" + query)
+            seen += [k["id"] for k in page["keys"]]
+            query = ("?limit=%d&after=%s" % (size, page["next"])
+                     if "more" in page else None)
+        assert seen == everything
+    for bad in ("limit=0", "after=x", "after=config:", "after=ledger:a%20b",
+                "state=gone", "q=", "x=1", "account=a%20b"):
+        refused(live.get("/keys?" + bad), 400, "INVALID_FIELD")
+
+
+def test_groups_and_models(live):
+    groups = {g["name"]: g for g in live.ok("/groups")["groups"]}
+    assert set(groups) == {"a", "b"} and "fam-b-one" in groups["b"]["models"]
+    models = {m["id"]: m for m in live.ok("/models")["models"]}
+    assert models["fam-b-one"]["group"] == "b"
+    assert float(models["fam-b-one"]["input"]) > 0
+    text = json.dumps([groups, models])
+    for secret in live.gw.secrets():
+        assert secret not in text
+
+
+def test_no_secrets(live):
+    """Not in a log, the store, a list, or an answer but the first."""
+    live.new("canary")
+    assert len(live.made) > 1
+    texts = [live.get(p).body for p in ("/keys", "/keys/canary", "/actions",
+                                        "/keys?limit=5", "/accounts/canary")]
+    for name in ("access.log", "error.log"):
+        with open(live.gw.path(name), "rb") as f:
+            texts.append(f.read())
+    with open(live.gw.path("ledger.db"), "rb") as f:
+        texts.append(f.read())
+    with open(live.gw.path("ledger.db-wal"), "rb") as f:
+        texts.append(f.read())
+    for secret in live.made:
+        for text in texts:
+            assert secret.encode() not in text
+            assert secret[6:].encode() not in text
+
+
+def test_off(gateway):
+    """Without the directive the API says so, and nothing else changes."""
+    g = Live(gateway(http=LEDGER, groups=GROUPS, locations=ADMIN))
+    for method, path in (("POST", "/keys"), ("PATCH", "/keys/x"),
+                         ("POST", "/keys/x/rotate"), ("DELETE", "/keys/x")):
+        refused(g.send(method, path, {"group": "b"}), 404, "NOT_FOUND",
+                "modelgw_managed_keys")
+    assert len(g.ok("/keys")["keys"]) == 4
+    assert g.gw.chat().status == 200
+
+
+def test_restart_and_reload(gateway):
+    g = Live(gateway(**PARTS))
+    keys = [g.new("k-%d" % i) for i in range(5)]
+    g.send("DELETE", "/keys/k-0")
+    old = keys[1]
+    r = g.send("POST", "/keys/k-1/rotate", {"grace": "1h"})
+    keys[1] = Key("k-1", "b")
+    keys[1].secret = r.json()["key"]
+
+    def check():
+        shut(g.gw, keys[0])
+        for key in keys[1:] + [old]:
+            admitted(g.gw, key, 2)
+
+    check()
+    g.gw.reload()
+    check()
+    g.gw.power_cut()
+    g.gw.start()
+    check()
+    assert [k["version"] for k in g.ok("/keys?q=k-")["keys"]
+            if k["source"] == "ledger"] == [2, 2, 1, 1, 1]
+    g.gw.reload()
+    later = g.new("after")
+    admitted(g.gw, later)
+
+
+def test_as_many_as_allowed(gateway):
+    parts = dict(PARTS, http=LEDGER + " modelgw_managed_keys 3;")
+    g = Live(gateway(**parts))
+    keys = [g.new("k-%d" % i) for i in range(3)]
+    r = g.send("POST", "/keys", {"id": "k-3", "group": "b"})
+    refused(r, 503, "SERVICE_UNAVAILABLE", "modelgw_managed_keys")
+    refused(g.send("POST", "/keys/k-0/rotate"), 503, "SERVICE_UNAVAILABLE")
+    assert g.ok("/actions?target=k-3")["actions"] == []
+    assert g.send("DELETE", "/keys/k-0").status == 200
+    admitted(g.gw, g.new("k-3"))
+    admitted(g.gw, keys[1])
+    assert g.gw.get("/v1/models", key=keys[0]).status == 401
+
+
+def test_configuration_wins(gateway):
+    """An id or a hash that it has, too."""
+    secret = "sk-eu-both"
+    g = Live(gateway(**PARTS))
+    one = g.new("one")
+    two = g.new("two", hash="sha256:"
+                + hashlib.sha256(secret.encode()).hexdigest())
+    two.secret = secret
+    admitted(g.gw, one)
+    admitted(g.gw, two)
+    mine = Key("one", "a")
+    same = Key("three", "a")
+    same.secret = secret
+    g.gw.keys += [mine, same]
+    g.gw.write_keys()
+    g.gw.reload()
+    g.gw.wait_log(r'key "one" of the ledger is not used: .* its id')
+    g.gw.wait_log(r'key "two" of the ledger is not used: .* its hash')
+    shut(g.gw, one)
+    admitted(g.gw, mine)
+    names = {m["id"] for m in g.gw.get("/v1/models",
+                                       key=same).json()["data"]}
+    assert all(name.startswith("fam-a") for name in names)
+    refused(g.send("DELETE", "/keys/one"), 409, "CONFIGURED_KEY")
+    g.gw.keys = g.gw.keys[:-2]
+    g.gw.write_keys()
+    g.gw.reload()
+    admitted(g.gw, one)
+    admitted(g.gw, two)
+
+
+def test_group_that_is_gone(gateway):
+    g = Live(gateway(**PARTS))
+    key = g.new("orphan", group="a")
+    admitted(g.gw, key)
+    g.gw.groups = GROUPS.replace("modelgw_group a ", "modelgw_group a2 ")
+    for k in g.gw.keys:
+        k.group = k.group.replace("a", "a2")
+    g.gw.write()
+    g.gw.reload()
+    shut(g.gw, key)
+    g.gw.wait_log('group "a" of key "orphan" is not configured')
+    assert g.key("orphan")["group"] == "a"
+
+
+def test_without_configured_keys(gateway):
+    g = Live(gateway(**PARTS, keys_text=""))
+    key = g.new("only")
+    admitted(g.gw, key)
+
+
+def test_many_at_once(gateway):
+    """Keys made, changed and revoked while others are used."""
+    parts = dict(PARTS, http=LEDGER + " modelgw_managed_keys 1000;")
+    g = Live(gateway(**parts))
+    stay = [g.new("stay-%d" % i) for i in range(10)]
+    stop = threading.Event()
+    wrong = []
+
+    def use():
+        while not stop.is_set():
+            for key in stay:
+                r = g.gw.get("/v1/models", key=key)
+                if r.status != 200:
+                    wrong.append(r)
+                    return
+
+    users = [threading.Thread(target=use) for _ in range(3)]
+    for t in users:
+        t.start()
+    for i in range(60):
+        key = g.new("come-%d" % i)
+        assert g.gw.get("/v1/models", key=key).status == 200
+        assert g.send("PATCH", "/keys/" + key.id, {"rpm": 9}).status == 200
+        assert g.send("DELETE", "/keys/" + key.id).status == 200
+        assert g.gw.get("/v1/models", key=key).status == 401
+    stop.set()
+    for t in users:
+        t.join()
+    assert not wrong
+
+
+TRIALS = int(os.environ.get("MODELGW_KEY_TRIALS", "20"))
+
+
+def test_killed_writers(gateway):
+    """The writer's worker is killed at any moment of a request: key, credit and
+    audit row are there, all or none; what was answered is there and works."""
+    parts = dict(PARTS, http=LEDGER + " modelgw_managed_keys 1000;")
+    g = Live(gateway(**parts, start_timeout=120))
+    g.gw.expect("exited on signal 9")
+    rng = random.Random(17)
+    answered = {}
+    for i in range(TRIALS):
+        id = "trial-%d" % i
+        workers = [p for p in g.gw.pids() if p != g.gw.process.pid]
+        pause = rng.random() * 0.02
+
+        def kill():
+            time.sleep(pause)
+            for pid in workers:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            r = g.send("POST", "/keys", {"id": id, "group": "b"})
+            if r is not None and r.status == 201:
+                answered[id] = r.json()["key"]
+        except (OSError, AssertionError):
+            pass
+        killer.join()
+
+    end = time.monotonic() + client.LIMIT
+    while True:
+        try:
+            r = g.get("/keys")
+            if r is not None and r.status == 200:
+                break
+        except (OSError, AssertionError):
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+    assert g.new("last").secret
+    rows = {r[0] for r in store(g.gw, "SELECT id FROM keys")}
+    acted = {r[0] for r in store(g.gw, "SELECT target FROM actions"
+                                 " WHERE action = 'key.create'")}
+    credit = {r[0] for r in store(
+        g.gw, "SELECT account FROM topups WHERE id LIKE 'founding:trial-%'"
+        " OR id = 'founding:last'")}
+    accounts = {r[0] for r in store(
+        g.gw, "SELECT name FROM accounts WHERE name LIKE 'trial-%'"
+        " OR name = 'last'")}
+    assert rows == acted == credit == accounts
+    assert set(answered) <= rows
+    for id, secret in answered.items():
+        key = Key(id, "b")
+        key.secret = secret
+        assert g.gw.get("/v1/models", key=key).status == 200
+        assert g.balance(id) == "5.00"
+    assert store(g.gw, "SELECT count(*) FROM audit WHERE difference != 0") \
+        == [(0,)]
