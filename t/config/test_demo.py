@@ -213,8 +213,6 @@ def test_samples_of_the_documents(tmp_path):
                 command = written.replace(":8080/", ":%d/" % d.port)
                 command = command.replace("/var/lib/modelgw", str(run))
                 command = command.replace("/etc/nginx/modelgw", conf)
-                if "key new" in command:
-                    command += " --keys %s/keys.conf" % conf
                 if "sqlite3" in command and not shutil.which("sqlite3"):
                     continue
                 r = subprocess.run(["bash", "-ec", COMMANDS + command], env=env,

@@ -16,7 +16,7 @@ import uuid
 
 import pytest
 
-from gateway import NGINX, ROOT
+from gateway import Key, NGINX, ROOT
 from test_admin import KEYS, WITH_LEDGER, Admin, nano
 
 CTL = os.path.join(ROOT, "conf/modelgwctl")
@@ -147,7 +147,8 @@ def test_keys(ctl):
     assert table["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": "-",
         "rpm": "60", "tpm": "1000", "concurrency": "2", "budget": "-",
-        "budget_used": "-", "budget_resets_in": "-", "expires": "2035-02-28"}
+        "budget_used": "-", "budget_resets_in": "-", "expires": "2035-02-28",
+        "source": "config", "state": "active"}
     assert table["frank"]["models"] == "fam-a-small,fam-a-mini"
     assert table["alice-1"]["rpm"] == "-"
 
@@ -471,3 +472,54 @@ def test_changes(ctl, shell):
     (("actions", "--from", "today"), "no option")])
 def test_misused_changes(ctl, args, word):
     refused(ctl(*args), 2, word)
+
+
+@pytest.fixture(scope="module")
+def live(module_gateway):
+    parts = dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET
+                 + " modelgw_managed_keys 50;")
+    return module_gateway(**parts)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_keys_without_a_reload(live, tmp_path, shell):
+    def ctl(*args):
+        return run("--socket", live.path("admin.sock"), *args, shell=shell)
+
+    id = "live-" + str(shell)
+    p = ctl("key", "new", id, "--group", "b", "--rpm", "60", "--note", 'a "b"',
+            "--models", "fam-b-one,fam-b-two", "--expires", "2035-01-01")
+    key = Key(id, "b", secret=ok(p, ".*works now").strip())
+    assert live.get("/v1/models", key=key).status == 200
+    out = ok(ctl("key", "show", id))
+    assert "rpm: 60\n" in out and 'note: a "b"\n' in out
+    assert "rpm: -\n" in ok(ctl("key", "set", id, "--rpm", "none"))
+    p = ctl("key", "rotate", id, "--grace", "1h")
+    new = Key(id, "b", secret=ok(p, ".*rotated").strip())
+    for k in key, new:
+        assert live.get("/v1/models", key=k).status == 200
+    assert id in ok(ctl("key", "list", "--q", id))
+    assert "state: revoked\n" in ok(ctl("key", "revoke", id))
+    for k in key, new:
+        assert live.get("/v1/models", key=k).status == 401
+    refused(ctl("key", "new", id, "--group", "b"), 1, "already")
+    refused(ctl("key", "new", "x", "--group", "nosuch"), 1, "nosuch")
+    refused(ctl("key", "set", id), 2, "option")
+    refused(ctl("key", "shut", id), 2, "key takes")
+
+    # a file is not changed for what is not configured
+
+    file = tmp_path / "keys.conf"
+    for args in (("--group", "nosuch"), ("--group", "b", "--models", "nosuch")):
+        refused(ctl("key", "new", "x", *args, "--keys", file), 1, "nosuch",
+                "nothing was changed")
+    assert not file.exists()
+
+    digest = hashlib.sha256(("sk-eu-" + id).encode()).hexdigest()
+    file.write_text("# keys\nin-%s sha256:%s b rpm=5\n    account=bob-1;\n"
+                    "bad-%s sha256:%s nosuch;\n" % (id, digest, id, digest))
+    p = ctl("key", "import", file)
+    assert p.returncode == 1 and p.stdout == "in-%s\n" % id
+    assert "%s:4: " % file in p.stderr and "nosuch" in p.stderr
+    moved = Key(id, "b", secret="sk-eu-" + id)
+    assert live.get("/v1/models", key=moved).status == 200
