@@ -533,9 +533,13 @@ ngx_http_modelgw_writer_full(ngx_http_modelgw_writer_t *w)
 
     w->next_space = now + NGX_HTTP_MODELGW_BATCH_CHECK;
 
-    if (ngx_file_info(w->path, &fi) != NGX_FILE_ERROR) {
-        w->shared->size = ngx_file_size(&fi);
+    /* that a file is missing is found with the next batch, which says so */
+
+    if (ngx_file_info(w->path, &fi) == NGX_FILE_ERROR) {
+        return NGX_OK;
     }
+
+    w->shared->size = ngx_file_size(&fi);
 
     if (ngx_modelgw_store_space(w->store) == NGX_OK) {
         return NGX_OK;
