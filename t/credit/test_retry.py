@@ -162,10 +162,12 @@ def test_what_is_not_retried(pool, retry, location, statuses):
 
 def test_not_after_the_time_for_tries(pool):
     p = pool(2, location="proxy_next_upstream_timeout 1ms;")
-    p.servers[0].script(raw(0.02, refuse()))
+    p.servers[0].script(raw(0.02, refuse(529)))
     body, r = p.call()
-    assert_flat(r, 429)
+    assert_flat(r, 503)
     assert p.asked() == [1, 0]
+    zero(p, body, "refused", 529)
+    assert p.tries(body) == "529"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -440,6 +442,7 @@ def test_a_client_that_has_left_needs_no_other_server(pool):
     go.set()
     zero(p, body, "refused", 429)
     assert p.asked() == [1, 0]
+    assert not p.g.log_count("the next one is tried")
 
 
 def test_a_block_of_two_groups_is_the_choice_of_each(pool):
