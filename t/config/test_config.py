@@ -120,9 +120,9 @@ def test_zone_too_small(conf):
 
 def test_zone_too_small_for_keys(conf):
     keys = "\n".join(key("k%d" % i, options="rpm=1") for i in range(1000))
-    conf.refused("zone too small", "100k", "1000 keys", "at least 448k",
+    conf.refused("zone too small", "100k", "1000 keys", "at least 544k",
                  http="modelgw_zone 100k;", keys=keys, place=False)
-    conf.accepted(http="modelgw_zone 448k;", keys=keys)
+    conf.accepted(http="modelgw_zone 544k;", keys=keys)
 
 
 def test_on_without_group(conf):
