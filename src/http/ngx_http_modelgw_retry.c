@@ -405,7 +405,6 @@ ngx_http_modelgw_retry_reinit(ngx_http_request_t *r)
     u->process_header = ngx_http_modelgw_retry_process_header;
 
     ngx_http_modelgw_retry_end(r, retry);
-    ngx_http_modelgw_settle_status(ctx, 0);
 
     u->request_bufs->next = NULL;
 
@@ -441,6 +440,9 @@ ngx_http_modelgw_retry_output(void *data, ngx_chain_t *in)
 
     u->output.output_filter = retry->output;
     u->output.filter_ctx = retry->output_ctx;
+
+    /* from here on the next server may get it: it is no longer refused */
+    ngx_http_modelgw_settle_status(ctx, 0);
 
     ln = r->request_body->bufs;
 

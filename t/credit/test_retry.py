@@ -370,7 +370,7 @@ def test_the_next_server_cannot_be_reached(pool):
     p.servers[0].script(refuse())
     body, r = p.call()
     assert_flat(r, 503, "UPSTREAM_UNAVAILABLE")
-    zero(p, body, "unsent", 0)
+    zero(p, body, "refused", 429)
     assert p.tries(body) == "429, 502"
 
     # fails at once, in connect()
