@@ -382,6 +382,10 @@ http {
             self.write()
             try:
                 self._start()
+                # nginx tries again, and another's connection had the port
+                if self.log_count("bind() to 127.0.0.1:"):
+                    self.expected.append(r"bind\(\) to 127\.0\.0\.1:\d+ failed"
+                                         r" \(98")
                 return self
             except Failed as e:
                 if "bind()" not in str(e) or attempt == 4:

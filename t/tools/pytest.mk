@@ -46,6 +46,11 @@ MATRIX_1.30 = $(addprefix t/,http config credit \
 
 MATRIX_1.26 = t/config
 
+# of nginx, what the module has code for
+
+MATRIX_FLAGS = --with-compat --with-http_ssl_module \
+               --with-http_stub_status_module
+
 MATRIX_ARGS = $(addprefix --ignore=t/,config/test_docs.py \
                 config/test_ledger_config.py credit/test_limits.py \
                 credit/test_modelgwctl.py)
@@ -67,6 +72,7 @@ test-on-%:
 	$(MAKE) --no-print-directory $(BUILD)/nginx-$*/nginx \
 	&& $(MAKE) --no-print-directory -s install BUILD=$(BUILD)/nginx-$* \
 	    NGINX_SRC=$(BUILD)/src/nginx-$* DESTDIR=$(BUILD)/nginx-$*/root \
+	    NGINX_FLAGS='$(MATRIX_FLAGS)' \
 	    MODULES_DIR=/usr/lib/nginx/modules \
 	&& t/tools/docker.sh $(BUILD)/nginx-$*/nginx $(BUILD)/nginx-$*/root \
 	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \
