@@ -208,6 +208,23 @@ def test_restart_and_reload(start):
     refused(g.chat(key=k))
 
 
+def test_first_budget_counts_what_is_not_written(gateway):
+    """Calls of a key without any limit, which are in memory only when it gets a
+    budget."""
+    k = Key("k", "b")
+    g = gateway(http=LEDGER.replace("ledger.db", "ledger.db flush=1s"),
+                groups=GROUPS, locations=ADMIN, keys=[k])
+    for n, window in enumerate(("day", "week", "month", "total"), 1):
+        k.options = ""
+        g.write_keys()
+        g.reload()
+        assert g.chat(key=k).status == 200
+        k.options = "budget=2.00/" + window
+        g.write_keys()
+        g.reload()
+        assert used(g, k) == n * COST
+
+
 def test_reload_while_calls_end(start):
     """A key's first budget, and other windows, while calls of the same key
     end in workers that are leaving: each is counted once."""

@@ -30,13 +30,12 @@
 #define NGX_HTTP_MODELGW_BUDGET_MORE  64     /* calls that may end meanwhile */
 
 
-/* a call that has ended, of a key that waits for its sum */
+/* a call that has ended */
 
 typedef struct {
     uint64_t                       id;
     uint64_t                       ended;    /* milliseconds since the Epoch */
     int64_t                        cost;
-    ngx_uint_t                     window;   /* of the key */
     ngx_modelgw_ledger_name_t      key;
 } ngx_http_modelgw_budget_call_t;
 
@@ -68,6 +67,8 @@ static ngx_int_t ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
 static void ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b);
 static ngx_int_t ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store);
+static void ngx_http_modelgw_budget_add(ngx_http_modelgw_budget_t *b,
+    ngx_http_modelgw_budget_call_t *call);
 static ngx_int_t ngx_http_modelgw_budget_sum(void *data, ngx_str_t *name,
     int64_t sum, uint64_t unused);
 
@@ -235,36 +236,27 @@ ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
 }
 
 
-/* The lock is held, so none of them is freed. */
+/*
+ * The lock is held, so none of them is freed.  A key that had no limits has no
+ * record in its calls: they are told by its name.
+ */
 
 static void
 ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b)
 {
     ngx_uint_t                       i;
     ngx_modelgw_call_t              *call;
-    ngx_modelgw_ledger_key_t        *key;
     ngx_http_modelgw_budget_call_t  *copy;
 
     for (i = 0;
          (call = ngx_modelgw_ledger_done(b->mmcf->ledger, i)) != NULL;
          i++)
     {
-        if (call->key == NGX_MODELGW_LEDGER_NONE) {
-            continue;
-        }
-
-        key = ngx_modelgw_ledger_key_at(b->mmcf->ledger, call->key);
-
-        if (!(key->window & NGX_MODELGW_LEDGER_PENDING)) {
-            continue;
-        }
-
         copy = &b->calls[b->n++];
 
         copy->id = call->id;
         copy->ended = call->ended;
         copy->cost = call->charge.cost;
-        copy->window = key->window & ~NGX_MODELGW_LEDGER_PENDING;
         copy->key = call->key_name;
     }
 }
@@ -274,30 +266,19 @@ static ngx_int_t
 ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store)
 {
-    ngx_int_t                        rc;
-    ngx_str_t                        name;
-    ngx_uint_t                       i;
-    ngx_http_modelgw_budget_call_t  *call;
+    ngx_int_t   rc;
+    ngx_uint_t  i;
 
     for (i = 0; i < b->n; i++) {
-        call = &b->calls[i];
 
-        if (call->ended < ngx_modelgw_budget_start(call->window, b->time)) {
-            continue;
-        }
-
-        rc = ngx_modelgw_store_has_call(store, call->id);
+        rc = ngx_modelgw_store_has_call(store, b->calls[i].id);
 
         if (rc == NGX_ERROR) {
             return NGX_ERROR;
         }
 
         if (rc == NGX_DECLINED) {
-            name.len = call->key.len;
-            name.data = call->key.data;
-
-            ngx_modelgw_ledger_budget_add(b->mmcf->ledger, &name, call->window,
-                                          call->cost);
+            ngx_http_modelgw_budget_add(b, &b->calls[i]);
         }
     }
 
@@ -314,6 +295,28 @@ ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
     }
 
     return NGX_OK;
+}
+
+
+/* to the window that the key has; it waits for its sum, or nothing changes */
+
+static void
+ngx_http_modelgw_budget_add(ngx_http_modelgw_budget_t *b,
+    ngx_http_modelgw_budget_call_t *call)
+{
+    ngx_str_t   name;
+    ngx_uint_t  i;
+
+    name.len = call->key.len;
+    name.data = call->key.data;
+
+    for (i = NGX_MODELGW_WINDOW_NONE + 1; i < NGX_MODELGW_WINDOWS; i++) {
+
+        if (call->ended >= ngx_modelgw_budget_start(i, b->time)) {
+            ngx_modelgw_ledger_budget_add(b->mmcf->ledger, &name, i,
+                                          call->cost);
+        }
+    }
 }
 
 
