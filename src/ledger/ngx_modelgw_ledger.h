@@ -597,6 +597,13 @@ uint64_t ngx_modelgw_ledger_stalled(ngx_modelgw_ledger_t *l);
 void ngx_modelgw_ledger_change_after(ngx_modelgw_ledger_t *l, uint64_t time);
 
 /*
+ * The time of a change that the caller makes itself: "time", or a later one, as
+ * no two changes have the same.
+ */
+uint64_t ngx_modelgw_ledger_change_time(ngx_modelgw_ledger_t *l,
+    uint64_t time);
+
+/*
  * Requests a change from the writer: a copy of "wanted", whose state and tried
  * are ignored, and whose time may become a later one.  The caller polls
  * change->state until the writer has set it, then frees it.  It may be freed

@@ -46,6 +46,22 @@ ngx_modelgw_ledger_change_after(ngx_modelgw_ledger_t *l, uint64_t time)
 }
 
 
+uint64_t
+ngx_modelgw_ledger_change_time(ngx_modelgw_ledger_t *l, uint64_t time)
+{
+    ngx_modelgw_redo_lock(&l->redo);
+
+    time = ngx_max(time, l->change_time + 1);
+
+    ngx_modelgw_redo_add(&l->redo, &l->change_time, time);
+    ngx_modelgw_redo_commit(&l->redo);
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return time;
+}
+
+
 ngx_int_t
 ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
     ngx_modelgw_change_t *wanted, ngx_modelgw_change_t **change)

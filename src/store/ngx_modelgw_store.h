@@ -256,14 +256,18 @@ typedef struct {
 } ngx_modelgw_store_price_t;
 
 /*
- * Adds a price, in a batch, unless it is what the model has had last.  If the
- * model had another, this is an action of "configuration".
+ * Adds a price, in a batch, unless it is what the model has had last.  If it
+ * has changed, the caller adds an action of "configuration": the time must be
+ * that of no other change.
  *     NGX_OK        as it was, or it is the model's first price
  *     NGX_DONE      changed, *old is what the model had
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_price(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old);
+ngx_int_t ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old,
+    uint64_t time);
 
 #define NGX_MODELGW_STORE_RATES  256     /* bytes of the text of a price */
 

@@ -29,8 +29,6 @@ static ngx_int_t ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price);
 static ngx_int_t ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price);
-static ngx_int_t ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old);
 static void ngx_modelgw_store_bind_rates(sqlite3_stmt *stmt, int i,
     ngx_modelgw_price_t *rates);
 
@@ -59,12 +57,7 @@ ngx_modelgw_store_price(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    if (id == 0) {
-        return NGX_OK;
-    }
-
-    return (ngx_modelgw_store_price_action(s, price, old) == NGX_OK)
-           ? NGX_DONE : NGX_ERROR;
+    return id ? NGX_DONE : NGX_OK;
 }
 
 
@@ -200,9 +193,10 @@ ngx_modelgw_store_price_of(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old)
+    ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old,
+    uint64_t time)
 {
     u_char         before[NGX_MODELGW_STORE_RATES];
     u_char         after[NGX_MODELGW_STORE_RATES];
@@ -210,16 +204,14 @@ ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
     sqlite3_stmt  *stmt;
 
     if (ngx_modelgw_store_prepare(s,
-            "INSERT INTO actions (time, actor, address, action, target,"
-            " before, after)"
-            " VALUES (?1, 'configuration', '', 'price', ?2 || '/' || ?3,"
-            " ?4, ?5)", &stmt)
+            "INSERT INTO actions VALUES (?1, ?1, 'configuration', '', 'price',"
+            " ?2 || '/' || ?3, ?4, ?5)", &stmt)
         != NGX_OK)
     {
         return ngx_modelgw_store_abandon(s);
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, price->time);
+    (void) sqlite3_bind_int64(stmt, 1, time);
     ngx_modelgw_store_bind_str(stmt, 2, &price->group);
     ngx_modelgw_store_bind_str(stmt, 3, &price->model);
 

@@ -213,10 +213,16 @@ def test_prices(start, how):
         assert g.log_count('price of model "fam-b-one" of group "b" changed '
                            'from {"input":"%s.00",' % old) == 1
         assert query(g, "SELECT actor, action, target, before, after"
-                     " FROM actions WHERE id = %d" % n) == [
+                     " FROM actions ORDER BY id")[n - 1:] == [
             ("configuration", "price", "b/fam-b-one", rates(old), rates(new))]
 
     wait_query(g, PRICE, [("1.00",), ("4.00",), ("1.00",)])
+
+    # as changes of operators, whose times are their ids
+
+    ids = [id for (id,) in query(g, "SELECT id FROM actions WHERE id = time")]
+    now = time.time() * 1000
+    assert len(ids) == 2 and all(now - 600000 < id < now + 10 for id in ids)
     assert query(g, "SELECT cost FROM calls ORDER BY id") == [
         (COST,), (COST + 33000,), (COST,)]
     assert query(g, "SELECT count(*) FROM prices") == [(4,)]

@@ -31,7 +31,7 @@ static u_char *ngx_http_modelgw_prices_text(u_char *p, ngx_str_t *to,
     ngx_str_t *from);
 static ngx_int_t ngx_http_modelgw_prices_batch(
     ngx_modelgw_store_price_t *prices, ngx_modelgw_store_t *store,
-    ngx_log_t *log);
+    ngx_modelgw_ledger_t *ledger, ngx_log_t *log);
 static ngx_int_t ngx_http_modelgw_prices_next(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_prices_pos_t *pos);
 static void ngx_http_modelgw_prices_notice(ngx_log_t *log, ngx_str_t *group,
@@ -107,10 +107,11 @@ ngx_http_modelgw_prices_text(u_char *p, ngx_str_t *to, ngx_str_t *from)
 
 ngx_int_t
 ngx_http_modelgw_prices_store(ngx_modelgw_store_price_t *prices,
-    ngx_modelgw_store_t *store, ngx_log_t *log)
+    ngx_modelgw_store_t *store, ngx_modelgw_ledger_t *ledger, ngx_log_t *log)
 {
     if (ngx_modelgw_store_begin(store) != NGX_OK
-        || ngx_http_modelgw_prices_batch(prices, store, log) != NGX_OK)
+        || ngx_http_modelgw_prices_batch(prices, store, ledger, log)
+           != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -121,7 +122,7 @@ ngx_http_modelgw_prices_store(ngx_modelgw_store_price_t *prices,
 
 static ngx_int_t
 ngx_http_modelgw_prices_batch(ngx_modelgw_store_price_t *prices,
-    ngx_modelgw_store_t *store, ngx_log_t *log)
+    ngx_modelgw_store_t *store, ngx_modelgw_ledger_t *ledger, ngx_log_t *log)
 {
     ngx_int_t                   rc;
     ngx_modelgw_price_t         old;
@@ -131,11 +132,19 @@ ngx_http_modelgw_prices_batch(ngx_modelgw_store_price_t *prices,
 
         rc = ngx_modelgw_store_price(store, price, &old);
 
-        if (rc == NGX_ERROR) {
+        if (rc == NGX_OK) {
+            continue;
+        }
+
+        if (rc != NGX_DONE
+            || ngx_modelgw_store_price_action(store, price, &old,
+                   ngx_modelgw_ledger_change_time(ledger, price->time))
+               != NGX_OK)
+        {
             return NGX_ERROR;
         }
 
-        if (rc == NGX_DONE && log) {
+        if (log) {
             ngx_http_modelgw_prices_notice(log, &price->group, &price->model,
                                            &old, &price->rates);
         }

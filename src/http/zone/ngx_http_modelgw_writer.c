@@ -598,7 +598,8 @@ ngx_http_modelgw_writer_prices(ngx_http_modelgw_writer_t *w)
     }
 
     if (w->configuration == w->shared->configuration
-        && ngx_http_modelgw_prices_store(w->prices, w->store, NULL) != NGX_OK)
+        && ngx_http_modelgw_prices_store(w->prices, w->store, w->ledger, NULL)
+           != NGX_OK)
     {
         ngx_modelgw_store_error(w->store, &w->error);
         return NGX_ERROR;

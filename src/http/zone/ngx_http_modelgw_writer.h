@@ -92,7 +92,8 @@ ngx_modelgw_store_price_t *ngx_http_modelgw_prices_copy(
  *     NGX_OK, NGX_ERROR (of the store)
  */
 ngx_int_t ngx_http_modelgw_prices_store(ngx_modelgw_store_price_t *prices,
-    ngx_modelgw_store_t *store, ngx_log_t *log);
+    ngx_modelgw_store_t *store, ngx_modelgw_ledger_t *ledger,
+    ngx_log_t *log);
 
 /* Logs which prices a new configuration has changed. */
 void ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,

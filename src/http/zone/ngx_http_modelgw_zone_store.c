@@ -405,7 +405,8 @@ ngx_http_modelgw_load_prices(ngx_http_modelgw_load_t *load,
         return NGX_OK;
     }
 
-    rc = ngx_http_modelgw_prices_store(prices, store, load->log);
+    rc = ngx_http_modelgw_prices_store(prices, store, load->mmcf->ledger,
+                                       load->log);
 
     ngx_free(prices);
 

@@ -367,7 +367,10 @@ test_change_account(void **state)
 
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &one), NGX_OK);
     assert_int_equal(one->time, TIME + 8);
+    assert_int_equal(ngx_modelgw_ledger_change_time(l, TIME), TIME + 9);
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &two), NGX_OK);
+    assert_int_equal(two->time, TIME + 10);
+    assert_int_equal(ngx_modelgw_ledger_change_time(l, TIME + 20), TIME + 20);
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three), NGX_OK);
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three),
                      NGX_DECLINED);

@@ -632,9 +632,13 @@ test_one_call(void **state)
     price.rates.output++;
     assert_int_equal(ngx_modelgw_store_price(s, &price, &old), NGX_DONE);
     assert_int_equal(old.output, 15000000);
+    unit_store_ok(s, ngx_modelgw_store_price_action(s, &price, &old,
+                                                    UNIT_TIME + 7));
     unit_commit(s);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM prices"), 2);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM actions"), 1);
+    assert_int_equal(unit_sql(u, "SELECT id FROM actions WHERE id = time"),
+                     UNIT_TIME + 7);
 
     assert_int_equal(ngx_modelgw_store_call_get(s, 3, &out, u->pool),
                      NGX_DECLINED);
