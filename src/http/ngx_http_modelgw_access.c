@@ -356,7 +356,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-/* Why the key is refused; the client is told the same for all of them. */
+/* Why the key is refused; the client gets the same answer for all. */
 
 static ngx_http_modelgw_reason_e
 ngx_http_modelgw_access_check(ngx_http_modelgw_main_conf_t *mmcf,

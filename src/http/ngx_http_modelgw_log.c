@@ -63,7 +63,7 @@ static void ngx_http_modelgw_log_seconds(ngx_modelgw_out_t *out,
 
 
 /*
- * A variable that has no index is evaluated anew each time, and each value of
+ * A variable that has no index is evaluated again each time, and each value of
  * this one is another.
  */
 

@@ -31,6 +31,8 @@ static ngx_int_t ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 static ngx_int_t ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+static ngx_int_t ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, sqlite3_stmt **stmt);
 static ngx_int_t ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
@@ -310,17 +312,7 @@ ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
     ngx_modelgw_out_t           out;
     ngx_modelgw_managed_key_t   key;
 
-    if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
-                                   " WHERE id = ?1 AND state != 'rotated'",
-                                &stmt)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_modelgw_store_bind_name(stmt, 1, &change->key.id);
-
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_key_one(s, change, &stmt);
 
     if (rc == NGX_OK) {
         ngx_modelgw_store_key_row(stmt, &key);
@@ -341,6 +333,32 @@ ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
     (void) sqlite3_finalize(stmt);
 
     return rc;
+}
+
+
+/*
+ * The row of the key that is not an old one; the caller finalizes the statement
+ * in any case.
+ *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, sqlite3_stmt **stmt)
+{
+    *stmt = NULL;
+
+    if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
+                                   " WHERE id = ?1 AND state != 'rotated'",
+                                stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_store_bind_name(*stmt, 1, &change->key.id);
+
+    return ngx_modelgw_store_query_one(s, *stmt);
 }
 
 
@@ -432,17 +450,7 @@ ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
     ngx_int_t      rc;
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
-                                   " WHERE id = ?1 AND state != 'rotated'",
-                                &stmt)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_modelgw_store_bind_name(stmt, 1, &change->key.id);
-
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_key_one(s, change, &stmt);
 
     if (rc == NGX_OK) {
         ngx_modelgw_store_key_row(stmt, &change->key);
@@ -462,8 +470,7 @@ ngx_int_t
 ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     ngx_modelgw_store_key_pt handler, void *data)
 {
-    int                         rc;
-    ngx_int_t                   result;
+    ngx_int_t                   rc;
     sqlite3_stmt               *stmt;
     ngx_modelgw_managed_key_t   key;
 
@@ -477,24 +484,20 @@ ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
 
     (void) sqlite3_bind_int64(stmt, 1, time * 1000);
 
-    result = NGX_OK;
+    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
-    do {
-        rc = sqlite3_step(stmt);
+        ngx_modelgw_store_key_row(stmt, &key);
 
-        if (rc == SQLITE_ROW) {
-            ngx_modelgw_store_key_row(stmt, &key);
-            result = handler(data, &key);
+        rc = handler(data, &key);
 
-        } else if (rc != SQLITE_DONE) {
-            result = ngx_modelgw_store_fail(s, NULL);
+        if (rc != NGX_OK) {
+            break;
         }
-
-    } while (rc == SQLITE_ROW && result == NGX_OK);
+    }
 
     (void) sqlite3_finalize(stmt);
 
-    return result;
+    return (rc == NGX_DONE) ? NGX_OK : rc;
 }
 
 
@@ -503,8 +506,7 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     ngx_modelgw_store_keys_t *filter, ngx_modelgw_store_listed_pt handler,
     void *data)
 {
-    int                         rc;
-    ngx_int_t                   result;
+    ngx_int_t                   rc;
     ngx_str_t                   note;
     sqlite3_stmt               *stmt;
     ngx_modelgw_managed_key_t   key;
@@ -530,30 +532,23 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     (void) sqlite3_bind_int64(stmt, 6, filter->limit);
     (void) sqlite3_bind_int64(stmt, 7, filter->now * 1000);
 
-    result = NGX_OK;
+    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
-    do {
-        rc = sqlite3_step(stmt);
+        ngx_modelgw_store_key_row(stmt, &key);
+        ngx_modelgw_store_column(stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
 
-        if (rc == SQLITE_ROW) {
-            ngx_modelgw_store_key_row(stmt, &key);
+        rc = handler(data, &key,
+                     sqlite3_column_int64(stmt, NGX_MODELGW_STORE_KEY_CREATED),
+                     &note);
 
-            ngx_modelgw_store_column(stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
-
-            result = handler(data, &key,
-                             sqlite3_column_int64(stmt,
-                                               NGX_MODELGW_STORE_KEY_CREATED),
-                             &note);
-
-        } else if (rc != SQLITE_DONE) {
-            result = ngx_modelgw_store_fail(s, NULL);
+        if (rc != NGX_OK) {
+            break;
         }
-
-    } while (rc == SQLITE_ROW && result == NGX_OK);
+    }
 
     (void) sqlite3_finalize(stmt);
 
-    return result;
+    return (rc == NGX_DONE) ? NGX_OK : rc;
 }
 
 

@@ -12,25 +12,15 @@
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_LIST   4096    /* bytes allocated at first */
-
-
 static void ngx_modelgw_store_action_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
-static void ngx_modelgw_store_list_bind(sqlite3_stmt *stmt, int i,
-    ngx_str_t *text);
-static void ngx_modelgw_store_list_column(sqlite3_stmt *stmt, int i,
-    ngx_str_t *text);
-static ngx_int_t ngx_modelgw_store_list_done(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt, ngx_modelgw_out_t *out, ngx_str_t *text);
 
 
 ngx_int_t
 ngx_modelgw_store_closed(ngx_modelgw_store_t *s,
     ngx_modelgw_store_name_pt handler, void *data)
 {
-    int            rc;
-    ngx_int_t      result;
+    ngx_int_t      rc;
     ngx_str_t      name;
     sqlite3_stmt  *stmt;
 
@@ -41,24 +31,20 @@ ngx_modelgw_store_closed(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    result = NGX_OK;
+    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
-    do {
-        rc = sqlite3_step(stmt);
+        ngx_modelgw_store_column(stmt, 0, &name);
 
-        if (rc == SQLITE_ROW) {
-            ngx_modelgw_store_list_column(stmt, 0, &name);
-            result = handler(data, &name);
+        rc = handler(data, &name);
 
-        } else if (rc != SQLITE_DONE) {
-            result = ngx_modelgw_store_fail(s, NULL);
+        if (rc != NGX_OK) {
+            break;
         }
-
-    } while (rc == SQLITE_ROW && result == NGX_OK);
+    }
 
     (void) sqlite3_finalize(stmt);
 
-    return result;
+    return (rc == NGX_DONE) ? NGX_OK : rc;
 }
 
 
@@ -84,7 +70,7 @@ ngx_int_t
 ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_str_t *out, ngx_pool_t *pool)
 {
-    int                       rc;
+    ngx_int_t                 rc;
     ngx_str_t                 note;
     sqlite3_stmt             *stmt;
     ngx_modelgw_out_t         json;
@@ -97,23 +83,23 @@ ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_list_bind(stmt, 1, account);
+    ngx_modelgw_store_bind_str(stmt, 1, account);
 
-    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_LIST);
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_str_set(&note, "");
 
-    rc = sqlite3_step(stmt);
+    rc = ngx_modelgw_store_next(s, stmt);
 
-    if (rc == SQLITE_ROW) {
-        ngx_modelgw_store_list_column(stmt, 0, &note);
-
-    } else if (rc != SQLITE_DONE) {
-        json.failed = 1;
+    if (rc == NGX_OK) {
+        ngx_modelgw_store_column(stmt, 0, &note);
     }
 
     ngx_modelgw_out_string(&json, &note);
 
-    return ngx_modelgw_store_list_done(s, stmt, &json, out);
+    (void) sqlite3_finalize(stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR
+                             : ngx_modelgw_store_finish(s, &json, "", out);
 }
 
 
@@ -121,63 +107,50 @@ ngx_int_t
 ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     ngx_modelgw_store_actions_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
-    int                       rc;
-    u_char                   *p, next[NGX_INT64_LEN];
-    uint64_t                  last;
-    ngx_uint_t                n;
-    sqlite3_stmt             *stmt;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_out_piece_t   piece;
+    ngx_int_t                  rc;
+    sqlite3_stmt              *stmt;
+    ngx_modelgw_out_t          json;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_modelgw_store_rows_t   rows;
 
     if (ngx_modelgw_store_prepare(s,
             "SELECT id, actor, address, action, target, before, after"
-            " FROM actions WHERE (?1 = '' OR actor = ?1)"
-            " AND (?2 = '' OR target = ?2) AND id < ?3"
+            " FROM actions WHERE (?1 IS NULL OR actor = ?1)"
+            " AND (?2 IS NULL OR target = ?2) AND id < ?3"
             " ORDER BY id DESC LIMIT ?4", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_list_bind(stmt, 1, &filter->actor);
-    ngx_modelgw_store_list_bind(stmt, 2, &filter->target);
+    ngx_modelgw_store_bind_str(stmt, 1, &filter->actor);
+    ngx_modelgw_store_bind_str(stmt, 2, &filter->target);
     (void) sqlite3_bind_int64(stmt, 3, filter->after ? (int64_t) filter->after
                                                      : INT64_MAX);
     (void) sqlite3_bind_int64(stmt, 4, filter->limit + 1);
 
-    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_LIST);
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_modelgw_out_text(&json, "{\"actions\":[");
 
-    last = 0;
+    ngx_memzero(&rows, sizeof(ngx_modelgw_store_rows_t));
 
-    for (n = 0; (rc = sqlite3_step(stmt)) == SQLITE_ROW; n++) {
+    rows.limit = filter->limit;
+    rows.separator = ",";
 
-        if (n == filter->limit) {
-            p = ngx_sprintf(next, "%uL", last);
-
-            ngx_modelgw_out_text(&json, "],\"more\":true,\"next\":\"");
-            ngx_modelgw_out(&json, next, p - next);
-            ngx_modelgw_out_text(&json, "\"}");
-
-            return ngx_modelgw_store_list_done(s, stmt, &json, out);
-        }
-
-        if (n) {
-            ngx_modelgw_out_text(&json, ",");
-        }
-
-        last = sqlite3_column_int64(stmt, 0);
-
-        ngx_modelgw_store_action_row(&json, stmt);
+    rc = ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_action_row,
+                                &rows);
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
     }
 
-    if (rc != SQLITE_DONE) {
-        json.failed = 1;
+    if (rc == NGX_AGAIN) {
+        ngx_modelgw_out_text(&json, "],\"more\":true,\"next\":\"");
+        ngx_modelgw_out_number(&json, rows.last[0]);
+
+        return ngx_modelgw_store_finish(s, &json, "\"}", out);
     }
 
-    ngx_modelgw_out_text(&json, "]}");
-
-    return ngx_modelgw_store_list_done(s, stmt, &json, out);
+    return ngx_modelgw_store_finish(s, &json, "]}", out);
 }
 
 
@@ -201,7 +174,7 @@ ngx_modelgw_store_action_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
     ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, 0));
 
     for (i = 0; i < 6; i++) {
-        ngx_modelgw_store_list_column(stmt, i + 1, &text);
+        ngx_modelgw_store_column(stmt, i + 1, &text);
         ngx_modelgw_out(out, names[i].data, names[i].len);
 
         if (i < 4) {
@@ -213,39 +186,4 @@ ngx_modelgw_store_action_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
     }
 
     ngx_modelgw_out_text(out, "}");
-}
-
-
-static void
-ngx_modelgw_store_list_bind(sqlite3_stmt *stmt, int i, ngx_str_t *text)
-{
-    (void) sqlite3_bind_text(stmt, i, text->len ? (char *) text->data : "",
-                             text->len, SQLITE_STATIC);
-}
-
-
-static void
-ngx_modelgw_store_list_column(sqlite3_stmt *stmt, int i, ngx_str_t *text)
-{
-    text->data = (u_char *) sqlite3_column_text(stmt, i);
-    text->len = text->data ? sqlite3_column_bytes(stmt, i) : 0;
-}
-
-
-/* Finalizes the statement; *text is what was written. */
-
-static ngx_int_t
-ngx_modelgw_store_list_done(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
-    ngx_modelgw_out_t *out, ngx_str_t *text)
-{
-    if (out->failed || ngx_modelgw_out_piece_done(out, text) != NGX_OK) {
-        (void) ngx_modelgw_store_fail(s, NULL);
-        (void) sqlite3_finalize(stmt);
-
-        return NGX_ERROR;
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return NGX_OK;
 }

@@ -39,12 +39,8 @@ ngx_modelgw_store_price(ngx_modelgw_store_t *s,
 {
     uint64_t  id;
 
-    if (s->failed || !s->batch) {
-        return NGX_ERROR;
-    }
-
     if (ngx_modelgw_store_price_last(s, price, &id, old) != NGX_OK) {
-        return ngx_modelgw_store_abandon(s);
+        return NGX_ERROR;
     }
 
     if (id == price->id) {
@@ -67,10 +63,10 @@ static ngx_int_t
 ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, uint64_t *id, ngx_modelgw_price_t *old)
 {
-    int            rc;
+    ngx_int_t      rc;
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s,
+    if (ngx_modelgw_store_ready(s,
             "SELECT id, input, output, cache_read, cache_write, cache_write_1h"
             " FROM marks JOIN prices ON id = value"
             " WHERE name = " NGX_MODELGW_STORE_PRICE_MARK, &stmt)
@@ -83,23 +79,20 @@ ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
     ngx_modelgw_store_bind_str(stmt, 2, &price->model);
 
     *id = 0;
-    rc = sqlite3_step(stmt);
+    rc = ngx_modelgw_store_query_one(s, stmt);
 
-    if (rc == SQLITE_ROW) {
+    if (rc == NGX_OK) {
         *id = sqlite3_column_int64(stmt, 0);
         old->input = sqlite3_column_int64(stmt, 1);
         old->output = sqlite3_column_int64(stmt, 2);
         old->cache_read = sqlite3_column_int64(stmt, 3);
         old->cache_write = sqlite3_column_int64(stmt, 4);
         old->cache_write_1h = sqlite3_column_int64(stmt, 5);
-
-    } else if (rc != SQLITE_DONE) {
-        (void) ngx_modelgw_store_fail(s, NULL);
     }
 
     (void) sqlite3_finalize(stmt);
 
-    return (rc == SQLITE_ROW || rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -111,13 +104,13 @@ ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
 {
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s,
+    if (ngx_modelgw_store_ready(s,
             "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
             " ON CONFLICT (id) DO UPDATE SET \"group\" = excluded.\"group\","
             " model = excluded.model", &stmt)
         != NGX_OK)
     {
-        return ngx_modelgw_store_abandon(s);
+        return NGX_ERROR;
     }
 
     (void) sqlite3_bind_int64(stmt, 1, price->id);
@@ -136,12 +129,12 @@ ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
 {
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s,
+    if (ngx_modelgw_store_ready(s,
             "INSERT INTO marks VALUES (" NGX_MODELGW_STORE_PRICE_MARK ", ?3)"
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value", &stmt)
         != NGX_OK)
     {
-        return ngx_modelgw_store_abandon(s);
+        return NGX_ERROR;
     }
 
     ngx_modelgw_store_bind_str(stmt, 1, &price->group);
@@ -165,12 +158,12 @@ ngx_modelgw_store_price_of(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call)
         return NGX_OK;
     }
 
-    if (ngx_modelgw_store_prepare(s,
+    if (ngx_modelgw_store_ready(s,
             "INSERT INTO prices VALUES (?1, '', ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
             " ON CONFLICT (id) DO UPDATE SET \"from\" = \"from\"", &stmt)
         != NGX_OK)
     {
-        return ngx_modelgw_store_abandon(s);
+        return NGX_ERROR;
     }
 
     model.data = call->model;
@@ -203,12 +196,12 @@ ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
     ngx_str_t      text;
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s,
+    if (ngx_modelgw_store_ready(s,
             "INSERT INTO actions VALUES (?1, ?1, 'configuration', '', 'price',"
             " ?2 || '/' || ?3, ?4, ?5)", &stmt)
         != NGX_OK)
     {
-        return ngx_modelgw_store_abandon(s);
+        return NGX_ERROR;
     }
 
     (void) sqlite3_bind_int64(stmt, 1, time);

@@ -183,6 +183,12 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
 #define ngx_modelgw_store_number(s, sql, n)                                   \
     ngx_modelgw_store_step(s, sql, 0, 0, n)
 
+/*
+ * Reads the next row of a statement, which the caller finalizes.
+ *     NGX_OK, NGX_DONE (there is none), NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
+
 /* reading */
 
 #define NGX_MODELGW_STORE_ANSWER  4096   /* bytes allocated at first */
@@ -205,6 +211,31 @@ void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
 
 /* The text of a column, valid until the statement goes on. */
 void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+
+/* writes a row */
+
+typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
+    sqlite3_stmt *stmt);
+
+
+/* rows of an answer */
+
+typedef struct {
+    ngx_uint_t            limit;
+    const char           *separator;
+    int                   columns[2];    /* of "last" */
+    uint64_t              last[2];       /* values of the last row */
+} ngx_modelgw_store_rows_t;
+
+/*
+ * Writes at most rows->limit rows, and finalizes the statement.
+ *     NGX_OK     all of them
+ *     NGX_AGAIN  there are more
+ *     NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
+    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
+    ngx_modelgw_store_rows_t *rows);
 
 /* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,

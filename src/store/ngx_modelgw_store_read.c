@@ -32,22 +32,6 @@ typedef struct {
 } ngx_modelgw_store_field_t;
 
 
-/* writes a row */
-
-typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
-
-
-/* rows that were read */
-
-typedef struct {
-    ngx_uint_t                  limit;
-    const char                 *separator;
-    int                         columns[2];  /* of "last" */
-    uint64_t                    last[2];     /* values of the last row */
-} ngx_modelgw_store_rows_t;
-
-
 static ngx_int_t ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
 static void ngx_modelgw_store_call_row(ngx_modelgw_out_t *out,
@@ -61,9 +45,6 @@ static void ngx_modelgw_store_price_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 static void ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
-static ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
-    ngx_modelgw_store_rows_t *rows);
 
 
 #define NGX_MODELGW_STORE_CALL                                                \
@@ -428,7 +409,7 @@ ngx_int_t
 ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
     ngx_pool_t *pool)
 {
-    int                       rc;
+    ngx_int_t                 rc;
     sqlite3_stmt             *stmt;
     ngx_modelgw_out_t         json;
     ngx_modelgw_out_piece_t   piece;
@@ -443,22 +424,19 @@ ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
 
-    rc = sqlite3_step(stmt);
+    rc = ngx_modelgw_store_next(s, stmt);
 
-    if (rc == SQLITE_ROW) {
+    if (rc == NGX_OK) {
         ngx_modelgw_out_text(&json, "{\"call\":");
         ngx_modelgw_store_call_row(&json, stmt);
         ngx_modelgw_out_text(&json, ",\"price\":");
         ngx_modelgw_store_price_row(&json, stmt);
-
-    } else if (rc != SQLITE_DONE) {
-        (void) ngx_modelgw_store_fail(s, NULL);
     }
 
     (void) sqlite3_finalize(stmt);
 
-    if (rc != SQLITE_ROW) {
-        return (rc == SQLITE_DONE) ? NGX_DECLINED : NGX_ERROR;
+    if (rc != NGX_OK) {
+        return (rc == NGX_DONE) ? NGX_DECLINED : NGX_ERROR;
     }
 
     return ngx_modelgw_store_finish(s, &json, "}", out);
@@ -560,23 +538,16 @@ ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 }
 
 
-/*
- * Writes at most rows->limit rows, and finalizes the statement.
- *     NGX_OK     all of them
- *     NGX_AGAIN  there are more
- *     NGX_ERROR
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
     ngx_modelgw_store_rows_t *rows)
 {
-    int         rc;
+    ngx_int_t   rc;
     ngx_uint_t  n;
 
     for (n = 0;
-         (rc = sqlite3_step(stmt)) == SQLITE_ROW && n < rows->limit;
+         (rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK && n < rows->limit;
          n++)
     {
         if (n) {
@@ -590,17 +561,13 @@ ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
         rows->last[1] = sqlite3_column_int64(stmt, rows->columns[1]);
     }
 
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        (void) ngx_modelgw_store_fail(s, NULL);
-    }
-
     (void) sqlite3_finalize(stmt);
 
-    if (rc == SQLITE_ROW) {
+    if (rc == NGX_OK) {
         return NGX_AGAIN;
     }
 
-    return (rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
+    return (rc == NGX_DONE) ? NGX_OK : NGX_ERROR;
 }
 
 

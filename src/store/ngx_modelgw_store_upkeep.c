@@ -445,8 +445,7 @@ static ngx_int_t
 ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     ngx_modelgw_store_account_pt handler, void *data)
 {
-    int            rc;
-    ngx_int_t      result;
+    ngx_int_t      rc;
     ngx_str_t      name;
     sqlite3_stmt  *stmt;
 
@@ -456,25 +455,19 @@ ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
 
     (void) sqlite3_bind_int64(stmt, 1, first);
 
-    result = NGX_OK;
+    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
-    do {
-        rc = sqlite3_step(stmt);
+        ngx_modelgw_store_column(stmt, 0, &name);
 
-        if (rc == SQLITE_ROW) {
-            name.data = (u_char *) sqlite3_column_text(stmt, 0);
-            name.len = sqlite3_column_bytes(stmt, 0);
+        rc = handler(data, &name, sqlite3_column_int64(stmt, 1),
+                     sqlite3_column_int64(stmt, 2));
 
-            result = handler(data, &name, sqlite3_column_int64(stmt, 1),
-                             sqlite3_column_int64(stmt, 2));
-
-        } else if (rc != SQLITE_DONE) {
-            result = ngx_modelgw_store_fail(s, NULL);
+        if (rc != NGX_OK) {
+            break;
         }
-
-    } while (rc == SQLITE_ROW && result == NGX_OK);
+    }
 
     (void) sqlite3_finalize(stmt);
 
-    return result;
+    return (rc == NGX_DONE) ? NGX_OK : rc;
 }

@@ -252,27 +252,24 @@ static ngx_int_t
 ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
     ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt)
 {
-    int        step;
     ngx_int_t  rc;
 
-    rc = NGX_OK;
+    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
-    while (rc == NGX_OK && (step = sqlite3_step(stmt)) != SQLITE_DONE) {
-
-        if (step != SQLITE_ROW) {
-            rc = ngx_modelgw_store_fail(s, NULL);
-
-        } else if (ngx_modelgw_store_sum_row(groups, stmt) != NGX_OK) {
+        if (ngx_modelgw_store_sum_row(groups, stmt) != NGX_OK) {
             rc = ngx_modelgw_store_fail_text(s, "failed: no memory");
+            break;
+        }
 
-        } else if (groups->groups.nelts > NGX_MODELGW_STORE_GROUPS) {
+        if (groups->groups.nelts > NGX_MODELGW_STORE_GROUPS) {
             rc = NGX_BUSY;
+            break;
         }
     }
 
     (void) sqlite3_finalize(stmt);
 
-    return rc;
+    return (rc == NGX_DONE) ? NGX_OK : rc;
 }
 
 

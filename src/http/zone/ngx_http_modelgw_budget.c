@@ -238,7 +238,7 @@ ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
 
 /*
  * The lock is held, so none of them is freed.  A key that had no limits has no
- * record in its calls: they are told by its name.
+ * record in its calls: they are known by its name.
  */
 
 static void
