@@ -156,7 +156,7 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
 
     { ngx_string("modelgw_metrics_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_modelgw_set_metrics_zone,
+      ngx_http_modelgw_set_zone,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_http_modelgw_main_conf_t, metrics_size),
       NULL },

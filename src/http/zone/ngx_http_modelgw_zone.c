@@ -94,9 +94,8 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_zone_options[] = {
 char *
 ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_modelgw_main_conf_t *mmcf = conf;
-
     char       *rv;
+    size_t     *size;
     ngx_str_t  *value;
 
     rv = ngx_conf_set_size_slot(cf, cmd, conf);
@@ -104,7 +103,9 @@ ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return rv;
     }
 
-    if (mmcf->zone_size < NGX_HTTP_MODELGW_ZONE_MIN) {
+    size = (size_t *) ((char *) conf + cmd->offset);
+
+    if (*size < NGX_HTTP_MODELGW_ZONE_MIN) {
         value = cf->args->elts;
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "zone too small: \"%V\", it needs at least %dk",
@@ -551,24 +552,14 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
     size_t                         size;
     u_char                        *p;
     uint64_t                       id;
-    ngx_slab_pool_t               *shpool;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = zone->data;
-    shpool = (ngx_slab_pool_t *) zone->shm.addr;
 
-    /* all memory in one block: the ledger has a layout of its own */
-
-    size = shpool->pfree * ngx_pagesize;
-
-    p = ngx_slab_alloc(shpool, size);
+    p = ngx_http_modelgw_zone_memory(zone, &size);
     if (p == NULL) {
         return NGX_ERROR;
     }
-
-#if (NGX_DEBUG_MALLOC)
-    ngx_memzero(p, size);
-#endif
 
     mmcf->shared = (ngx_http_modelgw_shared_t *) p;
     mmcf->shared->managed = mmcf->managed;
@@ -592,6 +583,31 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
     }
 
     return NGX_OK;
+}
+
+
+u_char *
+ngx_http_modelgw_zone_memory(ngx_shm_zone_t *zone, size_t *size)
+{
+    u_char           *p;
+    ngx_slab_pool_t  *shpool;
+
+    shpool = (ngx_slab_pool_t *) zone->shm.addr;
+
+    *size = shpool->pfree * ngx_pagesize;
+
+    p = ngx_slab_alloc(shpool, *size);
+    if (p == NULL) {
+        return NULL;
+    }
+
+    /* else they are zero, as pages of a new zone are */
+
+#if (NGX_DEBUG_MALLOC)
+    ngx_memzero(p, *size);
+#endif
+
+    return p;
 }
 
 

@@ -109,7 +109,7 @@ struct ngx_http_modelgw_shared_s {
  * text that nginx logs.
  */
 
-/* modelgw_zone SIZE */
+/* modelgw_zone SIZE, modelgw_metrics_zone SIZE */
 char *ngx_http_modelgw_set_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* modelgw_ledger PATH [flush=TIME] [keep=TIME] */
@@ -131,6 +131,12 @@ char *ngx_http_modelgw_set_managed(ngx_conf_t *cf, ngx_command_t *cmd,
  */
 ngx_int_t ngx_http_modelgw_zone_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * All memory of a new zone in one block, zeroed, of *size bytes; for what has a
+ * layout of its own.  NULL: no memory.
+ */
+u_char *ngx_http_modelgw_zone_memory(ngx_shm_zone_t *zone, size_t *size);
 
 /*
  * The module's init_module, when the configuration takes effect: keys and
@@ -174,10 +180,6 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
  * zone_metrics.c: the shared memory of metrics; mmcf->metrics is set when the
  * zone is created, and NULL if no location has modelgw_metrics
  */
-
-/* modelgw_metrics_zone SIZE: as the functions for directives above. */
-char *ngx_http_modelgw_set_metrics_zone(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
 
 /*
  * At the end of the http block: adds the zone to the cycle if it is needed.

@@ -20,7 +20,6 @@
 
 
 #define NGX_HTTP_MODELGW_METRICS_DEFAULT  (4 * 1024 * 1024)
-#define NGX_HTTP_MODELGW_METRICS_MIN      (64 * 1024)
 
 
 typedef struct {
@@ -45,32 +44,6 @@ static void ngx_http_modelgw_zone_metrics_keys(
 static uint32_t ngx_http_modelgw_zone_metrics_row(
     ngx_http_modelgw_zone_rows_t *rows, ngx_modelgw_metrics_table_e table,
     ngx_str_t *name);
-
-
-char *
-ngx_http_modelgw_set_metrics_zone(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_modelgw_main_conf_t *mmcf = conf;
-
-    char       *rv;
-    ngx_str_t  *value;
-
-    rv = ngx_conf_set_size_slot(cf, cmd, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-
-    if (mmcf->metrics_size < NGX_HTTP_MODELGW_METRICS_MIN) {
-        value = cf->args->elts;
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "zone too small: \"%V\", it needs at least %dk",
-                           &value[1], NGX_HTTP_MODELGW_METRICS_MIN / 1024);
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
 
 
 ngx_int_t
@@ -110,7 +83,6 @@ ngx_http_modelgw_zone_metrics_init(ngx_shm_zone_t *zone, void *data)
     size_t                         size;
     u_char                        *p;
     ngx_uint_t                     none[NGX_MODELGW_METRICS_TABLES] = { 0 };
-    ngx_slab_pool_t               *shpool;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = zone->data;
@@ -120,17 +92,10 @@ ngx_http_modelgw_zone_metrics_init(ngx_shm_zone_t *zone, void *data)
         return NGX_OK;
     }
 
-    shpool = (ngx_slab_pool_t *) zone->shm.addr;
-    size = shpool->pfree * ngx_pagesize;
-
-    p = ngx_slab_alloc(shpool, size);
+    p = ngx_http_modelgw_zone_memory(zone, &size);
     if (p == NULL) {
         return NGX_ERROR;
     }
-
-#if (NGX_DEBUG_MALLOC)
-    ngx_memzero(p, size);
-#endif
 
     mmcf->metrics = ngx_modelgw_metrics_create(p, size,
                              ngx_http_modelgw_zone_metrics_lanes(mmcf->cycle),
