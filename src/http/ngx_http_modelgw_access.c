@@ -374,6 +374,10 @@ ngx_http_modelgw_access_check(ngx_http_modelgw_main_conf_t *mmcf,
         return NGX_HTTP_MODELGW_REASON_UNKNOWN;
     }
 
+    if (key->revoked) {
+        return NGX_HTTP_MODELGW_REASON_REVOKED;
+    }
+
     if (key->expires && key->expires <= ngx_time()) {
         return NGX_HTTP_MODELGW_REASON_EXPIRED;
     }

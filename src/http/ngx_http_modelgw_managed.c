@@ -83,6 +83,7 @@ ngx_http_modelgw_managed_key(ngx_http_request_t *r,
     key->concurrency = managed->concurrency;
     key->budget = managed->budget;
     key->window = managed->window;
+    key->revoked = (managed->state == NGX_MODELGW_KEY_REVOKED);
 
     if (managed->models_len) {
         models.len = managed->models_len;
@@ -94,8 +95,15 @@ ngx_http_modelgw_managed_key(ngx_http_request_t *r,
         }
     }
 
+    key->slot = NGX_MODELGW_LEDGER_NONE;
+    key->account_index = NGX_MODELGW_LEDGER_NONE;
+
     key->group = ngx_http_modelgw_group_find(mmcf, managed->group.data,
                                              managed->group.len);
+    if (key->revoked) {
+        return key;
+    }
+
     if (key->group == NULL) {
         ngx_http_modelgw_managed_log(r, managed);
     }
@@ -116,9 +124,6 @@ ngx_http_modelgw_managed_limits(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_group_t  *group;
 
     group = key->group;
-
-    key->slot = NGX_MODELGW_LEDGER_NONE;
-    key->account_index = NGX_MODELGW_LEDGER_NONE;
 
     if (group == NULL) {
         return;

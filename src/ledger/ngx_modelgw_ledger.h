@@ -182,7 +182,7 @@ typedef enum {
     NGX_MODELGW_KEY_FREE = 0,            /* no key */
     NGX_MODELGW_KEY_ACTIVE,
     NGX_MODELGW_KEY_ROTATED,             /* there is a newer one of its id */
-    NGX_MODELGW_KEY_REVOKED              /* in the store only */
+    NGX_MODELGW_KEY_REVOKED              /* refused; or its grace has ended */
 } ngx_modelgw_key_state_e;
 
 

@@ -14,6 +14,9 @@
  * nothing.  What they read meanwhile may be torn: numbers of records are
  * checked before use, and probing ends after all slots.
  *
+ * Keys that were revoked are kept, to be told from those that were never made,
+ * until their records are needed.
+ *
  * A writer that is killed in a change leaves the number odd.  The next one
  * fills the table again from the ledger's file.
  *
@@ -43,12 +46,14 @@ typedef struct {
 struct ngx_modelgw_managed_s {
     uint64_t                     seq;
     uint64_t                     filling; /* 1: between _begin() and _end() */
-    uint64_t                     n;      /* records in use */
+    uint64_t                     n;      /* keys that are not revoked */
     uint64_t                     max;
     uint64_t                     fresh;  /* records from here on were never
                                             used */
     uint64_t                     free;   /* 1 plus the first of a list; 0: it
                                             is empty */
+    uint64_t                     reused; /* the last record of a revoked key
+                                            that was */
     uint64_t                     nslots;
     ngx_modelgw_managed_index_t  digests;
     ngx_modelgw_managed_index_t  ids;
@@ -78,6 +83,9 @@ static ngx_uint_t ngx_modelgw_managed_is(ngx_modelgw_managed_key_t *key,
 static void ngx_modelgw_managed_open(ngx_modelgw_managed_t *m);
 static void ngx_modelgw_managed_close(ngx_modelgw_managed_t *m);
 static ngx_int_t ngx_modelgw_managed_add(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *key);
+static void ngx_modelgw_managed_reuse(ngx_modelgw_managed_t *m);
+static void ngx_modelgw_managed_retire(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
 static void ngx_modelgw_managed_delete(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
@@ -245,8 +253,14 @@ ngx_modelgw_managed_by_number(ngx_modelgw_managed_t *m, void *data)
 {
     ngx_uint_t *i = data;
 
-    return (*i < m->max && m->records[*i].state != NGX_MODELGW_KEY_FREE)
-           ? &m->records[*i] : NULL;
+    if (*i >= m->max
+        || m->records[*i].state == NGX_MODELGW_KEY_FREE
+        || m->records[*i].state == NGX_MODELGW_KEY_REVOKED)
+    {
+        return NULL;
+    }
+
+    return &m->records[*i];
 }
 
 
@@ -386,7 +400,7 @@ ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
     }
 
     if (until == 0) {
-        ngx_modelgw_managed_remove(m, &key->id);
+        ngx_modelgw_managed_revoke(m, &key->id);
     }
 
     id.len = key->id.len;
@@ -397,6 +411,11 @@ ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_open(m);
 
     while ((old = ngx_modelgw_managed_of_id(m, &id, &slot)) != NULL) {
+
+        if (old->state == NGX_MODELGW_KEY_REVOKED) {
+            continue;
+        }
+
         old->state = NGX_MODELGW_KEY_ROTATED;
         old->version = key->version;
 
@@ -414,7 +433,7 @@ ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
 
 
 void
-ngx_modelgw_managed_remove(ngx_modelgw_managed_t *m,
+ngx_modelgw_managed_revoke(ngx_modelgw_managed_t *m,
     ngx_modelgw_ledger_name_t *name)
 {
     uint64_t                    slot;
@@ -424,19 +443,12 @@ ngx_modelgw_managed_remove(ngx_modelgw_managed_t *m,
     id.len = name->len;
     id.data = name->data;
 
+    slot = m->nslots;
+
     ngx_modelgw_managed_open(m);
 
-    /* the slots after a deleted one have moved */
-
-    for ( ;; ) {
-        slot = m->nslots;
-
-        key = ngx_modelgw_managed_of_id(m, &id, &slot);
-        if (key == NULL) {
-            break;
-        }
-
-        ngx_modelgw_managed_delete(m, key);
+    while ((key = ngx_modelgw_managed_of_id(m, &id, &slot)) != NULL) {
+        ngx_modelgw_managed_retire(m, key);
     }
 
     ngx_modelgw_managed_close(m);
@@ -454,7 +466,7 @@ ngx_modelgw_managed_expire(ngx_modelgw_managed_t *m, uint64_t now)
 
         if (key->state == NGX_MODELGW_KEY_ROTATED && key->expires < now) {
             ngx_modelgw_managed_open(m);
-            ngx_modelgw_managed_delete(m, key);
+            ngx_modelgw_managed_retire(m, key);
             ngx_modelgw_managed_close(m);
         }
     }
@@ -525,6 +537,12 @@ ngx_modelgw_managed_add(ngx_modelgw_managed_t *m,
 {
     ngx_modelgw_managed_key_t  *k;
 
+    if (m->free == 0 && m->fresh == m->max
+        && key->state != NGX_MODELGW_KEY_REVOKED)
+    {
+        ngx_modelgw_managed_reuse(m);
+    }
+
     if (m->free) {
         k = &m->records[m->free - 1];
         m->free = k->next;
@@ -541,9 +559,41 @@ ngx_modelgw_managed_add(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_link(m, &m->digests, k);
     ngx_modelgw_managed_link(m, &m->ids, k);
 
-    __atomic_store_n(&m->n, m->n + 1, __ATOMIC_RELEASE);
+    if (key->state != NGX_MODELGW_KEY_REVOKED) {
+        __atomic_store_n(&m->n, m->n + 1, __ATOMIC_RELEASE);
+    }
 
     return NGX_OK;
+}
+
+
+/* Frees the record of a revoked key, if there is one: each in turn. */
+
+static void
+ngx_modelgw_managed_reuse(ngx_modelgw_managed_t *m)
+{
+    uint64_t  i;
+
+    for (i = 0; i < m->max; i++) {
+        m->reused = (m->reused + 1) % m->max;
+
+        if (m->records[m->reused].state == NGX_MODELGW_KEY_REVOKED) {
+            ngx_modelgw_managed_delete(m, &m->records[m->reused]);
+            return;
+        }
+    }
+}
+
+
+static void
+ngx_modelgw_managed_retire(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *key)
+{
+    if (key->state != NGX_MODELGW_KEY_REVOKED) {
+        key->state = NGX_MODELGW_KEY_REVOKED;
+
+        __atomic_store_n(&m->n, m->n - 1, __ATOMIC_RELEASE);
+    }
 }
 
 
@@ -551,6 +601,8 @@ static void
 ngx_modelgw_managed_delete(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key)
 {
+    ngx_modelgw_managed_retire(m, key);
+
     ngx_modelgw_managed_unlink(m, &m->digests, key);
     ngx_modelgw_managed_unlink(m, &m->ids, key);
 
@@ -558,8 +610,6 @@ ngx_modelgw_managed_delete(ngx_modelgw_managed_t *m,
     key->next = m->free;
 
     m->free = key - m->records + 1;
-
-    __atomic_store_n(&m->n, m->n - 1, __ATOMIC_RELEASE);
 }
 
 

@@ -30,8 +30,9 @@ size_t ngx_modelgw_managed_size(ngx_uint_t n);
 ngx_modelgw_managed_t *ngx_modelgw_managed_create(void *memory, ngx_uint_t n);
 
 /*
- * Copies a key, in any process, without a lock.  _get() finds the one of an id
- * that is active, _at() the i-th record.
+ * Copies a key, in any process, without a lock.  _find() finds one that was
+ * revoked, too, by its state, as long as its record was not reused; _get() the
+ * one of an id that is active; _at() the i-th record, unless it was revoked.
  *     NGX_OK
  *     NGX_DECLINED  there is none
  *     NGX_BUSY      the table is being changed all the time, or its writer was
@@ -44,7 +45,10 @@ ngx_int_t ngx_modelgw_managed_get(ngx_modelgw_managed_t *m, ngx_str_t *id,
 ngx_int_t ngx_modelgw_managed_at(ngx_modelgw_managed_t *m, ngx_uint_t i,
     ngx_modelgw_managed_key_t *key);
 
-/* The size of the table, and how many more keys it has room for. */
+/*
+ * The size of the table, and how many more keys it has room for: those that
+ * were revoked make room.
+ */
 ngx_uint_t ngx_modelgw_managed_max(ngx_modelgw_managed_t *m);
 ngx_uint_t ngx_modelgw_managed_free(ngx_modelgw_managed_t *m);
 
@@ -54,8 +58,8 @@ ngx_uint_t ngx_modelgw_managed_free(ngx_modelgw_managed_t *m);
  * adds a key, or replaces the one with its digest.  _update() changes all keys
  * of its id, but for their digests, and for when those that were rotated
  * expire.  _rotate() adds a key, and lets the others of its id expire at
- * "until", seconds since the Epoch; 0: at once.  _remove() removes all of an
- * id.
+ * "until", seconds since the Epoch; 0: at once.  _revoke() revokes all of an
+ * id.  A key that is put as revoked takes only a record that is free.
  *     NGX_OK
  *     NGX_DECLINED  no room
  */
@@ -65,10 +69,13 @@ void ngx_modelgw_managed_update(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
 ngx_int_t ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key, uint64_t until);
-void ngx_modelgw_managed_remove(ngx_modelgw_managed_t *m,
+void ngx_modelgw_managed_revoke(ngx_modelgw_managed_t *m,
     ngx_modelgw_ledger_name_t *id);
 
-/* Removes keys that expired before "now", seconds since the Epoch. */
+/*
+ * Revokes keys that were rotated and expired before "now", seconds since the
+ * Epoch.
+ */
 void ngx_modelgw_managed_expire(ngx_modelgw_managed_t *m, uint64_t now);
 
 /*

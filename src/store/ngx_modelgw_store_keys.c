@@ -39,6 +39,9 @@ static ngx_int_t ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, const char *sql);
 static void ngx_modelgw_store_key_bind(sqlite3_stmt *stmt,
     ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s,
+    const char *sql, uint64_t time, ngx_modelgw_store_key_pt handler,
+    void *data);
 static void ngx_modelgw_store_key_row(sqlite3_stmt *stmt,
     ngx_modelgw_managed_key_t *key);
 static size_t ngx_modelgw_store_key_copy(sqlite3_stmt *stmt, int i,
@@ -470,15 +473,35 @@ ngx_int_t
 ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     ngx_modelgw_store_key_pt handler, void *data)
 {
+    ngx_int_t   rc;
+    ngx_uint_t  i;
+
+    static const char  *sql[] = {
+        NGX_MODELGW_STORE_KEY " WHERE state = 'active'"
+            " OR (state = 'rotated' AND expires > ?1)",
+        NGX_MODELGW_STORE_KEY " WHERE state = 'revoked'"
+            " OR (state = 'rotated' AND expires <= ?1)"
+    };
+
+    rc = NGX_OK;
+
+    for (i = 0; i < 2 && rc == NGX_OK; i++) {
+        rc = ngx_modelgw_store_keys_read(s, sql[i], time, handler, data);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
+    uint64_t time, ngx_modelgw_store_key_pt handler, void *data)
+{
     ngx_int_t                   rc;
     sqlite3_stmt               *stmt;
     ngx_modelgw_managed_key_t   key;
 
-    if (ngx_modelgw_store_prepare(s, NGX_MODELGW_STORE_KEY
-                                     " WHERE state = 'active' OR (state ="
-                                     " 'rotated' AND expires > ?1)", &stmt)
-        != NGX_OK)
-    {
+    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -487,6 +510,10 @@ ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 
         ngx_modelgw_store_key_row(stmt, &key);
+
+        if (key.state == NGX_MODELGW_KEY_ROTATED && key.expires <= time) {
+            key.state = NGX_MODELGW_KEY_REVOKED;
+        }
 
         rc = handler(data, &key);
 

@@ -210,6 +210,41 @@ def test_revoke(live, how):
     assert live.actions(key.id) == ["key.create", "key.revoke"]
 
 
+def test_log_of_revoked(gateway):
+    """The log names who still uses a key that is no more, also after a restart;
+    the client cannot tell it from one that never was."""
+    g = Live(gateway(**dict(PARTS, http=LEDGER + " modelgw_managed_keys 5;")))
+    revoked, rotated, stays = g.new("gone"), g.new("turn"), g.new("stays")
+    revoked_old = g.send("POST", "/keys/gone/rotate", {"grace": "1h"}).json()
+    g.send("POST", "/keys/turn/rotate")
+    assert g.send("DELETE", "/keys/gone").status == 200
+    old = Key("gone", "b")
+    old.secret = revoked_old["key"]
+
+    def reason(tag, key):
+        r = g.gw.chat(key=key, headers=[("X-Test-Tag", tag)])
+        refused(r, 401, "INVALID_API_KEY", "Invalid API key")
+        line = g.gw.logged(tag)
+        return line["reason"], line["id"], line["account"], line["group"]
+
+    for n in (1, 2):
+        for key in (revoked, old, rotated):
+            tag = "%s-%d-%s" % (key.id, n, key.secret[-4:])
+            assert reason(tag, key) == ("revoked", key.id, key.id, "b")
+        admitted(g.gw, stays)
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
+
+    # they make room for new ones: "turn" and "stays" are the other two
+
+    for i in range(3):
+        admitted(g.gw, g.new("new-%d" % i))
+    refused(g.send("POST", "/keys", {"id": "new-3", "group": "b"}), 503,
+            "SERVICE_UNAVAILABLE", "modelgw_managed_keys")
+    assert reason("forgotten", revoked) == ("unknown", "", "", "")
+
+
 def test_rotate(live):
     """The old secret works until the end of its grace; without one, no more."""
     old = live.new("turn", note="n", rpm=7)

@@ -1231,7 +1231,7 @@ ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
         break;
 
     case NGX_MODELGW_CHANGE_KEY_REVOKE:
-        ngx_modelgw_managed_remove(m, &change->key.id);
+        ngx_modelgw_managed_revoke(m, &change->key.id);
         break;
 
     default:

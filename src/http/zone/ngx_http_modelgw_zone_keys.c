@@ -178,10 +178,16 @@ ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
 }
 
 
+/* revoked ones come last, as many as there is room for */
+
 static ngx_int_t
 ngx_http_modelgw_zone_keys_add(void *data, ngx_modelgw_managed_key_t *key)
 {
-    return (ngx_modelgw_managed_put(data, key) == NGX_OK) ? NGX_OK : NGX_ERROR;
+    if (ngx_modelgw_managed_put(data, key) == NGX_OK) {
+        return NGX_OK;
+    }
+
+    return (key->state == NGX_MODELGW_KEY_REVOKED) ? NGX_DONE : NGX_ERROR;
 }
 
 

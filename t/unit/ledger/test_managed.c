@@ -112,6 +112,23 @@ same(model_t *m, ngx_modelgw_managed_t *t)
 }
 
 
+/* whether the key is not found, or as one that was revoked */
+
+static ngx_uint_t
+gone(ngx_modelgw_managed_t *t, ngx_modelgw_managed_key_t *key)
+{
+    ngx_int_t                  rc;
+    ngx_modelgw_managed_key_t  found;
+
+    rc = ngx_modelgw_managed_find(t, key->digest, &found);
+
+    return rc == NGX_DECLINED
+           || (rc == NGX_OK && found.state == NGX_MODELGW_KEY_REVOKED
+               && found.id.len == key->id.len
+               && memcmp(found.id.data, key->id.data, key->id.len) == 0);
+}
+
+
 static void
 test_model(void **state)
 {
@@ -202,8 +219,14 @@ test_model(void **state)
 
         case 3:
             if (random() % 3 == 0) {
-                ngx_modelgw_managed_remove(t, &key.id);
+                found = (i < m.n) ? m.keys[i] : key;
+
+                /* repeated */
+
+                ngx_modelgw_managed_revoke(t, &key.id);
+                ngx_modelgw_managed_revoke(t, &key.id);
                 model_remove(&m, &key);
+                assert_true(gone(t, &found));
             }
 
             break;
@@ -214,6 +237,7 @@ test_model(void **state)
 
                 for (i = m.n; i-- > 0; /* void */ ) {
                     if (m.keys[i].state == NGX_MODELGW_KEY_ROTATED) {
+                        assert_true(gone(t, &m.keys[i]));
                         model_drop(&m, &m.keys[i]);
                     }
                 }
@@ -237,7 +261,82 @@ test_model(void **state)
 }
 
 
-/* rotated without grace: the old ones are gone at once */
+/* a revoked key is found until its record is needed, each in turn */
+
+static void
+test_revoked(void **state)
+{
+    ngx_str_t                   id = ngx_string("key-2");
+    ngx_uint_t                  i;
+    ngx_modelgw_managed_t      *t;
+    ngx_modelgw_managed_key_t   keys[6], key;
+
+    t = table(3);
+
+    for (i = 0; i < 6; i++) {
+        keys[i] = a_key(i, i);
+    }
+
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(ngx_modelgw_managed_put(t, &keys[i]), NGX_OK);
+    }
+
+    assert_int_equal(ngx_modelgw_managed_free(t), 0);
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[3]), NGX_DECLINED);
+
+    ngx_modelgw_managed_revoke(t, &keys[2].id);
+
+    assert_int_equal(ngx_modelgw_managed_free(t), 1);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[2].digest, &key),
+                     NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+    assert_int_equal(ngx_modelgw_managed_get(t, &id, &key), NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_at(t, 2, &key), NGX_DECLINED);
+
+    /* one that was revoked before takes no record of another */
+
+    keys[5].state = NGX_MODELGW_KEY_REVOKED;
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[5]), NGX_DECLINED);
+
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[3]), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[2].digest, &key),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[3].digest, &key),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(t), 0);
+
+    /* the records of both are reused, one after the other */
+
+    ngx_modelgw_managed_revoke(t, &keys[0].id);
+    ngx_modelgw_managed_revoke(t, &keys[1].id);
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[4]), NGX_OK);
+    assert_int_equal((ngx_modelgw_managed_find(t, keys[0].digest, &key)
+                      == NGX_OK)
+                     + (ngx_modelgw_managed_find(t, keys[1].digest, &key)
+                        == NGX_OK), 1);
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[2]), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[0].digest, &key),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[1].digest, &key),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_free(t), 0);
+
+    /* as it is filled from a store */
+
+    ngx_modelgw_managed_begin(t);
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[0]), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_put(t, &keys[5]), NGX_OK);
+    ngx_modelgw_managed_end(t);
+    assert_int_equal(ngx_modelgw_managed_free(t), 2);
+    assert_int_equal(ngx_modelgw_managed_find(t, keys[5].digest, &key),
+                     NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+
+    free(t);
+}
+
+
+/* rotated without grace: the old ones are revoked at once */
 
 static void
 test_rotate_at_once(void **state)
@@ -254,6 +353,17 @@ test_rotate_at_once(void **state)
     assert_int_equal(ngx_modelgw_managed_find(t, one.digest, &key),
                      NGX_DECLINED);
     assert_int_equal(ngx_modelgw_managed_find(t, two.digest, &key), NGX_OK);
+
+    free(t);
+
+    t = table(2);
+
+    assert_int_equal(ngx_modelgw_managed_put(t, &one), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_rotate(t, &two, 0), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_find(t, one.digest, &key), NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+    assert_int_equal(ngx_modelgw_managed_find(t, two.digest, &key), NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_ACTIVE);
 
     free(t);
 }
@@ -364,7 +474,7 @@ test_readers(void **state)
         ngx_modelgw_managed_update(r.table, &stays);
 
         if (i % 3 == 0) {
-            ngx_modelgw_managed_remove(r.table, &key.id);
+            ngx_modelgw_managed_revoke(r.table, &key.id);
         }
     }
 
@@ -381,6 +491,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_revoked),
         cmocka_unit_test(test_rotate_at_once),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_readers),
