@@ -183,6 +183,22 @@ def test_usage_and_calls(ctl, gw):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_lists(shell):
+    """Of texts, in one object and in rows; of objects in rows; empty ones."""
+    for body, expected in (
+            (b'{"id":"x","models":["a,1","b\\"]"],"rpm":null,"n":5}',
+             'id: x\nmodels: a,1,b"]\nrpm: -\nn: 5\n'),
+            (b'{"keys":[{"id":"x","models":["a","b"],"more":[]},'
+             b'{"id":"y","models":null,"more":{"p":1,"q":null}}],"n":1}',
+             "n: 1\n\nid  models  more\nx   a,b     -\n"
+             "y   -       p=1,q=-\n"),
+            (b'{"a":[],"models":["only"],"rows":[{"id":1}]}',
+             "models: only\n\nid\n 1\n")):
+        with answering(body) as url:
+            assert ok(run("--url", url, "keys", shell=shell)) == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_more(shell):
     """A truncated answer; a string that looks like one is not."""
     answer = (b'{"usage":[{"key":"a\\"]}","cost":"1.00"}],"more":true}',
