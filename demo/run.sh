@@ -214,12 +214,23 @@ usage() {
     show "one model" $base/v1/models/family_b-chat \
         "-H 'Authorization: Bearer $key_b'"
 
+    ctl() {
+        printf '\n# %s\n%s/conf/modelgwctl --socket %s/admin.sock %s\n' \
+            "$1" "$top" "$run" "$2"
+    }
+
     heading "credit: both keys draw on account demo, which was opened with 5 euro"
-    ctl="$top/conf/modelgwctl --socket $run/admin.sock"
-    printf '\n# accounts\n%s accounts\n' "$ctl"
-    printf '\n# top up; the same id again changes nothing\n'
-    printf '%s topup demo 10.00 invoice-17\n' "$ctl"
-    printf '\n# usage\n%s usage --by model\n' "$ctl"
+    ctl "accounts" "accounts"
+    ctl "top up; the same id again changes nothing" \
+        "topup demo 10.00 invoice-17"
+    ctl "usage" "usage --by model"
+
+    heading "keys, health, metrics"
+    ctl "a new key, that works at once" "key new erin --group b --account demo"
+    ctl "all keys" "key list"
+    ctl "its end" "key revoke erin"
+    ctl "health" "status"
+    show "for Prometheus" $base/metrics
 
     heading "errors that the gateway makes"
     show "401 API_KEY_REQUIRED" "$base$chat" "--json '{$b,$hello}'"

@@ -52,6 +52,7 @@ nodejs              node
 npm                 npm
 openssl             openssl
 libnginx-mod-http-headers-more-filter  /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so
+jq                  jq
 prometheus          promtool
 END
         ;;
