@@ -242,7 +242,7 @@ def answering(body):
     (["calls", "--limit", "0"], "limit"), (["usage", "--by", "week"], "by"),
     (["usage", "--by", "hour,day"], "by"), (["calls", "--after", "x"], "after"),
     (["calls", "--status", "x", "--csv"], "status"),
-    (["call", "999999999"], "Not found"),
+    (["call", "999999999"], 'Not found: "/calls/999999999"'),
     (["calls", "--from", "x&limit=1"], "from"),
     (["calls", "--account", "a b"], "account"),
     (["calls", "--limit", "1", "--limit", "2"], "twice"),

@@ -390,7 +390,7 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
 
     if (job->rc == NGX_DECLINED) {
         rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                    "Not found");
+                                    "Not found: \"%V\"", &r->uri);
         ngx_http_modelgw_admin_refuse(r, ctx, rc);
         return;
     }
