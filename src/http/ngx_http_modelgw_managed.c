@@ -140,13 +140,6 @@ ngx_http_modelgw_managed_limits(ngx_http_modelgw_main_conf_t *mmcf,
         return;
     }
 
-    /* one that it got since the configuration took effect */
-
-    if (budget.limit) {
-        ngx_modelgw_ledger_budget_new(mmcf->ledger, key->slot, budget.window,
-                                      (uint64_t) ngx_time() * 1000);
-    }
-
     if (ngx_modelgw_ledger_account(mmcf->ledger, &key->account, 0, 0, 0, 0,
                                    &key->account_index)
         != NGX_OK)

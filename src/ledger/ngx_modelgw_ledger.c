@@ -497,6 +497,20 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 }
 
 
+ngx_int_t
+ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
+    uint32_t *index)
+{
+    ngx_modelgw_redo_lock(&l->redo);
+
+    *index = ngx_modelgw_ledger_find(&l->keys, name);
+
+    ngx_modelgw_redo_unlock(&l->redo);
+
+    return (*index == NGX_MODELGW_LEDGER_NONE) ? NGX_DECLINED : NGX_OK;
+}
+
+
 /*
  * A record whose key is not named and has no calls, unlinked from its chain.
  * Each record is looked at once per generation.
@@ -570,6 +584,7 @@ ngx_modelgw_ledger_budget_set(ngx_modelgw_ledger_t *l, uint32_t index,
     ngx_modelgw_redo_lock(&l->redo);
 
     key->window = window | NGX_MODELGW_LEDGER_PENDING;
+    l->budgets = 1;
 
     ngx_modelgw_redo_unlock(&l->redo);
 
@@ -620,32 +635,6 @@ ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index)
     ngx_modelgw_redo_lock(&l->redo);
 
     ngx_modelgw_ledger_key_at(l, index)->window &= ~NGX_MODELGW_LEDGER_PENDING;
-
-    ngx_modelgw_redo_unlock(&l->redo);
-}
-
-
-void
-ngx_modelgw_ledger_budget_new(ngx_modelgw_ledger_t *l, uint32_t index,
-    ngx_uint_t window, uint64_t time)
-{
-    ngx_modelgw_ledger_key_t  *key;
-
-    key = ngx_modelgw_ledger_key_at(l, index);
-
-    if ((key->window & ~NGX_MODELGW_LEDGER_PENDING) == window) {
-        return;
-    }
-
-    ngx_modelgw_redo_lock(&l->redo);
-
-    if ((key->window & ~NGX_MODELGW_LEDGER_PENDING) != window) {
-        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &key->spent, 0);
-        ngx_modelgw_redo_add(&l->redo, &key->ends,
-                             ngx_modelgw_budget_end(window, time));
-        ngx_modelgw_redo_add(&l->redo, &key->window, window);
-        ngx_modelgw_redo_commit(&l->redo);
-    }
 
     ngx_modelgw_redo_unlock(&l->redo);
 }
@@ -1049,26 +1038,44 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
                          ngx_modelgw_ledger_sum(a->balance,
                                                 -call->charge.cost));
 
-    if (call->key != NGX_MODELGW_LEDGER_NONE) {
-        ngx_modelgw_ledger_spend_locked(l, call);
-    }
+    ngx_modelgw_ledger_spend_locked(l, call);
 }
 
 
-/* The same for the key's budget. */
+/*
+ * The same for the key's budget.  A call that began when the key had no limits
+ * has no record of it: nothing is held, but what it costs is spent.
+ */
 
 static void
 ngx_modelgw_ledger_spend_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call)
 {
     int64_t                    spent;
+    uint32_t                   i;
     uint64_t                   ends;
+    ngx_str_t                  name;
     ngx_modelgw_ledger_key_t  *k;
 
-    k = ngx_modelgw_ledger_key_at(l, call->key);
+    i = call->key;
 
-    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
-                         k->held - call->hold);
+    if (i == NGX_MODELGW_LEDGER_NONE && l->budgets) {
+        name.len = call->key_name.len;
+        name.data = call->key_name.data;
+
+        i = ngx_modelgw_ledger_find(&l->keys, &name);
+    }
+
+    if (i == NGX_MODELGW_LEDGER_NONE) {
+        return;
+    }
+
+    k = ngx_modelgw_ledger_key_at(l, i);
+
+    if (call->key != NGX_MODELGW_LEDGER_NONE) {
+        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
+                             k->held - call->hold);
+    }
 
     if (k->window == NGX_MODELGW_WINDOW_NONE) {
         return;

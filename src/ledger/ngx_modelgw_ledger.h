@@ -265,6 +265,8 @@ typedef struct {
     uint32_t                    correction; /* a top-up that may be negative */
     uint32_t                    imported; /* a key with a digest that was given,
                                             not made */
+    uint32_t                    window;  /* of the key's budget or its group's,
+                                            ngx_modelgw_window_e */
     uint64_t                    if_match; /* the version that a key must have;
                                             0: any */
     uint64_t                    version; /* that it has, for the store only */
@@ -354,16 +356,20 @@ ngx_modelgw_ledger_account_t *ngx_modelgw_ledger_account_at(
  *     NGX_OK        *index is set
  *     NGX_ERROR     no room, or a name of more than NGX_MODELGW_LEDGER_NAME
  *                   bytes
- * _key_at() returns the record by its index.
+ * _key_find() finds one without naming it: NGX_OK, NGX_DECLINED (there is
+ * none).  _key_at() returns the record by its index.
  */
 void ngx_modelgw_ledger_generation(ngx_modelgw_ledger_t *l);
 ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
+    uint32_t *index);
+ngx_int_t ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     uint32_t *index);
 ngx_modelgw_ledger_key_t *ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l,
     uint32_t index);
 
 /*
- * Budgets of keys that have a record, when a configuration takes effect.
+ * Budgets of keys that have a record, when a configuration takes effect, or an
+ * operator changes the key.
  *
  * _budget_set() gives the key a window.  It returns 1 if what was spent in it
  * is not known: calls are refused until the caller has found out.  For that it
@@ -378,13 +384,6 @@ void ngx_modelgw_ledger_budget_begin_locked(ngx_modelgw_ledger_t *l,
 void ngx_modelgw_ledger_budget_add(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     ngx_uint_t window, int64_t amount);
 void ngx_modelgw_ledger_budget_known(ngx_modelgw_ledger_t *l, uint32_t index);
-
-/*
- * Gives a key a window in which nothing counts as spent so far; no effect if it
- * has that window already, or waits for what was spent in it.
- */
-void ngx_modelgw_ledger_budget_new(ngx_modelgw_ledger_t *l, uint32_t index,
-    ngx_uint_t window, uint64_t time);
 
 /*
  * What of a key's budget is spent or held at the time, in milliseconds since

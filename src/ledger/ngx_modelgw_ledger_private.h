@@ -93,6 +93,7 @@ struct ngx_modelgw_ledger_s {
     ngx_modelgw_ledger_table_t     keys;
     uint64_t                       generation;
     uint64_t                       rover; /* keys below cannot be reused */
+    uint64_t                       budgets; /* 1: a key has had one */
 
     uint64_t                       credit;
     uint64_t                       change_time; /* ms, of the last one */

@@ -1,6 +1,7 @@
 """modelgw_managed_keys: keys that are made, changed and revoked while nginx
 runs."""
 
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import client
 import gateway as lib
 from gateway import Key, chat, free_port
 from test_admin import ADMIN, GROUPS, LEDGER, Admin, nano, refused, store
+from test_budget import COST
 from upstream import both, raw
 
 PARTS = {"http": LEDGER + " modelgw_managed_keys 100;", "groups": GROUPS,
@@ -365,6 +367,81 @@ def test_budget(live):
     r = live.send("PATCH", "/keys/frugal", {"budget": None})
     assert r.json()["budget"] is None
     assert live.gw.chat(key=key).status == 200
+
+
+def budget(live, key, text):
+    r = live.send("PATCH", "/keys/" + key.id, {"budget": text})
+    assert r.status == 200, r
+    return nano(r.json()["budget_used"]) if text else None
+
+
+def test_budget_counts_what_was_spent(live):
+    """Before the key had one, too, and after a budget was taken away."""
+    key = live.new("spender")
+    for n, window in enumerate(("day", "week", "month", "total"), 1):
+        assert live.gw.chat(key=key).status == 200
+        assert budget(live, key, "1.00/" + window) == n * COST
+        assert nano(live.key("spender")["budget_used"]) == n * COST
+        budget(live, key, None)
+
+
+def test_budget_bounds_what_was_spent(live):
+    key = live.new("sparing")
+    assert live.gw.chat(key=key).status == 200
+    budget(live, key, "0.000000001/month")
+    refused(live.gw.chat(key=key), 402, "BUDGET_EXCEEDED", "0.000025 of")
+
+
+def test_budget_counts_calls_in_flight(live):
+    """They began as the key had no limits, and so no record of them."""
+    key = live.new("runner")
+    go = threading.Event()
+    live.gw.b.script(raw(go, both))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            call = pool.submit(live.gw.chat, key=key)
+            assert live.gw.b.wait(1)
+            assert budget(live, key, "1.00/month") == 0
+            go.set()
+            assert call.result().status == 200
+    finally:
+        go.set()
+    assert nano(live.key("runner")["budget_used"]) == COST
+
+
+def test_budget_changes_while_calls_end(live):
+    """Each is counted once, in whatever window."""
+    key = live.new("busy", rpm=1000000)
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            assert live.gw.chat(key=key).status in (200, 503)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(work) for _ in range(4)]
+        try:
+            for n in range(20):
+                budget(live, key,
+                       ("100.00/total", "100.00/month", None)[n % 3])
+        finally:
+            stop.set()
+        for f in futures:
+            f.result()
+    calls = len(live.gw.b.requests)
+    assert calls > 10
+    assert budget(live, key, "100.00/total") == calls * COST
+    assert budget(live, key, "100.00/week") == calls * COST
+
+
+def test_budget_after_a_restart(gateway):
+    live = Live(gateway(**PARTS))
+    key = live.new("k")
+    assert live.gw.chat(key=key).status == 200
+    assert budget(live, key, "1.00/month") == COST
+    live.gw.stop()
+    live.gw.start()
+    assert nano(live.key("k")["budget_used"]) == COST
 
 
 def test_closed_account(live):

@@ -76,6 +76,8 @@ static ngx_int_t ngx_http_modelgw_key_model(ngx_http_modelgw_change_t *c,
     ngx_http_modelgw_group_t *group, ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_key_expires(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_key_budget(ngx_http_modelgw_change_t *c);
+static void ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c,
+    ngx_http_modelgw_group_t *group);
 static ngx_int_t ngx_http_modelgw_key_parse_rotate(
     ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_key_invalid(ngx_http_modelgw_change_t *c,
@@ -270,6 +272,8 @@ ngx_http_modelgw_key_parse_new(ngx_http_modelgw_change_t *c)
     if (rc != NGX_OK) {
         return rc;
     }
+
+    ngx_http_modelgw_key_window(c, group);
 
     v = ngx_modelgw_scan_value(c->scan, NGX_HTTP_MODELGW_KEY_FOUNDING);
 
@@ -482,6 +486,10 @@ ngx_http_modelgw_key_parse_set(ngx_http_modelgw_change_t *c)
     if (rc == NGX_OK && c->asked.sets == 0) {
         return ngx_http_modelgw_error(c->request, c->ctx, NGX_HTTP_BAD_REQUEST,
                                       "MISSING_FIELD", "There is no field");
+    }
+
+    if (c->asked.sets & NGX_MODELGW_CHANGE_BUDGET) {
+        ngx_http_modelgw_key_window(c, group);
     }
 
     return rc;
@@ -738,6 +746,29 @@ ngx_http_modelgw_key_budget(ngx_http_modelgw_change_t *c)
     return ngx_http_modelgw_key_invalid(c, NGX_HTTP_MODELGW_KEY_BUDGET,
                                         "euro by day, week, month or total "
                                         "such as 50.00/month, or null");
+}
+
+
+/* that of the budget that the key is given, or else of its group's */
+
+static void
+ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c,
+    ngx_http_modelgw_group_t *group)
+{
+    ngx_modelgw_key_t     own;
+    ngx_modelgw_budget_t  budget;
+
+    if (group == NULL) {
+        return;
+    }
+
+    own.group = group;
+    own.budget = c->asked.key.budget;
+    own.window = c->asked.key.window;
+
+    ngx_http_modelgw_keys_budget(&own, &budget);
+
+    c->asked.window = budget.limit ? budget.window : NGX_MODELGW_WINDOW_NONE;
 }
 
 

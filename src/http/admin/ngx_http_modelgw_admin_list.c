@@ -553,7 +553,6 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
     u_char                    *p, *last;
     ngx_str_t                  id, group_name, account;
     ngx_modelgw_key_t          own;
-    ngx_modelgw_budget_t       budget;
     ngx_http_modelgw_group_t  *group, none;
 
     ngx_memzero(&none, sizeof(ngx_http_modelgw_group_t));
@@ -605,16 +604,8 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
     own.group = group;
     own.budget = key->budget;
     own.window = key->window;
-    own.slot = NGX_MODELGW_LEDGER_NONE;
 
-    ngx_http_modelgw_keys_budget(&own, &budget);
-
-    if (budget.limit
-        && ngx_modelgw_ledger_key(mmcf->ledger, &id, &own.slot) == NGX_OK)
-    {
-        ngx_modelgw_ledger_budget_new(mmcf->ledger, own.slot, budget.window,
-                                      (uint64_t) time(NULL) * 1000);
-    }
+    (void) ngx_modelgw_ledger_key_find(mmcf->ledger, &id, &own.slot);
 
     ngx_http_modelgw_list_budget(out, mmcf->ledger, &own);
     ngx_http_modelgw_list_expires(out, key->expires);

@@ -176,9 +176,6 @@ typedef struct {
                                                       NULL: there are none */
     ngx_shm_zone_t                   *managed_zone;
     ngx_http_modelgw_place_t          managed_place; /* file NULL: not set */
-    ngx_array_t                       managed_slots; /* of uint32_t: limits of
-                                                      those with a budget whose
-                                                      sum is to be read */
     ngx_str_t                         key_prefix;
     ngx_modelgw_skip_pt               skip;
     ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and

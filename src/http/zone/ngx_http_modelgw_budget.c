@@ -1,14 +1,15 @@
 
 /*
- * What keys have spent of their budgets, from the store: at a start, and for
- * keys that get a budget, or another window, by a reload.
+ * What keys have spent of their budgets, from the store: at a start, for keys
+ * that get a budget, or another window, by a reload, and for those that an
+ * operator gives one while nginx runs.
  *
- * Calls end meanwhile, in workers of the configuration before.  So that each is
- * counted once, the store begins to read, and the ring of calls that are not
- * known to be written is copied, under the ledger's lock: what ends after that
- * is added by the ledger itself, what ended before it is in the store as it was
- * then, or in the copy.  No other process uses the new budgets yet: a reload's
- * workers are started after this.
+ * Calls end meanwhile.  So that each is counted once, the store begins to be
+ * read, and the ring of calls that are not known to be written is copied, under
+ * the ledger's lock: what ends after that is added by the ledger itself, what
+ * ended before it is in the store as it was then, or in the copy.  Until the
+ * sum is known calls on these budgets are refused: a reload's workers are
+ * started after it, and the writer answers a change after it.
  *
  * If the store cannot be read, calls of these keys are refused until a reload
  * can read it.
@@ -41,31 +42,25 @@ typedef struct {
 
 
 typedef struct {
-    ngx_http_modelgw_main_conf_t  *mmcf;
-    uint64_t                       time;     /* milliseconds since the Epoch */
-    ngx_uint_t                     window;   /* that is read */
-    ngx_uint_t                     n;        /* calls */
+    ngx_modelgw_ledger_t            *ledger;
+    char                            *path;   /* of the store */
+    ngx_modelgw_store_file_t        *file;
+    ngx_http_modelgw_pending_t      *pending;
+    uint64_t                         time;   /* milliseconds since the Epoch */
+    ngx_uint_t                       window; /* that is read */
+    ngx_uint_t                       n;      /* calls */
     ngx_http_modelgw_budget_call_t  *calls;
-    ngx_modelgw_store_error_t      error;
-    ngx_log_t                     *log;
+    ngx_modelgw_store_error_t       *error;
 } ngx_http_modelgw_budget_t;
 
 
-typedef void (*ngx_http_modelgw_budget_pt)(ngx_http_modelgw_budget_t *b,
-    uint32_t index);
-
-
-static void ngx_http_modelgw_budget_each(ngx_http_modelgw_budget_t *b,
-    ngx_http_modelgw_budget_pt handler);
-static void ngx_http_modelgw_budget_known(ngx_http_modelgw_budget_t *b,
-    uint32_t index);
-static void ngx_http_modelgw_budget_begin_locked(ngx_http_modelgw_budget_t *b,
-    uint32_t index);
 static ngx_int_t ngx_http_modelgw_budget_as_user(void *data);
+static ngx_int_t ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
+    ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store);
 static void ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b);
-static ngx_int_t ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
+static ngx_int_t ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store);
 static void ngx_http_modelgw_budget_add(ngx_http_modelgw_budget_t *b,
     ngx_http_modelgw_budget_call_t *call);
@@ -74,21 +69,34 @@ static ngx_int_t ngx_http_modelgw_budget_sum(void *data, ngx_str_t *name,
 
 
 void
-ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_uint_t n, ngx_log_t *log)
+ngx_http_modelgw_budget_window(ngx_modelgw_ledger_t *ledger, uint32_t slot,
+    ngx_uint_t window, ngx_http_modelgw_pending_t *pending)
 {
-    ngx_time_t                 *tp;
+    if (ngx_modelgw_ledger_budget_set(ledger, slot, window)
+        && pending->n < pending->max)
+    {
+        pending->slots[pending->n++] = slot;
+    }
+}
+
+
+void
+ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_pending_t *pending, ngx_log_t *log)
+{
+    ngx_modelgw_store_error_t   error;
     ngx_http_modelgw_budget_t   b;
 
     static ngx_http_modelgw_user_t  user;
 
-    tp = ngx_timeofday();
-
     ngx_memzero(&b, sizeof(ngx_http_modelgw_budget_t));
+    error.len = 0;
 
-    b.mmcf = mmcf;
-    b.time = (uint64_t) tp->sec * 1000 + tp->msec;
-    b.log = log;
+    b.ledger = mmcf->ledger;
+    b.path = (char *) mmcf->ledger_path.data;
+    b.file = &mmcf->shared->file;
+    b.pending = pending;
+    b.error = &error;
 
     if (ngx_http_modelgw_user_find(&user, mmcf->cycle, log) != NGX_OK
         || ngx_http_modelgw_user_run(&user, ngx_http_modelgw_budget_as_user, &b,
@@ -98,63 +106,27 @@ ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
         ngx_log_error(NGX_LOG_ALERT, log, 0,
                       "what %ui keys have spent of their budgets cannot be "
                       "read, their calls are refused until a reload: %*s",
-                      n, b.error.len, b.error.data);
-        return;
-    }
-
-    ngx_http_modelgw_budget_each(&b, ngx_http_modelgw_budget_known);
-}
-
-
-/* Calls the handler for the records of those keys. */
-
-static void
-ngx_http_modelgw_budget_each(ngx_http_modelgw_budget_t *b,
-    ngx_http_modelgw_budget_pt handler)
-{
-    uint32_t                *slot;
-    ngx_uint_t               i;
-    ngx_modelgw_key_t       *key;
-    ngx_modelgw_ledger_t    *ledger;
-    ngx_modelgw_keys_pos_t   pos;
-
-    ledger = b->mmcf->ledger;
-    slot = b->mmcf->managed_slots.elts;
-
-    for (i = 0; i < b->mmcf->managed_slots.nelts; i++) {
-        handler(b, slot[i]);
-    }
-
-    ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
-
-    for ( ;; ) {
-        key = ngx_modelgw_keys_next(b->mmcf->keys, &pos);
-        if (key == NULL) {
-            return;
-        }
-
-        if (key->slot != NGX_MODELGW_LEDGER_NONE
-            && (ngx_modelgw_ledger_key_at(ledger, key->slot)->window
-                & NGX_MODELGW_LEDGER_PENDING))
-        {
-            handler(b, key->slot);
-        }
+                      pending->n, error.len, error.data);
     }
 }
 
 
-static void
-ngx_http_modelgw_budget_known(ngx_http_modelgw_budget_t *b, uint32_t index)
+ngx_int_t
+ngx_http_modelgw_budget_find(ngx_modelgw_ledger_t *ledger, char *path,
+    ngx_modelgw_store_file_t *file, ngx_http_modelgw_pending_t *pending,
+    ngx_modelgw_store_error_t *error)
 {
-    ngx_modelgw_ledger_budget_known(b->mmcf->ledger, index);
-}
+    ngx_http_modelgw_budget_t  b;
 
+    ngx_memzero(&b, sizeof(ngx_http_modelgw_budget_t));
 
-static void
-ngx_http_modelgw_budget_begin_locked(ngx_http_modelgw_budget_t *b,
-    uint32_t index)
-{
-    ngx_modelgw_ledger_budget_begin_locked(b->mmcf->ledger, index, b->time);
+    b.ledger = ledger;
+    b.path = path;
+    b.file = file;
+    b.pending = pending;
+    b.error = error;
+
+    return ngx_http_modelgw_budget_as_user(&b);
 }
 
 
@@ -164,22 +136,23 @@ ngx_http_modelgw_budget_as_user(void *data)
     ngx_http_modelgw_budget_t *b = data;
 
     ngx_int_t             rc;
+    ngx_uint_t            i;
+    struct timespec       ts;
     ngx_modelgw_store_t  *store;
 
-    store = ngx_modelgw_store_open_read((char *) b->mmcf->ledger_path.data,
-                                        &b->mmcf->shared->file, &b->error);
+    (void) clock_gettime(CLOCK_REALTIME, &ts);
+
+    b->time = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+
+    store = ngx_modelgw_store_open_read(b->path, b->file, b->error);
     if (store == NULL) {
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_budget_begin(b, store);
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_budget_read(b, store);
-    }
+    rc = ngx_http_modelgw_budget_read(b, store);
 
     if (rc != NGX_OK) {
-        ngx_modelgw_store_error(store, &b->error);
+        ngx_modelgw_store_error(store, b->error);
     }
 
     if (b->calls) {
@@ -188,7 +161,39 @@ ngx_http_modelgw_budget_as_user(void *data)
 
     ngx_modelgw_store_close(store);
 
+    for (i = 0; i < b->pending->n && rc == NGX_OK; i++) {
+        ngx_modelgw_ledger_budget_known(b->ledger, b->pending->slots[i]);
+    }
+
     return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
+    ngx_modelgw_store_t *store)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  i;
+
+    if (ngx_http_modelgw_budget_begin(b, store) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < b->n; i++) {
+
+        rc = ngx_modelgw_store_has_call(store, b->calls[i].id);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_DECLINED) {
+            ngx_http_modelgw_budget_add(b, &b->calls[i]);
+        }
+    }
+
+    return ngx_http_modelgw_budget_sums(b, store);
 }
 
 
@@ -196,41 +201,42 @@ static ngx_int_t
 ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store)
 {
-    ngx_int_t              rc;
-    ngx_uint_t             n;
-    ngx_modelgw_ledger_t  *ledger;
-
-    ledger = b->mmcf->ledger;
+    ngx_int_t   rc;
+    ngx_uint_t  i, n;
 
     /* there must be room for them before the lock is taken */
 
     for ( ;; ) {
-        n = ngx_modelgw_ledger_done_count(ledger)
+        n = ngx_modelgw_ledger_done_count(b->ledger)
             + NGX_HTTP_MODELGW_BUDGET_MORE;
 
         b->calls = ngx_alloc(n * sizeof(ngx_http_modelgw_budget_call_t),
-                             b->log);
+                             ngx_cycle->log);
         if (b->calls == NULL) {
             return NGX_ERROR;
         }
 
-        ngx_modelgw_ledger_lock(ledger);
+        ngx_modelgw_ledger_lock(b->ledger);
 
-        if (ngx_modelgw_ledger_done_count(ledger) <= n) {
+        if (ngx_modelgw_ledger_done_count(b->ledger) <= n) {
             break;
         }
 
-        ngx_modelgw_ledger_unlock(ledger);
+        ngx_modelgw_ledger_unlock(b->ledger);
 
         ngx_free(b->calls);
     }
 
     rc = ngx_modelgw_store_snapshot(store);
 
-    ngx_http_modelgw_budget_each(b, ngx_http_modelgw_budget_begin_locked);
+    for (i = 0; i < b->pending->n; i++) {
+        ngx_modelgw_ledger_budget_begin_locked(b->ledger, b->pending->slots[i],
+                                               b->time);
+    }
+
     ngx_http_modelgw_budget_copy(b);
 
-    ngx_modelgw_ledger_unlock(ledger);
+    ngx_modelgw_ledger_unlock(b->ledger);
 
     return rc;
 }
@@ -249,7 +255,7 @@ ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b)
     ngx_http_modelgw_budget_call_t  *copy;
 
     for (i = 0;
-         (call = ngx_modelgw_ledger_done(b->mmcf->ledger, i)) != NULL;
+         (call = ngx_modelgw_ledger_done(b->ledger, i)) != NULL;
          i++)
     {
         copy = &b->calls[b->n++];
@@ -263,24 +269,10 @@ ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b)
 
 
 static ngx_int_t
-ngx_http_modelgw_budget_read(ngx_http_modelgw_budget_t *b,
+ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store)
 {
-    ngx_int_t   rc;
     ngx_uint_t  i;
-
-    for (i = 0; i < b->n; i++) {
-
-        rc = ngx_modelgw_store_has_call(store, b->calls[i].id);
-
-        if (rc == NGX_ERROR) {
-            return NGX_ERROR;
-        }
-
-        if (rc == NGX_DECLINED) {
-            ngx_http_modelgw_budget_add(b, &b->calls[i]);
-        }
-    }
 
     for (i = NGX_MODELGW_WINDOW_NONE + 1; i < NGX_MODELGW_WINDOWS; i++) {
         b->window = i;
@@ -313,7 +305,7 @@ ngx_http_modelgw_budget_add(ngx_http_modelgw_budget_t *b,
     for (i = NGX_MODELGW_WINDOW_NONE + 1; i < NGX_MODELGW_WINDOWS; i++) {
 
         if (call->ended >= ngx_modelgw_budget_start(i, b->time)) {
-            ngx_modelgw_ledger_budget_add(b->mmcf->ledger, &name, i,
+            ngx_modelgw_ledger_budget_add(b->ledger, &name, i,
                                           call->cost);
         }
     }
@@ -326,7 +318,7 @@ ngx_http_modelgw_budget_sum(void *data, ngx_str_t *name, int64_t sum,
 {
     ngx_http_modelgw_budget_t *b = data;
 
-    ngx_modelgw_ledger_budget_add(b->mmcf->ledger, name, b->window, sum);
+    ngx_modelgw_ledger_budget_add(b->ledger, name, b->window, sum);
 
     return NGX_OK;
 }

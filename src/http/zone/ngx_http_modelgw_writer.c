@@ -175,6 +175,8 @@ static ngx_int_t ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static void ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_budgets(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
 static void ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
     ngx_modelgw_change_t *change);
 static void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
@@ -808,6 +810,10 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         }
     }
 
+    if (b.n && ngx_http_modelgw_batch_budgets(w, &b) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     ngx_http_modelgw_batch_durable(w, &b);
 
     if (b.begun) {
@@ -1199,6 +1205,50 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
     }
 
     w->due = b->due;
+}
+
+
+/*
+ * Budgets that keys get count what was spent before, too.  It is known before
+ * the key is published: no call finds one that is still to be read.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_batch_budgets(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    uint32_t                     slot, slots[NGX_MODELGW_LEDGER_CHANGES];
+    ngx_str_t                    id;
+    ngx_uint_t                   i;
+    ngx_modelgw_change_t        *change;
+    ngx_http_modelgw_pending_t   pending;
+
+    pending.slots = slots;
+    pending.n = 0;
+    pending.max = NGX_MODELGW_LEDGER_CHANGES;
+
+    for (i = 0; i < b->n; i++) {
+        change = b->changes[i];
+
+        if (b->results[i] != NGX_MODELGW_CHANGE_MADE
+            || change->window == NGX_MODELGW_WINDOW_NONE)
+        {
+            continue;
+        }
+
+        id.len = change->key.id.len;
+        id.data = change->key.id.data;
+
+        if (ngx_modelgw_ledger_key(w->ledger, &id, &slot) == NGX_OK) {
+            ngx_http_modelgw_budget_window(w->ledger, slot, change->window,
+                                           &pending);
+        }
+    }
+
+    return pending.n ? ngx_http_modelgw_budget_find(w->ledger, w->path,
+                                                    &w->shared->file, &pending,
+                                                    &w->error)
+                     : NGX_OK;
 }
 
 

@@ -22,6 +22,16 @@
 typedef struct ngx_http_modelgw_user_s  ngx_http_modelgw_user_t;
 
 
+/* keys with a budget of which it is not known what is spent */
+
+typedef struct {
+    uint32_t                  *slots;    /* their records in the ledger; NULL:
+                                            no memory, calls are refused */
+    ngx_uint_t                 n;
+    ngx_uint_t                 max;
+} ngx_http_modelgw_pending_t;
+
+
 #define NGX_HTTP_MODELGW_CANNOT                                               \
     "the ledger cannot be written, calls are refused until it can: "
 
@@ -51,11 +61,11 @@ ngx_int_t ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
 
 /*
  * When a configuration takes effect: names the limits of the keys, and warns of
- * those that the configuration has, too.  Returns the number of keys of which
- * it is to be read what they have spent.
+ * those that the configuration has, too.  Those of which it is to be read what
+ * they have spent are added to pending.
  */
-ngx_uint_t ngx_http_modelgw_zone_keys_in_force(
-    ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log);
+void ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_http_modelgw_pending_t *pending, ngx_log_t *log);
 
 
 /* zone_store.c: loads the store into shared memory when nginx starts */
@@ -103,11 +113,24 @@ void ngx_http_modelgw_prices_changed(ngx_http_modelgw_main_conf_t *mmcf,
 /* budget.c: what keys have spent */
 
 /*
- * When the configuration takes effect: finds what those n keys have spent whose
- * budgets are pending in the ledger.  Failures are logged.
+ * Gives a key, by its record, the window of its budget, and adds it to pending
+ * if it is to be read what was spent in it.
+ */
+void ngx_http_modelgw_budget_window(ngx_modelgw_ledger_t *ledger, uint32_t slot,
+    ngx_uint_t window, ngx_http_modelgw_pending_t *pending);
+
+/*
+ * Finds what these keys have spent.  _in_force(), when the configuration takes
+ * effect, logs failures.  _find() is for a thread that has the rights of the
+ * workers' user:
+ *     NGX_OK
+ *     NGX_ERROR  error is set, the budgets are still pending
  */
 void ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_uint_t n, ngx_log_t *log);
+    ngx_http_modelgw_pending_t *pending, ngx_log_t *log);
+ngx_int_t ngx_http_modelgw_budget_find(ngx_modelgw_ledger_t *ledger, char *path,
+    ngx_modelgw_store_file_t *file, ngx_http_modelgw_pending_t *pending,
+    ngx_modelgw_store_error_t *error);
 
 
 /* writer.c: the thread that writes the store */

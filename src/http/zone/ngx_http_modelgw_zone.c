@@ -40,8 +40,7 @@
 typedef struct {
     ngx_http_modelgw_main_conf_t  *mmcf;
     ngx_modelgw_key_t             *before;   /* the last with an account */
-    ngx_uint_t                     pending;  /* budgets of which it is not
-                                                known what is spent */
+    ngx_http_modelgw_pending_t     pending;
     ngx_uint_t                     refused;  /* keys without a place */
     ngx_log_t                     *log;
 } ngx_http_modelgw_zone_ctx_t;
@@ -73,6 +72,8 @@ static ngx_int_t ngx_http_modelgw_zone_adopt(ngx_shm_zone_t *zone,
 static ngx_int_t ngx_http_modelgw_zone_check_more(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log);
 static ngx_shm_zone_t *ngx_http_modelgw_zone_known(void);
+static void ngx_http_modelgw_zone_keys(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
 static void ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
     ngx_modelgw_key_t *key);
 static ngx_uint_t ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key);
@@ -732,9 +733,6 @@ ngx_http_modelgw_zone_first_id(uint64_t last)
 ngx_int_t
 ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
 {
-    ngx_modelgw_key_t             *key;
-    ngx_modelgw_keys_pos_t         pos;
-    ngx_http_modelgw_zone_ctx_t    ctx;
     ngx_http_modelgw_main_conf_t  *mmcf, *old;
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
@@ -759,15 +757,35 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
         ngx_http_modelgw_prices_changed(mmcf, old, cycle->log);
     }
 
-    if (mmcf->keys == NULL) {
-        return NGX_OK;
+    if (mmcf->keys) {
+        ngx_http_modelgw_zone_keys(mmcf, cycle->log);
+        ngx_modelgw_ledger_wake(mmcf->ledger);
     }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_zone_keys(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
+{
+    ngx_uint_t                    max;
+    ngx_modelgw_key_t            *key;
+    ngx_modelgw_keys_pos_t        pos;
+    ngx_http_modelgw_zone_ctx_t   ctx;
 
     ngx_memzero(&ctx, sizeof(ngx_http_modelgw_zone_ctx_t));
     ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
 
     ctx.mmcf = mmcf;
-    ctx.log = cycle->log;
+    ctx.log = log;
+
+    max = ngx_modelgw_keys_count(mmcf->keys) + mmcf->managed_max;
+
+    ctx.pending.slots = ngx_alloc(max * sizeof(uint32_t), log);
+    if (ctx.pending.slots != NULL) {
+        ctx.pending.max = max;
+    }
 
     ngx_modelgw_ledger_generation(mmcf->ledger);
 
@@ -780,21 +798,21 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
         ngx_http_modelgw_zone_key(&ctx, key);
     }
 
-    ctx.pending += ngx_http_modelgw_zone_keys_in_force(mmcf, cycle->log);
+    ngx_http_modelgw_zone_keys_in_force(mmcf, &ctx.pending, log);
 
     if (ctx.refused) {
-        ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+        ngx_log_error(NGX_LOG_ERR, log, 0,
                       "\"modelgw_zone\" has no room for %ui keys or their "
                       "accounts: their calls are refused", ctx.refused);
     }
 
-    if (ctx.pending) {
-        ngx_http_modelgw_budget_in_force(mmcf, ctx.pending, cycle->log);
+    if (ctx.pending.n) {
+        ngx_http_modelgw_budget_in_force(mmcf, &ctx.pending, log);
     }
 
-    ngx_modelgw_ledger_wake(mmcf->ledger);
-
-    return NGX_OK;
+    if (ctx.pending.slots) {
+        ngx_free(ctx.pending.slots);
+    }
 }
 
 
@@ -850,10 +868,9 @@ ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
 
     ngx_http_modelgw_keys_budget(key, &budget);
 
-    if (budget.limit
-        && ngx_modelgw_ledger_budget_set(ledger, key->slot, budget.window))
-    {
-        ctx->pending++;
+    if (budget.limit) {
+        ngx_http_modelgw_budget_window(ledger, key->slot, budget.window,
+                                       &ctx->pending);
     }
 
     if (ngx_modelgw_ledger_credit(ledger)) {

@@ -28,7 +28,8 @@ static ngx_int_t ngx_http_modelgw_zone_keys_init(ngx_shm_zone_t *zone,
 static ngx_int_t ngx_http_modelgw_zone_keys_add(void *data,
     ngx_modelgw_managed_key_t *key);
 static void ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_managed_key_t *key, ngx_log_t *log);
+    ngx_modelgw_managed_key_t *key, ngx_http_modelgw_pending_t *pending,
+    ngx_log_t *log);
 
 
 char *
@@ -191,28 +192,22 @@ ngx_http_modelgw_zone_keys_add(void *data, ngx_modelgw_managed_key_t *key)
 }
 
 
-ngx_uint_t
+void
 ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_log_t *log)
+    ngx_http_modelgw_pending_t *pending, ngx_log_t *log)
 {
     ngx_uint_t                  i;
     ngx_modelgw_managed_key_t   key;
 
-    if (mmcf->managed == NULL
-        || ngx_array_init(&mmcf->managed_slots, mmcf->cycle->pool, 1,
-                          sizeof(uint32_t))
-           != NGX_OK)
-    {
-        return 0;
+    if (mmcf->managed == NULL) {
+        return;
     }
 
     for (i = 0; i < mmcf->managed_max; i++) {
         if (ngx_modelgw_managed_at(mmcf->managed, i, &key) == NGX_OK) {
-            ngx_http_modelgw_zone_keys_use(mmcf, &key, log);
+            ngx_http_modelgw_zone_keys_use(mmcf, &key, pending, log);
         }
     }
-
-    return mmcf->managed_slots.nelts;
 }
 
 
@@ -220,9 +215,10 @@ ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
 
 static void
 ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_managed_key_t *key, ngx_log_t *log)
+    ngx_modelgw_managed_key_t *key, ngx_http_modelgw_pending_t *pending,
+    ngx_log_t *log)
 {
-    uint32_t                   slot, *pending;
+    uint32_t                   slot;
     ngx_str_t                  id;
     ngx_modelgw_key_t         *twin, own;
     ngx_modelgw_budget_t       budget;
@@ -261,16 +257,8 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
 
     ngx_http_modelgw_keys_budget(&own, &budget);
 
-    if (budget.limit == 0
-        || !ngx_modelgw_ledger_budget_set(mmcf->ledger, slot, budget.window))
-    {
-        return;
+    if (budget.limit) {
+        ngx_http_modelgw_budget_window(mmcf->ledger, slot, budget.window,
+                                       pending);
     }
-
-    pending = ngx_array_push(&mmcf->managed_slots);
-    if (pending == NULL) {
-        return;
-    }
-
-    *pending = slot;
 }
