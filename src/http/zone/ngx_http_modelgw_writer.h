@@ -22,6 +22,11 @@
 typedef struct ngx_http_modelgw_user_s  ngx_http_modelgw_user_t;
 
 
+#define NGX_HTTP_MODELGW_WRITER_CHECK  500      /* ms between checks of its
+                                                   files and their disk */
+
+
+
 /* keys with a budget of which it is not known what is spent */
 
 typedef struct {
@@ -133,6 +138,55 @@ ngx_int_t ngx_http_modelgw_budget_find(ngx_modelgw_ledger_t *ledger, char *path,
     ngx_modelgw_store_error_t *error);
 
 
+typedef struct {
+    ngx_modelgw_ledger_t       *ledger;
+    ngx_http_modelgw_shared_t  *shared;
+    ngx_modelgw_store_price_t  *prices;      /* NULL: stored */
+    ngx_atomic_uint_t           configuration; /* whose prices these are */
+    ngx_modelgw_metrics_t      *metrics;     /* NULL: none */
+    char                       *path;        /* of the store */
+    ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
+    uint64_t                    done;        /* calls, in total, that must be
+                                                durable before STOP ends it */
+    ngx_atomic_t                stop;        /* set by the worker; 0: go on */
+    ngx_atomic_t                state;       /* set by the thread */
+    ngx_err_t                   err;         /* the user's identity could not
+                                                be taken, if ENDED; 0: it was */
+    pthread_t                   thread;
+
+    /* used by the thread only */
+
+    ngx_modelgw_store_t        *store;       /* NULL: not open */
+    ngx_uint_t                  lost;        /* 1: its files were moved or
+                                                removed; it stays open */
+    uint64_t                    next_check;  /* ms, of its files */
+    uint64_t                    next_space;  /* ms, of its file system */
+    ngx_modelgw_store_error_t   error;       /* of the failed batch */
+    ngx_uint_t                  due;         /* holds at the previous flush */
+    ngx_msec_t                  retry;       /* retry delay, ms; 0 if the store
+                                                is healthy */
+    time_t                      hours;       /* times of the next ones */
+    time_t                      roll_up;
+} ngx_http_modelgw_writer_t;
+
+
+/* batch.c: what a thread writes at a time */
+
+/*
+ * Writes what there is, at most a batch, and sets what has become durable.
+ * now: ms.
+ *     NGX_OK
+ *     NGX_ERROR  w->error is set; nothing was lost, it may be repeated
+ */
+ngx_int_t ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now);
+
+/* Answers changes that cannot be written, unless they may be durable. */
+void ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w);
+
+/* Whether there is another batch to write at once. */
+ngx_uint_t ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w);
+
+
 /* writer.c: the thread that writes the store */
 
 /*
@@ -152,6 +206,14 @@ ngx_int_t ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
  *     NGX_DECLINED  some are not durable
  */
 ngx_int_t ngx_http_modelgw_writer_stop(ngx_msec_t timeout, ngx_log_t *log);
+
+/* For the thread: a line, with w->error, for the workers to log. */
+void ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_line_e what);
+
+/* CLOCK_MONOTONIC: milliseconds, microseconds. */
+uint64_t ngx_http_modelgw_writer_clock(void);
+uint64_t ngx_http_modelgw_writer_usec(void);
 
 
 /* user.c: the workers' user */
