@@ -287,6 +287,13 @@ ngx_int_t ngx_http_modelgw_managed(ngx_http_request_t *r,
     ngx_http_modelgw_main_conf_t *mmcf, u_char *digest,
     ngx_modelgw_key_t **key);
 
+/*
+ * The record as a key without places in the ledger, whose texts are those of
+ * the record; its group is NULL if that is not configured.  NULL: no memory.
+ */
+ngx_modelgw_key_t *ngx_http_modelgw_managed_key(ngx_pool_t *pool,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *managed);
+
 /* limit.c: rpm, tpm, concurrency */
 
 /*

@@ -13,13 +13,12 @@
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_MANAGED_LOG  60        /* seconds */
 
 
-static ngx_modelgw_key_t *ngx_http_modelgw_managed_key(ngx_http_request_t *r,
-    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *managed);
 static void ngx_http_modelgw_managed_limits(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_managed_log(ngx_http_request_t *r,
@@ -55,20 +54,36 @@ ngx_http_modelgw_managed(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    *key = ngx_http_modelgw_managed_key(r, mmcf, managed);
+    *key = ngx_http_modelgw_managed_key(r->pool, mmcf, managed);
+    if (*key == NULL) {
+        return NGX_ERROR;
+    }
 
-    return *key ? NGX_OK : NGX_ERROR;
+    if ((*key)->revoked) {
+        return NGX_OK;
+    }
+
+    if ((*key)->group == NULL) {
+        ngx_http_modelgw_managed_log(r, managed);
+        return NGX_OK;
+    }
+
+    ngx_http_modelgw_managed_limits(mmcf, *key);
+
+    (*key)->cell = ngx_http_modelgw_zone_metrics_key(mmcf, &(*key)->id);
+
+    return NGX_OK;
 }
 
 
-static ngx_modelgw_key_t *
-ngx_http_modelgw_managed_key(ngx_http_request_t *r,
+ngx_modelgw_key_t *
+ngx_http_modelgw_managed_key(ngx_pool_t *pool,
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *managed)
 {
     ngx_str_t           models;
     ngx_modelgw_key_t  *key;
 
-    key = ngx_pcalloc(r->pool, sizeof(ngx_modelgw_key_t));
+    key = ngx_pcalloc(pool, sizeof(ngx_modelgw_key_t));
     if (key == NULL) {
         return NULL;
     }
@@ -89,7 +104,7 @@ ngx_http_modelgw_managed_key(ngx_http_request_t *r,
         models.len = managed->models_len;
         models.data = managed->models;
 
-        key->models = ngx_http_modelgw_keys_models(r->pool, &models);
+        key->models = ngx_http_modelgw_keys_models(pool, &models);
         if (key->models == NULL) {
             return NULL;
         }
@@ -100,15 +115,6 @@ ngx_http_modelgw_managed_key(ngx_http_request_t *r,
 
     key->group = ngx_http_modelgw_group_find(mmcf, managed->group.data,
                                              managed->group.len);
-    if (key->revoked) {
-        return key;
-    }
-
-    if (key->group == NULL) {
-        ngx_http_modelgw_managed_log(r, managed);
-    }
-
-    ngx_http_modelgw_managed_limits(mmcf, key);
 
     return key;
 }
@@ -124,10 +130,6 @@ ngx_http_modelgw_managed_limits(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_group_t  *group;
 
     group = key->group;
-
-    if (group == NULL) {
-        return;
-    }
 
     ngx_http_modelgw_keys_budget(key, &budget);
 

@@ -16,6 +16,7 @@ from client import assert_flat
 from gateway import Key, MODELS_A, MODELS_B, chat, group_a, group_b, messages
 from metrics import LOCATION, TYPE, Prometheus, fallen, lint, scrape
 from money import nano
+from test_keys_live import Live
 from upstream import both, raw, reply_json
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
@@ -82,12 +83,12 @@ class Change:
         assert dict(found) == labels, found
         return value
 
-    def wait(self, metric, timeout=client.LIMIT, **labels):
+    def wait(self, metric, n=1, timeout=client.LIMIT, **labels):
         """A request is counted when it ends, after its answer."""
         end = time.monotonic() + timeout
         while True:
             self.after = scrape(self.gw)
-            if self.of(metric, **labels):
+            if sum(self.of(metric, **labels).values()) >= n:
                 return
             assert time.monotonic() < end, metric
             time.sleep(0.01)
@@ -393,6 +394,89 @@ def test_a_budget(gateway):
                  code="BUDGET_EXCEEDED") == 1
     assert c.one("modelgw_key_requests_total", key="bounded", account="rich",
                  result="budget_exceeded") == 1
+
+
+def managed(make, n=100, more="", **kw):
+    return Live(start(make, http=LEDGER + " modelgw_managed_keys %d;" % n + more,
+                      **kw))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_keys_that_operators_make(gateway, workers):
+    live = managed(gateway, locations=LOCATION + ADMIN, workers=workers)
+    gw = live.gw
+    key = live.new("made", account="purse", rpm=10, budget="1.00/month")
+    m = scrape(gw)
+    assert lint(m.text) == ""
+    assert m.one("modelgw_zone_used_ratio", room="managed_keys") * 100 == 1
+    assert m.one("modelgw_key_limit_used_ratio", key="made") == 0
+    assert m.one("modelgw_key_budget_used_ratio", key="made",
+                 window="month") == 0
+    gw.b.script(answer(prompt=1000, output=500))
+    with Change(gw) as c:
+        for _ in range(2):
+            assert gw.chat(key=key).status == 200
+    c.wait("modelgw_key_requests_total", 2)
+    assert c.one("modelgw_key_requests_total", key="made", account="purse",
+                 result="ok") == 2
+    assert c.one("modelgw_key_cost_euro_total", key="made",
+                 account="purse") == c.one("modelgw_cost_euro_total",
+                                           group="b", model="fam-b-one")
+    assert c.of("modelgw_key_tokens_total", type="input") == {
+        (("account", "purse"), ("key", "made"), ("type", "input")): 2000}
+    m = scrape(gw)
+    assert m.one("modelgw_key_limit_used_ratio", key="made") * 10 == 2
+    assert m.one("modelgw_key_budget_used_ratio", key="made") > 0
+
+
+def test_keys_that_operators_make_over_reloads(gateway):
+    """Their counters stay, as those of others do, and the last word on a key
+    takes its series away."""
+    live = managed(gateway, locations=LOCATION + ADMIN, workers=2)
+    gw = live.gw
+    gw.expect("exited on signal 9")
+    key = live.new("made")
+    assert gw.chat(key=key).status == 200
+    before = scrape(gw)
+    cost = before.one("modelgw_key_cost_euro_total", key="made")
+    gw.reload()
+    r = live.send("POST", "/keys/made/rotate", {"grace": "1h"})
+    for secret in (key.secret, r.json()["key"]):
+        key.secret = secret
+        assert gw.chat(key=key).status == 200
+    same_cost(gw)
+    gw.kill_workers()
+    m = same_cost(gw)
+    assert not fallen(before, m)
+    assert m.one("modelgw_key_cost_euro_total", key="made") == 3 * cost
+    assert live.send("POST", "/keys/made/revoke").status == 200
+    assert not scrape(gw).all("modelgw_key_cost_euro_total", key="made")
+
+
+@pytest.mark.parametrize("most, omitted", [(7, 1), (8, 0)])
+def test_series_of_all_keys_are_bounded(gateway, most, omitted):
+    """There are seven in the configuration, and one that is made."""
+    live = managed(gateway, locations=ADMIN
+                   + "location = /metrics { modelgw_metrics keys=%d; }" % most)
+    key = live.new("made")
+    assert live.gw.chat(key=key).status == 200
+    m = scrape(live.gw)
+    assert m.one("modelgw_metrics_omitted", label="key") == omitted
+    assert bool(m.all("modelgw_key_cost_euro_total")) == (not omitted)
+
+
+def test_more_keys_than_have_room(gateway):
+    """Of those that operators make the first ones have counters."""
+    n = 250
+    live = managed(gateway, n, " modelgw_metrics_zone 96k;",
+                   locations=LOCATION + ADMIN, keys=())
+    keys = [live.new("k%d" % i) for i in range(n)]
+    for key in keys:
+        assert live.gw.get("/v1/models", key=key).status == 200
+    m = scrape(live.gw)
+    assert m.one("modelgw_metrics_omitted", label="key") == 1
+    named = m.values("modelgw_key_requests_total", "key")
+    assert "k0" in named and keys[-1].id not in named and len(named) > 10
 
 
 def test_second_tries(gateway):

@@ -101,6 +101,8 @@ typedef struct {
     int64_t                             workers[2]; /* running, leaving */
     int64_t                             config_time;
     int64_t                             config_keys;
+    uint64_t                            managed; /* keys in use */
+    uint64_t                            managed_max;
     int64_t                             started;
 #if (NGX_STAT_STUB)
     int64_t                             active;

@@ -19,6 +19,7 @@
 
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_managed.h"
 #include "ngx_modelgw_metrics.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_http_modelgw.h"
@@ -36,6 +37,10 @@ static void ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s,
 static void ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_t *s,
     ngx_http_modelgw_scrape_model_t *model);
 static ngx_int_t ngx_http_modelgw_scrape_keys(ngx_http_modelgw_scrape_t *s);
+static ngx_int_t ngx_http_modelgw_scrape_managed(ngx_http_modelgw_scrape_t *s,
+    ngx_uint_t n);
+static void ngx_http_modelgw_scrape_key(ngx_http_modelgw_scrape_t *s,
+    ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_scrape_ledger(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_accounts(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_calls(ngx_http_modelgw_scrape_t *s);
@@ -264,28 +269,38 @@ ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_t *s,
 }
 
 
-/* If there are more than may have series, none has. */
+/*
+ * If there are more than may have series, none has.  A key that operators have
+ * made has a row since its first request.
+ */
 
 static ngx_int_t
 ngx_http_modelgw_scrape_keys(ngx_http_modelgw_scrape_t *s)
 {
-    ngx_modelgw_key_t              *key;
-    ngx_modelgw_keys_pos_t          pos;
-    ngx_http_modelgw_scrape_key_t  *k;
+    ngx_uint_t               n;
+    ngx_modelgw_key_t       *key;
+    ngx_modelgw_keys_pos_t   pos;
 
     if (s->mmcf->keys == NULL) {
         return NGX_OK;
     }
 
     s->config_keys = ngx_modelgw_keys_count(s->mmcf->keys);
+    n = s->config_keys;
 
-    if (s->config_keys > (int64_t) s->limits->keys) {
+    if (s->mmcf->managed) {
+        s->managed_max = ngx_modelgw_managed_max(s->mmcf->managed);
+        s->managed = s->managed_max
+                     - ngx_modelgw_managed_free(s->mmcf->managed);
+        n += s->managed;
+    }
+
+    if (n > s->limits->keys) {
         s->omitted[0] = 1;
         return NGX_OK;
     }
 
-    s->keys = ngx_pcalloc(s->pool, s->config_keys
-                                   * sizeof(ngx_http_modelgw_scrape_key_t));
+    s->keys = ngx_pcalloc(s->pool, n * sizeof(ngx_http_modelgw_scrape_key_t));
     if (s->keys == NULL) {
         return NGX_ERROR;
     }
@@ -296,17 +311,91 @@ ngx_http_modelgw_scrape_keys(ngx_http_modelgw_scrape_t *s)
 
         if (key->cell == NGX_MODELGW_METRICS_OTHER) {
             s->omitted[0] = 1;
+
+        } else {
+            ngx_http_modelgw_scrape_key(s, key);
+        }
+    }
+
+    return ngx_http_modelgw_scrape_managed(s, n);
+}
+
+
+/* Adds those that operators have made, as long as there are less than n. */
+
+static ngx_int_t
+ngx_http_modelgw_scrape_managed(ngx_http_modelgw_scrape_t *s, ngx_uint_t n)
+{
+    uint32_t                    rows;
+    ngx_uint_t                  i;
+    ngx_modelgw_key_t          *key;
+    ngx_modelgw_managed_key_t  *managed;
+
+    managed = NULL;
+    rows = ngx_modelgw_metrics_rows(s->metrics, NGX_MODELGW_METRICS_KEYS);
+
+    for (i = 0; i < s->managed_max && s->nkeys < n; i++) {
+
+        if (managed == NULL) {
+            managed = ngx_palloc(s->pool, sizeof(ngx_modelgw_managed_key_t));
+            if (managed == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        if (ngx_modelgw_managed_at(s->mmcf->managed, i, managed) != NGX_OK
+            || managed->state != NGX_MODELGW_KEY_ACTIVE)
+        {
             continue;
         }
 
-        k = &s->keys[s->nkeys++];
-        k->key = key;
+        key = ngx_http_modelgw_managed_key(s->pool, s->mmcf, managed);
+        if (key == NULL) {
+            return NGX_ERROR;
+        }
 
-        ngx_modelgw_metrics_sum(s->metrics, NGX_MODELGW_METRICS_KEYS, key->cell,
-                                &k->row);
+        if (ngx_modelgw_keys_named(s->mmcf->keys, &key->id)) {
+            continue;
+        }
+
+        managed = NULL;
+
+        key->cell = ngx_modelgw_metrics_find(s->metrics,
+                                             NGX_MODELGW_METRICS_KEYS,
+                                             &key->id);
+
+        if (key->cell == NGX_MODELGW_METRICS_OTHER
+            && rows == ngx_modelgw_metrics_max(s->metrics,
+                                               NGX_MODELGW_METRICS_KEYS))
+        {
+            s->omitted[0] = 1;
+            continue;
+        }
+
+        if (key->group) {
+            (void) ngx_modelgw_ledger_key_find(s->ledger, &key->id, &key->slot);
+        }
+
+        ngx_http_modelgw_scrape_key(s, key);
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_scrape_key(ngx_http_modelgw_scrape_t *s,
+    ngx_modelgw_key_t *key)
+{
+    ngx_http_modelgw_scrape_key_t  *k;
+
+    k = &s->keys[s->nkeys++];
+    k->key = key;
+
+    if (key->cell != NGX_MODELGW_METRICS_OTHER) {
+        ngx_modelgw_metrics_sum(s->metrics, NGX_MODELGW_METRICS_KEYS, key->cell,
+                                &k->row);
+    }
 }
 
 

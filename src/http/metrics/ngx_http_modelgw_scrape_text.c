@@ -667,9 +667,13 @@ ngx_http_modelgw_scrape_key_budgets(ngx_http_modelgw_scrape_t *s)
     for (i = 0; i < s->nkeys; i++) {
         key = s->keys[i].key;
 
+        if (key->slot == NGX_MODELGW_LEDGER_NONE) {
+            continue;
+        }
+
         ngx_http_modelgw_keys_budget(key, &budget);
 
-        if (budget.limit == 0 || key->slot == NGX_MODELGW_LEDGER_NONE) {
+        if (budget.limit == 0) {
             continue;
         }
 
@@ -826,6 +830,9 @@ ngx_http_modelgw_scrape_zone(ngx_http_modelgw_scrape_t *s)
         ngx_http_modelgw_scrape_word(s, 0, "room", "calls");
         ngx_http_modelgw_scrape_ratio(s, s->used.calls, s->max.calls);
     }
+
+    ngx_http_modelgw_scrape_word(s, 0, "room", "managed_keys");
+    ngx_http_modelgw_scrape_ratio(s, s->managed, s->managed_max);
 
     ngx_http_modelgw_scrape_word(s, 0, "room", "models");
     ngx_http_modelgw_scrape_ratio(s, s->nmodels,

@@ -194,6 +194,13 @@ ngx_int_t ngx_http_modelgw_zone_metrics_check(ngx_conf_t *cf,
  */
 void ngx_http_modelgw_zone_metrics_in_force(ngx_cycle_t *cycle);
 
+/*
+ * The row of a key that operators have made, which it gets here with its first
+ * request; NGX_MODELGW_METRICS_OTHER: no room.
+ */
+uint32_t ngx_http_modelgw_zone_metrics_key(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *id);
+
 /* Sets *counted to a call that has ended, but for its key, which is none. */
 void ngx_http_modelgw_zone_metrics_call(ngx_modelgw_call_t *call,
     ngx_modelgw_metrics_call_t *counted);

@@ -23,9 +23,10 @@
 
 
 typedef struct {
-    ngx_modelgw_metrics_t  *metrics;
-    ngx_uint_t              n[NGX_MODELGW_METRICS_TABLES]; /* configured */
-    ngx_uint_t              refused;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_uint_t                     n[NGX_MODELGW_METRICS_TABLES]; /* configured
+                                                                     */
+    ngx_uint_t                     refused;
 } ngx_http_modelgw_zone_rows_t;
 
 
@@ -43,6 +44,9 @@ static void ngx_http_modelgw_zone_metrics_keys(
     ngx_http_modelgw_zone_rows_t *rows, ngx_http_modelgw_main_conf_t *mmcf);
 static uint32_t ngx_http_modelgw_zone_metrics_row(
     ngx_http_modelgw_zone_rows_t *rows, ngx_modelgw_metrics_table_e table,
+    ngx_str_t *name);
+static uint32_t ngx_http_modelgw_zone_metrics_add(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_metrics_table_e table,
     ngx_str_t *name);
 
 
@@ -160,7 +164,7 @@ ngx_http_modelgw_zone_metrics_in_force(ngx_cycle_t *cycle)
     }
 
     ngx_memzero(&rows, sizeof(ngx_http_modelgw_zone_rows_t));
-    rows.metrics = mmcf->metrics;
+    rows.mmcf = mmcf;
 
     group = mmcf->groups.elts;
 
@@ -266,12 +270,61 @@ ngx_http_modelgw_zone_metrics_row(ngx_http_modelgw_zone_rows_t *rows,
 {
     uint32_t  row;
 
-    row = ngx_modelgw_metrics_add(rows->metrics, table, name);
+    row = ngx_http_modelgw_zone_metrics_add(rows->mmcf, table, name);
 
     rows->n[table]++;
     rows->refused += (row == NGX_MODELGW_METRICS_OTHER);
 
     return row;
+}
+
+
+/* a reload adds rows while workers do */
+
+static uint32_t
+ngx_http_modelgw_zone_metrics_add(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_metrics_table_e table, ngx_str_t *name)
+{
+    uint32_t  row;
+
+    if (mmcf->ledger == NULL) {
+        return ngx_modelgw_metrics_add(mmcf->metrics, table, name);
+    }
+
+    ngx_modelgw_ledger_lock(mmcf->ledger);
+
+    row = ngx_modelgw_metrics_add(mmcf->metrics, table, name);
+
+    ngx_modelgw_ledger_unlock(mmcf->ledger);
+
+    return row;
+}
+
+
+uint32_t
+ngx_http_modelgw_zone_metrics_key(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *id)
+{
+    uint32_t                row;
+    ngx_modelgw_metrics_t  *m;
+
+    m = mmcf->metrics;
+
+    if (m == NULL) {
+        return NGX_MODELGW_METRICS_OTHER;
+    }
+
+    row = ngx_modelgw_metrics_find(m, NGX_MODELGW_METRICS_KEYS, id);
+
+    if (row != NGX_MODELGW_METRICS_OTHER
+        || ngx_modelgw_metrics_rows(m, NGX_MODELGW_METRICS_KEYS)
+           == ngx_modelgw_metrics_max(m, NGX_MODELGW_METRICS_KEYS))
+    {
+        return row;
+    }
+
+    return ngx_http_modelgw_zone_metrics_add(mmcf, NGX_MODELGW_METRICS_KEYS,
+                                             id);
 }
 
 
