@@ -27,8 +27,8 @@ typedef struct {
     uint32_t              rpm;           /* requests per minute; 0: no limit */
     uint32_t              tpm;           /* tokens per minute; 0: no limit */
     uint32_t              concurrency;   /* calls in flight; 0: no limit */
+    uint32_t              window;        /* of the budget */
     int64_t               budget;        /* nano-euro; 0: none */
-    ngx_uint_t            window;        /* of the budget */
     uint32_t              slot;          /* index of its limits in the ledger */
     uint32_t              account_index; /* of its account there */
     uint32_t              cell;          /* of it in the metrics; 0: none */
