@@ -374,6 +374,13 @@ ngx_http_modelgw_retry_next(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     u->conf = retry->copy;
     u->headers_in.status_n = refusal->as;
 
+    /*
+     * a server may refuse before it was asked: nginx calls reinit_request only
+     * after a request that it has sent
+     */
+
+    u->request_sent = 1;
+
     ngx_http_modelgw_settle_status(ctx, refusal->status);
 
     return NGX_OK;

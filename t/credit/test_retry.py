@@ -7,6 +7,7 @@ were asked and have answered is their invoice: the ledger must agree."""
 import concurrent.futures
 import json
 import random
+import socket
 import ssl
 import subprocess
 import threading
@@ -362,6 +363,70 @@ def test_an_answer_that_breaks_off_is_not_repeated(pool):
     assert_flat(r, 502)
     assert p.asked() == [1, 1, 0]
     expect(p.bank, CHAT, body, Seen(200), "upstream", 200)
+
+
+class Hasty:
+    """A server that refuses each connection before it has read anything, as an
+    overloaded front end does."""
+
+    ANSWER = (b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n"
+              b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+
+    def __init__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self.socket.getsockname()[1]
+        self.requests = []
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        while True:
+            sock = self.socket.accept()[0]
+            if not self.requests:
+                sock.sendall(self.ANSWER)
+            threading.Thread(target=self._drain, args=(sock,)).start()
+            if self.requests:
+                return
+
+    def _drain(self, sock):
+        with sock:
+            sock.settimeout(client.LIMIT)
+            try:
+                while sock.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+    def stop(self):
+        self.requests.append("stop")
+        socket.create_connection(("127.0.0.1", self.port)).close()
+        self.thread.join()
+        self.socket.close()
+
+
+def test_a_refusal_before_the_request(pool):
+    """Of a server that answers first: nginx may read that before it has sent
+    anything, which it does in a few of a hundred calls."""
+    p = pool(3, Hasty())
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+        calls = list(threads.map(lambda _: p.call(), range(CALLS)))
+    assert {r.status for _, r in calls} == {200}
+    assert sum(p.asked()) == CALLS
+    for body, r in calls[::50]:
+        expect(p.bank, CHAT, body, Seen(200, TOKENS, True))
+
+
+def test_a_hang_after_a_refusal_before_the_request(pool):
+    """The conf that lets nginx go on is for the refusal only."""
+    p = pool(3, Hasty(), location="proxy_read_timeout 1s; ")
+    for s in p.servers[:2]:
+        s.script(stall)
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+        calls = list(threads.map(lambda _: p.call(), range(10 * THREADS)))
+    assert {r.status for _, r in calls} == {504}
+    assert sum(p.asked()) == len(calls)
+    for body, r in calls:
+        assert p.tries(body) in ("504", "429, 504")
 
 
 def test_the_next_server_cannot_be_reached(pool):
