@@ -134,6 +134,19 @@ ngx_modelgw_budget_end(ngx_uint_t window, uint64_t time)
 }
 
 
+uint64_t
+ngx_modelgw_budget_longest(ngx_uint_t window)
+{
+    static const uint64_t  days[NGX_MODELGW_WINDOWS] = {
+        [NGX_MODELGW_WINDOW_DAY] = 1,
+        [NGX_MODELGW_WINDOW_WEEK] = 7,
+        [NGX_MODELGW_WINDOW_MONTH] = 31
+    };
+
+    return days[window] * NGX_MODELGW_BUDGET_DAY;
+}
+
+
 /* the first day of the month of a day; days since the Epoch */
 
 static uint64_t

@@ -46,5 +46,8 @@ ngx_int_t ngx_modelgw_budget_parse(ngx_str_t *text,
 uint64_t ngx_modelgw_budget_start(ngx_uint_t window, uint64_t time);
 uint64_t ngx_modelgw_budget_end(ngx_uint_t window, uint64_t time);
 
+/* The longest that a window may be, milliseconds; not for "total". */
+uint64_t ngx_modelgw_budget_longest(ngx_uint_t window);
+
 
 #endif /* _NGX_MODELGW_BUDGET_H_INCLUDED_ */

@@ -44,6 +44,10 @@
 
 #define NGX_MODELGW_LEDGER_SLACK   (8 * NGX_MODELGW_LEDGER_ALIGN)
 
+/* ms that clocks may differ at the end of a window */
+
+#define NGX_MODELGW_LEDGER_SKEW    3600000
+
 /* workers get at most this part of the memory: 1/4 */
 
 #define NGX_MODELGW_LEDGER_SHARE   4
@@ -473,6 +477,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
             ngx_memzero(&key->rpm, sizeof(ngx_modelgw_limit_t));
             ngx_memzero(&key->tpm, sizeof(ngx_modelgw_limit_t));
+            key->window = NGX_MODELGW_WINDOW_NONE;
 
             ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
@@ -649,20 +654,30 @@ ngx_modelgw_ledger_budget_used_locked(ngx_modelgw_ledger_key_t *key,
 }
 
 
-/* of the window with the time, whose end is *ends */
+/*
+ * Of the window with the time, whose end is *ends.  Clocks of workers differ a
+ * little around it; but a window that ends later than one can was begun by a
+ * clock that was wrong.
+ */
 
 static int64_t
 ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key, uint64_t time,
     uint64_t *ends)
 {
+    ngx_uint_t  window;
+
+    window = key->window & ~NGX_MODELGW_LEDGER_PENDING;
     *ends = key->ends;
 
-    if (time < key->ends) {
+    if (time < key->ends
+        && (window == NGX_MODELGW_WINDOW_TOTAL
+            || key->ends - time <= ngx_modelgw_budget_longest(window)
+                                   + NGX_MODELGW_LEDGER_SKEW))
+    {
         return key->spent;
     }
 
-    *ends = ngx_modelgw_budget_end(key->window & ~NGX_MODELGW_LEDGER_PENDING,
-                                   time);
+    *ends = ngx_modelgw_budget_end(window, time);
 
     return 0;
 }

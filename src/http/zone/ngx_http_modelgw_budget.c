@@ -90,7 +90,7 @@ ngx_http_modelgw_budget_in_force(ngx_http_modelgw_main_conf_t *mmcf,
     static ngx_http_modelgw_user_t  user;
 
     ngx_memzero(&b, sizeof(ngx_http_modelgw_budget_t));
-    error.len = 0;
+    error.len = ngx_sprintf(error.data, "no memory") - error.data;
 
     b.ledger = mmcf->ledger;
     b.path = (char *) mmcf->ledger_path.data;
@@ -137,12 +137,7 @@ ngx_http_modelgw_budget_as_user(void *data)
 
     ngx_int_t             rc;
     ngx_uint_t            i;
-    struct timespec       ts;
     ngx_modelgw_store_t  *store;
-
-    (void) clock_gettime(CLOCK_REALTIME, &ts);
-
-    b->time = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 
     store = ngx_modelgw_store_open_read(b->path, b->file, b->error);
     if (store == NULL) {
@@ -201,8 +196,9 @@ static ngx_int_t
 ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store)
 {
-    ngx_int_t   rc;
-    ngx_uint_t  i, n;
+    ngx_int_t        rc;
+    ngx_uint_t       i, n;
+    struct timespec  ts;
 
     /* there must be room for them before the lock is taken */
 
@@ -228,6 +224,10 @@ ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
     }
 
     rc = ngx_modelgw_store_snapshot(store);
+
+    (void) clock_gettime(CLOCK_REALTIME, &ts);
+
+    b->time = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 
     for (i = 0; i < b->pending->n; i++) {
         ngx_modelgw_ledger_budget_begin_locked(b->ledger, b->pending->slots[i],

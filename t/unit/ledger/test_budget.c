@@ -238,6 +238,81 @@ test_end_of_month(void **state)
 }
 
 
+/* What a clock that was wrong has begun does not last until its end. */
+
+static void
+test_wrong_clock(void **state)
+{
+    uint32_t                    i, key, account;
+    uint64_t                    year;
+    ngx_modelgw_call_t         *call;
+    ngx_modelgw_ledger_t       *l;
+    ngx_modelgw_ledger_left_t   left;
+
+    static ngx_uint_t  windows[] = { DAY, WEEK, MONTH };
+
+    year = (uint64_t) 365 * 86400000;
+
+    for (i = 0; i < 3; i++) {
+        ngx_modelgw_budget_t  budget = { 2 * EURO, windows[i] };
+
+        l = ledger_create(LEDGER_SIZE, 1, 1);
+        account = ledger_account(l, "alice", 1000 * EURO);
+        key = budget_key(l, "k", windows[i], TIME);
+
+        call = ledger_sent(l, 0, key, account, EURO, 1);
+        call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME + year, 0);
+
+        assert_int_equal(budget_check(l, key, EURO, &budget, TIME, &left),
+                         NGX_OK);
+        assert_int_equal(left.amount, 2 * EURO);
+        assert_int_equal(left.ends, ngx_modelgw_budget_end(windows[i], TIME));
+
+        call = ledger_sent(l, 0, key, account, EURO, 1);
+        call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+
+        (void) budget_check(l, key, EURO, &budget, TIME, &left);
+        assert_int_equal(left.amount, EURO);
+
+        ledger_destroy(l, LEDGER_SIZE);
+    }
+
+    assert_int_equal(ngx_modelgw_budget_longest(MONTH),
+                     (uint64_t) 31 * 86400000);
+}
+
+
+/* A call of a key that had no limits, and so no record in it. */
+
+static void
+test_without_record(void **state)
+{
+    uint32_t                    key, account;
+    ngx_modelgw_call_t         *call;
+    ngx_modelgw_ledger_t       *l;
+    ngx_modelgw_ledger_left_t   left;
+
+    ngx_modelgw_budget_t        budget = { 10 * EURO, TOTAL };
+
+    l = ledger_create(LEDGER_SIZE, 1, 1);
+    account = ledger_account(l, "alice", 1000 * EURO);
+
+    call = ledger_sent(l, 0, NONE, account, 5 * EURO, 4);
+    call->key_name.len = 1;
+    call->key_name.data[0] = 'k';
+
+    key = budget_key(l, "k", TOTAL, TIME);
+    call_settle(l, call, NGX_MODELGW_END_COMPLETE, TIME, 0);
+
+    (void) budget_check(l, key, EURO, &budget, TIME, &left);
+    assert_int_equal(left.amount, 6 * EURO);
+    assert_int_equal(ngx_modelgw_ledger_key_at(l, key)->held, 0);
+    assert_int_equal(ngx_modelgw_ledger_key_at(l, key)->calls, 0);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
 static void
 test_total(void **state)
 {
@@ -358,6 +433,8 @@ main(void)
         cmocka_unit_test(test_parse),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_end_of_month),
+        cmocka_unit_test(test_wrong_clock),
+        cmocka_unit_test(test_without_record),
         cmocka_unit_test(test_total),
         cmocka_unit_test(test_pending),
     };

@@ -189,6 +189,7 @@ test_key(void **state)
         assert_int_equal(ngx_modelgw_ledger_key(l, &name, &i), NGX_OK);
         assert_int_equal(i, k);
         ngx_modelgw_ledger_key_at(l, i)->rpm.now = k;
+        (void) ngx_modelgw_ledger_budget_set(l, i, NGX_MODELGW_WINDOW_DAY);
     }
 
     /* all of this configuration's: there is no room */
@@ -216,6 +217,7 @@ test_key(void **state)
 
         key = ngx_modelgw_ledger_key_at(l, i);
         assert_int_equal(key->rpm.now, 0);
+        assert_int_equal(key->window, NGX_MODELGW_WINDOW_NONE);
         key->rpm.now = k;
     }
 

@@ -28,6 +28,7 @@
 
 #define SIZE     (16 * 1024 + sizeof(ngx_modelgw_ledger_t))
 #define START    (100 * EURO)
+#define BEFORE   (7 * EURO)              /* spent in the window before */
 #define TOPUP    7
 #define STEPS    40000                   /* instructions of an operation */
 #define IMAGES   2000
@@ -133,6 +134,23 @@ kills(ngx_uint_t n)
 }
 
 
+/* The next call to end is the first one in a new window of the key's budget. */
+
+static void
+world_window(world_t *w)
+{
+    ngx_modelgw_ledger_key_t  *key;
+
+    key = ngx_modelgw_ledger_key_at(w->ledger, w->key);
+
+    key->window = NGX_MODELGW_WINDOW_DAY;
+    key->ends = TIME;
+    key->spent = BEFORE;
+
+    w->spent = 0;
+}
+
+
 static void
 world_create(world_t *w, ngx_uint_t credit)
 {
@@ -149,8 +167,7 @@ world_create(world_t *w, ngx_uint_t credit)
     key = ngx_modelgw_ledger_key_at(w->ledger, w->key);
     ngx_modelgw_limit_correct(&key->tpm, 0, 1000, ngx_modelgw_ledger_clock());
 
-    key->window = NGX_MODELGW_WINDOW_TOTAL;
-    key->ends = (uint64_t) -1;
+    world_window(w);
 
     assert_int_equal(ngx_modelgw_ledger_join(w->ledger, &w->self), NGX_OK);
     ngx_memzero(store->stored, 64 * sizeof(int64_t));
@@ -316,8 +333,18 @@ world_check(world_t *w)
 
     /* its record may be another key's by now */
 
-    if (k->window && k->spent != w->spent) {
+    if (k->window
+        && k->spent != ((k->ends == TIME) ? BEFORE : w->spent))
+    {
         return "a budget is not charged like the account";
+    }
+
+    if (k->window && k->ends == TIME && w->spent) {
+        return "a budget is not charged";
+    }
+
+    if (k->window) {
+        world_window(w);
     }
 
     return (a->balance == w->balance) ? NULL : "money is lost or made";
