@@ -292,6 +292,14 @@ ngx_modelgw_ledger_used(ngx_modelgw_ledger_t *l,
 }
 
 
+ngx_uint_t
+ngx_modelgw_ledger_full(ngx_modelgw_ledger_t *l)
+{
+    return ngx_modelgw_ledger_load(&l->free) == NGX_MODELGW_LEDGER_NONE
+           && ngx_modelgw_ledger_load(&l->fresh) == l->max;
+}
+
+
 ngx_modelgw_call_t *
 ngx_modelgw_ledger_call_at(ngx_modelgw_ledger_t *l, ngx_uint_t i)
 {

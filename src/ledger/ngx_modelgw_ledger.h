@@ -320,6 +320,9 @@ ngx_modelgw_ledger_t *ngx_modelgw_ledger_create(void *memory, size_t size,
 void ngx_modelgw_ledger_used(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_room_t *used, ngx_modelgw_ledger_room_t *max);
 
+/* Whether no slot is free for a call; without the lock, too. */
+ngx_uint_t ngx_modelgw_ledger_full(ngx_modelgw_ledger_t *l);
+
 /*
  * The i-th slot, in any state; NULL: this one and those after it were never
  * used.

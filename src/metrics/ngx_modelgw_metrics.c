@@ -61,7 +61,7 @@ typedef struct {
 
 static size_t ngx_modelgw_metrics_bytes(ngx_uint_t table, ngx_uint_t lanes);
 static uint32_t *ngx_modelgw_metrics_slot(ngx_modelgw_metrics_names_t *t,
-    ngx_str_t *name);
+    ngx_str_t *name, uint32_t *row);
 static ngx_inline u_char *ngx_modelgw_metrics_lane(ngx_modelgw_metrics_t *m,
     uint32_t worker, ngx_uint_t *shared);
 static ngx_inline void *ngx_modelgw_metrics_in_lane(ngx_modelgw_metrics_t *m,
@@ -276,7 +276,11 @@ uint32_t
 ngx_modelgw_metrics_find(ngx_modelgw_metrics_t *m,
     ngx_modelgw_metrics_table_e table, ngx_str_t *name)
 {
-    return *ngx_modelgw_metrics_slot(&m->tables[table], name);
+    uint32_t  row;
+
+    (void) ngx_modelgw_metrics_slot(&m->tables[table], name, &row);
+
+    return row;
 }
 
 
@@ -289,10 +293,10 @@ ngx_modelgw_metrics_add(ngx_modelgw_metrics_t *m,
     ngx_modelgw_metrics_names_t  *t;
 
     t = &m->tables[table];
-    slot = ngx_modelgw_metrics_slot(t, name);
+    slot = ngx_modelgw_metrics_slot(t, name, &i);
 
-    if (*slot != NGX_MODELGW_METRICS_OTHER) {
-        return *slot;
+    if (i != NGX_MODELGW_METRICS_OTHER) {
+        return i;
     }
 
     if (t->n == t->max || name->len > ngx_modelgw_metrics_shapes[table].name) {
@@ -312,10 +316,14 @@ ngx_modelgw_metrics_add(ngx_modelgw_metrics_t *m,
 }
 
 
-/* that of the name, or where it belongs */
+/*
+ * Returns that of the name, or where it belongs; *row is what is there, which
+ * another process may change at any time.
+ */
 
 static uint32_t *
-ngx_modelgw_metrics_slot(ngx_modelgw_metrics_names_t *t, ngx_str_t *name)
+ngx_modelgw_metrics_slot(ngx_modelgw_metrics_names_t *t, ngx_str_t *name,
+    uint32_t *row)
 {
     uint32_t                     i, *slot;
     ngx_modelgw_metrics_name_t  *record;
@@ -324,12 +332,13 @@ ngx_modelgw_metrics_slot(ngx_modelgw_metrics_names_t *t, ngx_str_t *name)
 
     for ( ;; ) {
         slot = &t->slots[i];
+        *row = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
-        if (*slot == NGX_MODELGW_METRICS_OTHER) {
+        if (*row == NGX_MODELGW_METRICS_OTHER) {
             return slot;
         }
 
-        record = ngx_modelgw_metrics_record(t, *slot);
+        record = ngx_modelgw_metrics_record(t, *row);
 
         if (record->len == name->len
             && ngx_memcmp(record->data, name->data, name->len) == 0)

@@ -33,7 +33,8 @@
 #define NGX_MODELGW_METRICS_SHARED  ((uint32_t) -1)  /* no lane of its own */
 
 #define NGX_MODELGW_METRICS_NAME    64   /* bytes of a group's or key's name */
-#define NGX_MODELGW_METRICS_MODEL   320  /* group, '\0' and id of a model */
+#define NGX_MODELGW_METRICS_MODEL   384  /* group, owner and id of a model, '\0'
+                                            between them */
 
 /* how many values a label has at most, or buckets a histogram but "+Inf" */
 

@@ -1117,7 +1117,7 @@ def test_host_as_an_ipv6_address(gateway):
                     assert r.status == 200, (host, r)
                 else:
                     assert_unserved(r)
-    assert g.log_count("is not a name of the admin interface's server")
+    assert g.log_count("is not a name of this server")
 
 
 def test_any_host_over_a_unix_socket(gateway):

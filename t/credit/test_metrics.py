@@ -703,6 +703,51 @@ def test_models_of_one_owner_are_added_up(gateway):
     assert m.sum("modelgw_calls_total", group="new") == 1
 
 
+@pytest.mark.parametrize("old, new", [
+    ("owned_by    vendor-b", "owned_by    other-b"),
+    ("modelgw_group b ", "modelgw_group renamed ")])
+def test_counters_over_a_reload_with_other_names(gateway, old, new):
+    """What was counted keeps its labels."""
+    gw = start(gateway, keys=())
+    for _ in range(3):
+        assert gw.chat().status == 200
+    before = scrape(gw)
+    gw.groups = GROUPS.replace(old, new)
+    if "group" in new:
+        for key in (gw.bob, gw.dave):
+            key.group = "renamed"
+    gw.write()
+    gw.reload()
+    assert gw.chat().status == 200
+    m = scrape(gw)
+    assert not any(was for was, _ in fallen(before, m).values())
+    assert lint(m.text) == ""
+    assert m.sum("modelgw_calls_total") == 4
+    assert sum(m.all("gen_ai_server_request_duration_seconds_count")
+               .values()) == 4
+
+
+def test_the_host_is_named(metered):
+    """Not by a name that a page makes resolve to this address; by any address:
+    Prometheus may be told another one."""
+    for host, status in (("evil.example", 403), ("localhost", 200),
+                         ("gateway.test", 200), ("10.1.2.3:9190", 200),
+                         ("[::1]:9190", 200)):
+        r = metered.get("/metrics", host=host)
+        assert r.status == status, (host, r)
+        assert (b"balance" in r.body) == (status == 200)
+
+
+@pytest.mark.parametrize("location, open", [
+    ("modelgw_metrics;", True), ("modelgw_metrics; deny all;", False),
+    ("modelgw_metrics; auth_basic x; auth_basic_user_file x;", False)])
+def test_open_to_all(check, location, open):
+    run = check(http=LEDGER, groups=GROUPS,
+                locations="location /m { %s }" % location)
+    assert run.returncode == 0, run.stderr
+    assert ("is open to all" in run.stderr) == open
+
+
 @pytest.mark.parametrize("options, key, account", [
     ("keys=0", 1, 0), ("accounts=0", 0, 1), ("keys=6 accounts=5", 1, 1),
     ("keys=7 accounts=7", 0, 0)])
@@ -750,6 +795,18 @@ def test_the_size_that_the_warning_names_is_enough(check):
                      run.stderr)[1]
     run = check(http=ROOM % size, **kw)
     assert run.returncode == 0 and "has no room" not in run.stderr
+
+
+def test_the_size_counts_names_of_before(gateway):
+    """Those of former configurations keep their room."""
+    gw = start(gateway, http=ROOM % "512k", keys=())
+    for i in range(6):
+        gw.groups = MANY.replace("fam-c-", "fam-c-%d-" % i)
+        gw.write()
+        gw.reload()
+    size = re.findall(r"of (\d+)k has no room for .*: it needs (\d+)k",
+                      gw.read("error.log"))
+    assert size and all(int(needs) > int(has) for has, needs in size), size
 
 
 def test_a_zone_for_too_many_workers(check):

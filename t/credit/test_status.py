@@ -104,6 +104,27 @@ def test_limit_except(gateway):
 # GET /status
 
 
+def test_ready_without_a_free_place(gateway):
+    """No call could be admitted."""
+    g = gateway(groups=GROUPS, http="modelgw_zone 128k; "
+                + LEDGER.replace("5.00", "1000.00"), locations=READY)
+    n = status(g)["zone"]["calls_max"]
+    go = threading.Event()
+    g.b.script(raw(go, both))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(n) as pool:
+            calls = [pool.submit(g.chat) for _ in range(n)]
+            g.b.wait(n)
+            assert_flat(g.get("/ready"), 503, "SERVICE_UNAVAILABLE")
+            assert status(g, 503)["ok"] is False
+            assert_flat(g.chat(), 503, "SERVICE_UNAVAILABLE")
+            go.set()
+            assert {c.result().status for c in calls} == {200}
+    finally:
+        go.set()
+    until(g, lambda g: g.get("/ready").status == 200)
+
+
 def test_status(gw):
     assert gw.chat().status == 200
     until(gw, lambda g: status(g)["ledger"]["queue"] == 0

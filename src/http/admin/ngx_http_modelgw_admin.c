@@ -57,10 +57,7 @@ typedef struct {
 } ngx_http_modelgw_admin_route_t;
 
 
-static ngx_int_t ngx_http_modelgw_admin_server_names(ngx_conf_t *cf);
 static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf);
-static ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
-    ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
@@ -203,7 +200,8 @@ char *
 ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_modelgw_srv_conf_t  *mscf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
@@ -227,6 +225,9 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     if (ngx_http_modelgw_admin_server_names(cf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
+
+    mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
+    mscf->flat = 1;
 
     conf->admin_users = ngx_http_modelgw_admin_users(cf);
 
@@ -257,8 +258,8 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "admin location \"%V\" is reachable over TCP without a "
                       "password: any process that can connect may read "
-                      "balances and add credit; its server should listen on "
-                      "a unix socket only, in %s:%ui",
+                      "balances, add credit and make keys; its server should "
+                      "listen on a unix socket only, in %s:%ui",
                       &clcf->name, conf->admin.file, conf->admin.line);
     }
 
@@ -271,7 +272,7 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
  * the handler compares them with Host.
  */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_admin_server_names(ngx_conf_t *cf)
 {
     size_t                        size;
@@ -295,8 +296,6 @@ ngx_http_modelgw_admin_server_names(ngx_conf_t *cf)
 
     ngx_memcpy(mscf->names.elts, cscf->server_names.elts, size);
 
-    mscf->flat = 1;
-
     return NGX_OK;
 }
 
@@ -316,7 +315,7 @@ ngx_http_modelgw_admin_users(ngx_conf_t *cf)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 {
     ngx_str_t                *auth;

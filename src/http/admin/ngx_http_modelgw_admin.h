@@ -36,6 +36,21 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf);
 
 
+/*
+ * For a location whose requests are to name the server, see _host() below:
+ * copies the names of the server in cf.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_admin_server_names(ngx_conf_t *cf);
+
+/*
+ * Whether something authenticates the clients of the location in cf, or nobody
+ * can request it over TCP.
+ */
+ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf);
+
+
 /* for the files of this room */
 
 #define NGX_HTTP_MODELGW_ADMIN_POLL    5       /* milliseconds */
@@ -136,6 +151,13 @@ ngx_int_t ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version);
  *     NGX_ERROR     no memory, or getsockopt() failed
  */
 ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Checks that a request over TCP names the server by its Host header, so that a
+ * page whose name is made to resolve to this address reads nothing: as above.
+ */
+ngx_int_t ngx_http_modelgw_admin_host(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*

@@ -20,8 +20,6 @@
 static ngx_int_t ngx_http_modelgw_admin_peer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_admin_uid(ngx_http_request_t *r, uid_t *uid);
-static ngx_int_t ngx_http_modelgw_admin_host(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_admin_named(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_modelgw_admin_matches(ngx_str_t *name,
     ngx_str_t *host);
@@ -174,7 +172,7 @@ ngx_http_modelgw_admin_actor(ngx_http_request_t *r,
  * not resolved.  Browsers do not connect to unix sockets.
  */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_admin_host(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     if (r->connection->listening->sockaddr->sa_family == AF_UNIX
@@ -185,7 +183,7 @@ ngx_http_modelgw_admin_host(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "\"%V\" is not a name of the admin interface's server",
+                  "\"%V\" is not a name of this server",
                   &r->headers_in.server);
 
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",

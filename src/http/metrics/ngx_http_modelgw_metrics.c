@@ -26,7 +26,11 @@
 
 static ngx_int_t ngx_http_modelgw_metrics_limit(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
+static ngx_uint_t ngx_http_modelgw_metrics_guarded(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf);
 static ngx_int_t ngx_http_modelgw_metrics_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_metrics_host(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_metrics_job(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
@@ -132,6 +136,10 @@ ngx_http_modelgw_metrics_location(ngx_conf_t *cf,
         return NGX_CONF_OK;
     }
 
+    if (ngx_http_modelgw_admin_server_names(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (conf->enable) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"modelgw_metrics\" and \"modelgw on\" in one location "
@@ -158,7 +166,32 @@ ngx_http_modelgw_metrics_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    if (!ngx_http_modelgw_metrics_guarded(cf, clcf)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "metrics location \"%V\" is open to all who can connect, "
+                      "and tells names of keys and accounts, balances and "
+                      "spend: add \"allow\" and \"deny\", in %s:%ui",
+                      &clcf->name, conf->metrics.file, conf->metrics.line);
+    }
+
     return NGX_CONF_OK;
+}
+
+
+/* the access module's configuration begins with its rules */
+
+static ngx_uint_t
+ngx_http_modelgw_metrics_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
+{
+    ngx_array_t          **rules;
+    ngx_http_conf_ctx_t   *ctx;
+
+    ctx = cf->ctx;
+
+    rules = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
+                                       "ngx_http_access_module");
+
+    return (rules && *rules) || ngx_http_modelgw_admin_guarded(cf, clcf);
 }
 
 
@@ -186,7 +219,12 @@ ngx_http_modelgw_metrics_handler(ngx_http_request_t *r)
 
     r->main->count++;
 
-    if (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
+    rc = ngx_http_modelgw_metrics_host(r, ctx);
+
+    if (rc != NGX_OK) {
+        /* void */
+
+    } else if (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
         rc = ngx_http_modelgw_metrics_job(r, ctx);
 
     } else if (ngx_http_modelgw_headers_add(r, "Allow", &allow) == NGX_OK) {
@@ -203,6 +241,30 @@ ngx_http_modelgw_metrics_handler(ngx_http_request_t *r)
     }
 
     return NGX_DONE;
+}
+
+
+/*
+ * As for the admin interface; and any address, as Prometheus may reach this one
+ * by another.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_metrics_host(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t  *host;
+
+    host = &r->headers_in.server;
+
+    if (host->len
+        && (host->data[0] == '['
+            || ngx_inet_addr(host->data, host->len) != INADDR_NONE))
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_admin_host(r, ctx);
 }
 
 

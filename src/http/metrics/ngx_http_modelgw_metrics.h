@@ -57,9 +57,15 @@ typedef struct {
 typedef struct {
     ngx_str_t                     group;
     ngx_str_t                     id;
-    ngx_str_t                     provider;
+    ngx_str_t                     owner;
     ngx_modelgw_metrics_model_t   row;
 } ngx_http_modelgw_scrape_model_t;
+
+
+typedef struct {
+    ngx_uint_t                          n;
+    ngx_http_modelgw_scrape_model_t    *elts;
+} ngx_http_modelgw_scrape_models_t;
 
 
 typedef struct {
@@ -78,10 +84,10 @@ typedef struct {
 
     ngx_uint_t                          ngroups;
     ngx_http_modelgw_scrape_group_t    *groups;  /* by their index */
-    ngx_uint_t                          nmodels;
-    ngx_http_modelgw_scrape_model_t    *models;  /* by their index */
-    ngx_uint_t                          nmerged;
-    ngx_http_modelgw_scrape_model_t    *merged;  /* by provider and id */
+    ngx_uint_t                          nrows;
+    ngx_http_modelgw_scrape_model_t    *rows;    /* of models, by their index */
+    ngx_http_modelgw_scrape_models_t    models;  /* by group and id */
+    ngx_http_modelgw_scrape_models_t    owned;   /* by owner and id */
     ngx_uint_t                          nkeys;
     ngx_http_modelgw_scrape_key_t      *keys;    /* those that have series */
     ngx_uint_t                          naccounts; /* the same */

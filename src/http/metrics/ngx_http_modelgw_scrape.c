@@ -4,8 +4,8 @@
  * and what the ledger is right now.  All is collected first, then written, as
  * the format wants all samples of a metric together.
  *
- * Models of two groups may have the same owner and id: for metrics that have
- * only these they are added up.
+ * A model may have several rows, as its owner changes, and models of two groups
+ * may have the same owner and id: rows whose labels are the same are added up.
  *
  * Words of the ledger are read without its lock, but for limits, whose three
  * words belong together: a balance and a hold may be of two instants.
@@ -33,9 +33,10 @@ static ngx_int_t ngx_http_modelgw_scrape_collect(ngx_http_modelgw_scrape_t *s);
 static ngx_int_t ngx_http_modelgw_scrape_groups(ngx_http_modelgw_scrape_t *s);
 static ngx_int_t ngx_http_modelgw_scrape_models(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s,
-    ngx_uint_t index);
-static void ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_t *s,
-    ngx_http_modelgw_scrape_model_t *model);
+    ngx_http_modelgw_scrape_model_t *model, ngx_uint_t index);
+static void ngx_http_modelgw_scrape_merge(
+    ngx_http_modelgw_scrape_models_t *models,
+    ngx_http_modelgw_scrape_model_t *model, size_t offset);
 static ngx_int_t ngx_http_modelgw_scrape_keys(ngx_http_modelgw_scrape_t *s);
 static ngx_int_t ngx_http_modelgw_scrape_managed(ngx_http_modelgw_scrape_t *s,
     ngx_uint_t n);
@@ -151,42 +152,46 @@ ngx_http_modelgw_scrape_groups(ngx_http_modelgw_scrape_t *s)
 static ngx_int_t
 ngx_http_modelgw_scrape_models(ngx_http_modelgw_scrape_t *s)
 {
-    size_t      size;
-    ngx_uint_t  i;
+    size_t                            size;
+    ngx_uint_t                        i;
+    ngx_http_modelgw_scrape_model_t  *model;
 
-    s->nmodels = ngx_modelgw_metrics_rows(s->metrics,
-                                          NGX_MODELGW_METRICS_MODELS);
+    s->nrows = ngx_modelgw_metrics_rows(s->metrics, NGX_MODELGW_METRICS_MODELS);
 
-    size = s->nmodels * sizeof(ngx_http_modelgw_scrape_model_t);
+    size = s->nrows * sizeof(ngx_http_modelgw_scrape_model_t);
 
-    s->models = ngx_pcalloc(s->pool, size);
-    s->merged = ngx_pcalloc(s->pool, size);
-
-    if (s->models == NULL || s->merged == NULL) {
+    model = ngx_pcalloc(s->pool, 3 * size);
+    if (model == NULL) {
         return NGX_ERROR;
     }
 
-    for (i = 0; i < s->nmodels; i++) {
-        ngx_http_modelgw_scrape_model(s, i);
-        ngx_http_modelgw_scrape_merge(s, &s->models[i]);
+    s->rows = model;
+    s->models.elts = model + s->nrows;
+    s->owned.elts = model + 2 * s->nrows;
+
+    for (i = 0; i < s->nrows; i++) {
+        model = &s->rows[i];
+
+        ngx_http_modelgw_scrape_model(s, model, i);
+
+        ngx_http_modelgw_scrape_merge(&s->models, model,
+                           offsetof(ngx_http_modelgw_scrape_model_t, group));
+        ngx_http_modelgw_scrape_merge(&s->owned, model,
+                           offsetof(ngx_http_modelgw_scrape_model_t, owner));
     }
 
     return NGX_OK;
 }
 
 
-/* The row's name is "GROUP\0ID". */
+/* The row's name is "GROUP\0OWNER\0ID". */
 
 static void
-ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s, ngx_uint_t index)
+ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s,
+    ngx_http_modelgw_scrape_model_t *model, ngx_uint_t index)
 {
-    u_char                            *p, *last;
-    ngx_str_t                          name;
-    ngx_uint_t                         i;
-    ngx_http_modelgw_group_t         **group;
-    ngx_http_modelgw_scrape_model_t   *model;
-
-    model = &s->models[index];
+    u_char     *p, *last;
+    ngx_str_t   name;
 
     ngx_modelgw_metrics_sum(s->metrics, NGX_MODELGW_METRICS_MODELS, index,
                             &model->row);
@@ -194,7 +199,7 @@ ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s, ngx_uint_t index)
     if (index == NGX_MODELGW_METRICS_OTHER) {
         ngx_str_set(&model->group, "other");
         model->id = model->group;
-        model->provider = model->group;
+        model->owner = model->group;
         return;
     }
 
@@ -206,48 +211,40 @@ ngx_http_modelgw_scrape_model(ngx_http_modelgw_scrape_t *s, ngx_uint_t index)
 
     model->group.data = name.data;
     model->group.len = p - name.data;
+
+    model->owner.data = p + 1;
+    p = ngx_strlchr(p + 1, last, '\0');
+    model->owner.len = p - model->owner.data;
+
     model->id.data = p + 1;
     model->id.len = last - model->id.data;
-
-    /* of one that is not configured any more the owner is not known */
-
-    model->provider = model->group;
-
-    group = s->mmcf->groups.elts;
-
-    for (i = 0; i < s->mmcf->groups.nelts; i++) {
-
-        if (group[i]->name.len == model->group.len
-            && ngx_memcmp(group[i]->name.data, model->group.data,
-                          model->group.len)
-               == 0)
-        {
-            model->provider = group[i]->owned_by;
-            break;
-        }
-    }
 }
 
 
-/* Adds the model's cells to those of a model with the same labels. */
+/*
+ * Adds the model's cells to those of one with the same id, and group or owner:
+ * the label at the offset.
+ */
 
 static void
-ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_t *s,
-    ngx_http_modelgw_scrape_model_t *model)
+ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_models_t *models,
+    ngx_http_modelgw_scrape_model_t *model, size_t offset)
 {
     uint64_t                         *from, *to;
+    ngx_str_t                        *label, *other;
     ngx_uint_t                        i, k;
     ngx_http_modelgw_scrape_model_t  *m;
 
-    for (i = 0; i < s->nmerged; i++) {
-        m = &s->merged[i];
+    label = (ngx_str_t *) ((u_char *) model + offset);
+
+    for (i = 0; i < models->n; i++) {
+        m = &models->elts[i];
+        other = (ngx_str_t *) ((u_char *) m + offset);
 
         if (m->id.len != model->id.len
-            || m->provider.len != model->provider.len
+            || other->len != label->len
             || ngx_memcmp(m->id.data, model->id.data, m->id.len) != 0
-            || ngx_memcmp(m->provider.data, model->provider.data,
-                          m->provider.len)
-               != 0)
+            || ngx_memcmp(other->data, label->data, label->len) != 0)
         {
             continue;
         }
@@ -265,7 +262,7 @@ ngx_http_modelgw_scrape_merge(ngx_http_modelgw_scrape_t *s,
         return;
     }
 
-    s->merged[s->nmerged++] = *model;
+    models->elts[models->n++] = *model;
 }
 
 
@@ -471,8 +468,8 @@ ngx_http_modelgw_scrape_calls(ngx_http_modelgw_scrape_t *s)
         if (group & NGX_MODELGW_CALL_GROUP) {
             group &= ~NGX_MODELGW_CALL_GROUP;
 
-        } else if (group < s->nmodels) {
-            model = &s->models[group];
+        } else if (group < s->nrows) {
+            model = &s->rows[group];
 
             group = ngx_modelgw_metrics_find(s->metrics,
                                              NGX_MODELGW_METRICS_GROUPS,

@@ -93,16 +93,6 @@ static const char  *ngx_http_modelgw_scrape_types[] = {
 };
 
 
-static const char  *ngx_http_modelgw_scrape_ends[] = {
-    [NGX_MODELGW_END_COMPLETE] = "complete",
-    [NGX_MODELGW_END_CLIENT] = "client",
-    [NGX_MODELGW_END_UPSTREAM] = "upstream",
-    [NGX_MODELGW_END_TIMEOUT] = "timeout",
-    [NGX_MODELGW_END_KILLED] = "killed",
-    [NGX_MODELGW_END_STOPPED] = "stopped"
-};
-
-
 #define ngx_http_modelgw_scrape_samples(name, type, help, need, write)        \
     { name, type, help, NGX_HTTP_MODELGW_SCRAPE_##need, write, 0, 0 }
 
@@ -357,7 +347,7 @@ ngx_http_modelgw_scrape_labels(ngx_http_modelgw_scrape_t *s,
 {
     ngx_http_modelgw_scrape_word(s, 0, "gen_ai_operation_name", "chat");
     ngx_modelgw_metrics_label(&s->text, 1, "gen_ai_provider_name",
-                              &model->provider);
+                              &model->owner);
     ngx_modelgw_metrics_label(&s->text, 2, "gen_ai_request_model", &model->id);
 }
 
@@ -368,8 +358,8 @@ ngx_http_modelgw_scrape_duration(ngx_http_modelgw_scrape_t *s)
     ngx_uint_t                        i;
     ngx_http_modelgw_scrape_model_t  *model;
 
-    for (i = 0; i < s->nmerged; i++) {
-        model = &s->merged[i];
+    for (i = 0; i < s->owned.n; i++) {
+        model = &s->owned.elts[i];
 
         ngx_http_modelgw_scrape_labels(s, model);
         ngx_modelgw_metrics_histogram(&s->text,
@@ -389,10 +379,10 @@ ngx_http_modelgw_scrape_first(ngx_http_modelgw_scrape_t *s)
 {
     ngx_uint_t  i;
 
-    for (i = 0; i < s->nmerged; i++) {
-        ngx_http_modelgw_scrape_labels(s, &s->merged[i]);
+    for (i = 0; i < s->owned.n; i++) {
+        ngx_http_modelgw_scrape_labels(s, &s->owned.elts[i]);
         ngx_modelgw_metrics_histogram(&s->text, NGX_MODELGW_METRICS_HIST_FIRST,
-                                      s->merged[i].row.first);
+                                      s->owned.elts[i].row.first);
     }
 }
 
@@ -402,11 +392,11 @@ ngx_http_modelgw_scrape_per_token(ngx_http_modelgw_scrape_t *s)
 {
     ngx_uint_t  i;
 
-    for (i = 0; i < s->nmerged; i++) {
-        ngx_http_modelgw_scrape_labels(s, &s->merged[i]);
+    for (i = 0; i < s->owned.n; i++) {
+        ngx_http_modelgw_scrape_labels(s, &s->owned.elts[i]);
         ngx_modelgw_metrics_histogram(&s->text,
                                       NGX_MODELGW_METRICS_HIST_PER_TOKEN,
-                                      s->merged[i].row.per_token);
+                                      s->owned.elts[i].row.per_token);
     }
 }
 
@@ -416,15 +406,15 @@ ngx_http_modelgw_scrape_usage(ngx_http_modelgw_scrape_t *s)
 {
     ngx_uint_t  i, k;
 
-    for (i = 0; i < s->nmerged; i++) {
+    for (i = 0; i < s->owned.n; i++) {
         for (k = 0; k < 2; k++) {
-            ngx_http_modelgw_scrape_labels(s, &s->merged[i]);
+            ngx_http_modelgw_scrape_labels(s, &s->owned.elts[i]);
             ngx_http_modelgw_scrape_word(s, 3, "gen_ai_token_type",
                                          k ? "output" : "input");
 
             ngx_modelgw_metrics_histogram(&s->text,
                                           NGX_MODELGW_METRICS_HIST_USAGE,
-                                          s->merged[i].row.usage[k]);
+                                          s->owned.elts[i].row.usage[k]);
         }
     }
 }
@@ -464,8 +454,8 @@ ngx_http_modelgw_scrape_calls_total(ngx_http_modelgw_scrape_t *s)
     ngx_uint_t                        i, outcome, end;
     ngx_http_modelgw_scrape_model_t  *model;
 
-    for (i = 0; i < s->nmodels; i++) {
-        model = &s->models[i];
+    for (i = 0; i < s->models.n; i++) {
+        model = &s->models.elts[i];
 
         ngx_modelgw_metrics_label(&s->text, 0, "group", &model->group);
         ngx_modelgw_metrics_label(&s->text, 1, "model", &model->id);
@@ -476,7 +466,7 @@ ngx_http_modelgw_scrape_calls_total(ngx_http_modelgw_scrape_t *s)
 
             for (end = 0; end < NGX_MODELGW_METRICS_ENDS; end++) {
                 ngx_http_modelgw_scrape_word(s, 3, "end",
-                                            ngx_http_modelgw_scrape_ends[end]);
+                                            ngx_modelgw_end_name(end));
                 ngx_modelgw_metrics_counter(&s->text,
                                             model->row.calls[outcome][end], 0);
             }
@@ -491,8 +481,8 @@ ngx_http_modelgw_scrape_tokens(ngx_http_modelgw_scrape_t *s)
     ngx_uint_t                        i, type;
     ngx_http_modelgw_scrape_model_t  *model;
 
-    for (i = 0; i < s->nmodels; i++) {
-        model = &s->models[i];
+    for (i = 0; i < s->models.n; i++) {
+        model = &s->models.elts[i];
 
         ngx_modelgw_metrics_label(&s->text, 0, "group", &model->group);
         ngx_modelgw_metrics_label(&s->text, 1, "model", &model->id);
@@ -512,8 +502,8 @@ ngx_http_modelgw_scrape_cost(ngx_http_modelgw_scrape_t *s)
     ngx_uint_t                        i;
     ngx_http_modelgw_scrape_model_t  *model;
 
-    for (i = 0; i < s->nmodels; i++) {
-        model = &s->models[i];
+    for (i = 0; i < s->models.n; i++) {
+        model = &s->models.elts[i];
 
         ngx_modelgw_metrics_label(&s->text, 0, "group", &model->group);
         ngx_modelgw_metrics_label(&s->text, 1, "model", &model->id);
@@ -835,7 +825,7 @@ ngx_http_modelgw_scrape_zone(ngx_http_modelgw_scrape_t *s)
     ngx_http_modelgw_scrape_ratio(s, s->managed, s->managed_max);
 
     ngx_http_modelgw_scrape_word(s, 0, "room", "models");
-    ngx_http_modelgw_scrape_ratio(s, s->nmodels,
+    ngx_http_modelgw_scrape_ratio(s, s->nrows,
                           ngx_modelgw_metrics_max(s->metrics,
                                                   NGX_MODELGW_METRICS_MODELS));
 }

@@ -46,7 +46,9 @@ ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf)
         return NULL;
     }
 
-    if (mmcf->worker == NGX_MODELGW_LEDGER_NONE) {
+    if (mmcf->worker == NGX_MODELGW_LEDGER_NONE
+        || ngx_modelgw_ledger_full(mmcf->ledger))
+    {
         return "The gateway is full";
     }
 

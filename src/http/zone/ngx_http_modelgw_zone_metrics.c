@@ -24,9 +24,8 @@
 
 typedef struct {
     ngx_http_modelgw_main_conf_t  *mmcf;
-    ngx_uint_t                     n[NGX_MODELGW_METRICS_TABLES]; /* configured
-                                                                     */
-    ngx_uint_t                     refused;
+    ngx_uint_t                     refused[NGX_MODELGW_METRICS_TABLES];
+    ngx_uint_t                     n;            /* refused in total */
 } ngx_http_modelgw_zone_rows_t;
 
 
@@ -174,16 +173,22 @@ ngx_http_modelgw_zone_metrics_in_force(ngx_cycle_t *cycle)
 
     ngx_http_modelgw_zone_metrics_keys(&rows, mmcf);
 
-    if (rows.refused == 0) {
+    if (rows.n == 0) {
         return;
+    }
+
+    /* those of former configurations keep their room */
+
+    for (i = 0; i < NGX_MODELGW_METRICS_TABLES; i++) {
+        rows.refused[i] += ngx_modelgw_metrics_rows(mmcf->metrics, i);
     }
 
     ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
                   "\"modelgw_metrics_zone\" of %uzk has no room for %ui of the "
                   "groups, models and keys, which have no counters of their "
                   "own: it needs %uzk",
-                  mmcf->metrics_size / 1024, rows.refused,
-                  ngx_http_modelgw_zone_metrics_need(cycle, rows.n));
+                  mmcf->metrics_size / 1024, rows.n,
+                  ngx_http_modelgw_zone_metrics_need(cycle, rows.refused));
 }
 
 
@@ -199,7 +204,11 @@ ngx_http_modelgw_zone_metrics_group(ngx_http_modelgw_zone_rows_t *rows,
 }
 
 
-/* The row's name is "GROUP\0ID"; LF is the only control byte of a label. */
+/*
+ * The row's name is "GROUP\0OWNER\0ID": all labels of its series, so that what
+ * was counted stays where it is if another configuration has another owner.
+ * LF is the only control byte of a label.
+ */
 
 static void
 ngx_http_modelgw_zone_metrics_models(ngx_http_modelgw_zone_rows_t *rows,
@@ -214,6 +223,10 @@ ngx_http_modelgw_zone_metrics_models(ngx_http_modelgw_zone_rows_t *rows,
 
     for (i = 0; i < models->nelts; i++) {
         p = ngx_cpymem(text, group->name.data, group->name.len);
+        *p++ = '\0';
+        p = ngx_cpymem(p, group->owned_by.data,
+                       ngx_min(group->owned_by.len,
+                               NGX_MODELGW_METRICS_NAME));
         *p++ = '\0';
 
         last = ngx_cpymem(p, model[i].id.data,
@@ -272,8 +285,10 @@ ngx_http_modelgw_zone_metrics_row(ngx_http_modelgw_zone_rows_t *rows,
 
     row = ngx_http_modelgw_zone_metrics_add(rows->mmcf, table, name);
 
-    rows->n[table]++;
-    rows->refused += (row == NGX_MODELGW_METRICS_OTHER);
+    if (row == NGX_MODELGW_METRICS_OTHER) {
+        rows->refused[table]++;
+        rows->n++;
+    }
 
     return row;
 }
