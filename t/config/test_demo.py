@@ -179,7 +179,8 @@ modelgwctl() { "$ROOT/conf/modelgwctl" --socket "$RUN/admin.sock" "$@"; }
 
 # logs and the books are written after the client has its answer
 
-ASKS = re.compile(r"modelgwctl (actions|calls|usage|refusals)|grep|jq")
+ASKS = re.compile(r"modelgwctl (accounts|actions|calls|keys|usage|refusals)"
+                  r"|grep|jq")
 
 PLACES = {"/etc/nginx/nginx.conf": "conf/nginx.conf", "/var/lib/modelgw": "", "/var/log/nginx/modelgw.log":
           "logs/access.log", "/var/log/nginx/error.log": "logs/error.log"}

@@ -81,6 +81,8 @@ static ngx_int_t ngx_http_modelgw_key_parse_rotate(
 static ngx_int_t ngx_http_modelgw_key_invalid(ngx_http_modelgw_change_t *c,
     ngx_uint_t i, const char *takes);
 static ngx_int_t ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c);
+static void ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c,
+    ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_key_refused(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_key_exists(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_key_location(ngx_http_modelgw_change_t *c);
@@ -803,6 +805,8 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
 
     fresh = (c->asked.kind == NGX_MODELGW_CHANGE_KEY_NEW);
 
+    ngx_http_modelgw_key_window(c, &id);
+
     ngx_log_error(NGX_LOG_NOTICE, c->request->connection->log, 0,
                   "key \"%V\" %s", &id, done[c->asked.kind]);
 
@@ -829,6 +833,45 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
                                  fresh ? NGX_HTTP_CREATED : NGX_HTTP_OK, &body);
 
     return NGX_OK;
+}
+
+
+/*
+ * A budget begins with the answer, not with the next call: calls in flight are
+ * a part of it.  Without room for a record it begins with a call for which
+ * there is room.
+ */
+
+static void
+ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c, ngx_str_t *id)
+{
+    uint32_t                    slot;
+    ngx_modelgw_key_t           key;
+    ngx_modelgw_budget_t        budget;
+    ngx_modelgw_managed_key_t  *asked;
+
+    asked = &c->asked.key;
+
+    if (asked->state == NGX_MODELGW_KEY_REVOKED) {
+        return;
+    }
+
+    key.budget = asked->budget;
+    key.window = asked->window;
+    key.group = ngx_http_modelgw_group_find(c->mmcf, asked->group.data,
+                                            asked->group.len);
+    if (key.group == NULL) {
+        return;
+    }
+
+    ngx_http_modelgw_keys_budget(&key, &budget);
+
+    if (budget.limit
+        && ngx_modelgw_ledger_key(c->mmcf->ledger, id, &slot) == NGX_OK)
+    {
+        ngx_modelgw_ledger_budget_new(c->mmcf->ledger, slot, budget.window,
+                                      (uint64_t) ngx_time() * 1000);
+    }
 }
 
 
