@@ -537,6 +537,22 @@ def test_readers_add_no_record(gateway):
     assert r.json()["budget_resets_in"] is None
 
 
+def test_budget_of_a_configured_key(gateway):
+    """One of its id that is imported does not begin another window."""
+    g = Live(gateway(**PARTS, keys=[Key("moving", "b", "budget=1/month")]))
+    (key,) = [k for k in g.gw.keys if k.id == "moving"]
+    assert g.gw.chat(key=key).status == 200
+    used = g.key("moving")["budget_used"]
+    assert nano(used) > 0
+    digest = hashlib.sha256(key.secret.encode()).hexdigest()
+    r = g.send("POST", "/keys", {"id": "moving", "group": "b", "budget":
+                                 "2/day", "hash": "sha256:" + digest})
+    assert r.status == 201, r
+    assert g.key("moving")["budget_used"] == used
+    assert g.gw.chat(key=key).status == 200
+    assert nano(g.key("moving")["budget_used"]) == 2 * nano(used)
+
+
 def test_keys_of_accounts(gateway):
     """Those that are in use: neither expired nor revoked, one that both have
     once."""

@@ -839,7 +839,8 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
 /*
  * A budget begins with the answer, not with the next call: calls in flight are
  * a part of it.  Without room for a record it begins with a call for which
- * there is room.
+ * there is room.  The record of a key that the configuration has, too, is that
+ * key's.
  */
 
 static void
@@ -852,7 +853,9 @@ ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c, ngx_str_t *id)
 
     asked = &c->asked.key;
 
-    if (asked->state == NGX_MODELGW_KEY_REVOKED) {
+    if (asked->state == NGX_MODELGW_KEY_REVOKED
+        || ngx_modelgw_keys_named(c->mmcf->keys, id))
+    {
         return;
     }
 
