@@ -66,6 +66,8 @@ static u_char *ngx_modelgw_ledger_table_init(ngx_modelgw_ledger_table_t *t,
 static u_char *ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring,
     u_char *p, uint64_t size);
 static ngx_int_t ngx_modelgw_ledger_mutexes(ngx_modelgw_ledger_t *l);
+static void ngx_modelgw_ledger_key_forget(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_key_t *key);
 static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
     uint32_t i);
@@ -495,12 +497,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     if (rc == NGX_OK) {
         key = ngx_modelgw_ledger_key_at(l, *index);
 
-        /* calls of a key that was not named were not counted */
-
-        if ((uint32_t) l->generation - key->generation > 1) {
-            key->window = NGX_MODELGW_WINDOW_NONE;
-        }
-
+        ngx_modelgw_ledger_key_forget(l, key);
         key->generation = l->generation;
     }
 
@@ -510,17 +507,36 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 }
 
 
+/* calls of a key that was not named were not counted */
+
+static void
+ngx_modelgw_ledger_key_forget(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_ledger_key_t *key)
+{
+    if ((uint32_t) l->generation - key->generation > 1) {
+        key->window = NGX_MODELGW_WINDOW_NONE;
+    }
+}
+
+
 ngx_int_t
 ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
-    uint32_t *index)
+    ngx_modelgw_ledger_key_t *key)
 {
+    uint32_t  i;
+
     ngx_modelgw_redo_lock(&l->redo);
 
-    *index = ngx_modelgw_ledger_find(&l->keys, name);
+    i = ngx_modelgw_ledger_find(&l->keys, name);
+
+    if (i != NGX_MODELGW_LEDGER_NONE) {
+        *key = *ngx_modelgw_ledger_key_at(l, i);
+        ngx_modelgw_ledger_key_forget(l, key);
+    }
 
     ngx_modelgw_redo_unlock(&l->redo);
 
-    return (*index == NGX_MODELGW_LEDGER_NONE) ? NGX_DECLINED : NGX_OK;
+    return (i != NGX_MODELGW_LEDGER_NONE) ? NGX_OK : NGX_DECLINED;
 }
 
 

@@ -359,16 +359,16 @@ ngx_modelgw_ledger_account_t *ngx_modelgw_ledger_account_at(
  *     NGX_OK        *index is set
  *     NGX_ERROR     no room, or a name of more than NGX_MODELGW_LEDGER_NAME
  *                   bytes
- * _key_find() finds one without naming it: NGX_OK, NGX_DECLINED (there is
- * none).  _key_at() returns the record by its index.
+ * _key_at() returns the record by its index.  _key_find() copies it and changes
+ * nothing: NGX_OK, NGX_DECLINED (there is none).
  */
 void ngx_modelgw_ledger_generation(ngx_modelgw_ledger_t *l);
 ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     uint32_t *index);
-ngx_int_t ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
-    uint32_t *index);
 ngx_modelgw_ledger_key_t *ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l,
     uint32_t index);
+ngx_int_t ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
+    ngx_modelgw_ledger_key_t *key);
 
 /*
  * Budgets of keys that have a record, when a configuration takes effect, or an

@@ -188,15 +188,6 @@ ngx_int_t ngx_modelgw_store_snapshot(ngx_modelgw_store_t *s);
 ngx_int_t ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id);
 
 /*
- * Calls the handler for each key with the cost of its calls that ended since
- * "start", in milliseconds since the Epoch, the begin of a day in UTC: as
- * _accounts() does, with 0 for the time.
- */
-ngx_int_t ngx_modelgw_store_spent(ngx_modelgw_store_t *s, uint64_t start,
-    ngx_modelgw_store_account_pt handler, void *data);
-
-
-/*
  * Writing.  What is written between _begin() and _commit() is durable when
  * _commit() has returned NGX_OK: all of it, or else nothing.  After an
  * NGX_ERROR of any of these the batch is rolled back, and all of them return
@@ -408,12 +399,27 @@ ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
     ngx_str_t *out, ngx_pool_t *pool);
 
 /*
+ * Calls the handler for each key, or account, that has calls which ended since
+ * "start", in milliseconds since the Epoch: with the cost of these, and with
+ * the beginning of the hour when the last of them ended, of rolled-up days that
+ * of the day, in milliseconds, too.  As in _usage(), rolled-up days are
+ * included if they begin since start.  by: NGX_MODELGW_BY_KEY or _ACCOUNT.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
+ */
+ngx_int_t ngx_modelgw_store_spent(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_by_e by, uint64_t start,
+    ngx_modelgw_store_account_pt handler, void *data);
+
+/*
  * The note of an account, as a JSON string; empty if the account is not stored
- * yet.
- *     NGX_OK, NGX_ERROR
+ * yet.  _noted() calls the handler for the names of accounts whose note has the
+ * text in it.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 ngx_int_t ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_str_t *out, ngx_pool_t *pool);
+ngx_int_t ngx_modelgw_store_noted(ngx_modelgw_store_t *s, ngx_str_t *text,
+    ngx_modelgw_store_name_pt handler, void *data);
 
 /*
  * Calls the handler for each key that matches, in the order of their ids, from

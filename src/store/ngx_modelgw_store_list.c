@@ -12,6 +12,9 @@
 #include "ngx_modelgw_store_private.h"
 
 
+static ngx_int_t ngx_modelgw_store_names(ngx_modelgw_store_t *s,
+    const char *sql, ngx_str_t *text, ngx_modelgw_store_name_pt handler,
+    void *data);
 static void ngx_modelgw_store_action_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 
@@ -20,16 +23,41 @@ ngx_int_t
 ngx_modelgw_store_closed(ngx_modelgw_store_t *s,
     ngx_modelgw_store_name_pt handler, void *data)
 {
+    ngx_str_t  none;
+
+    ngx_str_null(&none);
+
+    return ngx_modelgw_store_names(s, "SELECT name FROM accounts"
+                                      " WHERE state = 'closed'", &none,
+                                   handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_noted(ngx_modelgw_store_t *s, ngx_str_t *text,
+    ngx_modelgw_store_name_pt handler, void *data)
+{
+    return ngx_modelgw_store_names(s, "SELECT name FROM accounts"
+                                      " WHERE instr(note, ?1)", text,
+                                   handler, data);
+}
+
+
+/* rows of a name; the text is bound if there is a parameter */
+
+static ngx_int_t
+ngx_modelgw_store_names(ngx_modelgw_store_t *s, const char *sql,
+    ngx_str_t *text, ngx_modelgw_store_name_pt handler, void *data)
+{
     ngx_int_t      rc;
     ngx_str_t      name;
     sqlite3_stmt  *stmt;
 
-    if (ngx_modelgw_store_prepare(s, "SELECT name FROM accounts"
-                                     " WHERE state = 'closed'", &stmt)
-        != NGX_OK)
-    {
+    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    ngx_modelgw_store_bind_str(stmt, 1, text);
 
     while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
 

@@ -79,6 +79,11 @@
     "(SELECT coalesce(max(value), 0) FROM marks WHERE name = 'hours')"
 
 
+/* the first second of a row of "days" */
+
+#define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+
+
 /* statements prepared when the file is opened for writing */
 
 typedef enum {
@@ -188,6 +193,14 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
  *     NGX_OK, NGX_DONE (there is none), NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
+
+/*
+ * Calls the handler for each row, of a name and two numbers; first is bound if
+ * there is a parameter.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
+ */
+ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
+    int64_t first, ngx_modelgw_store_account_pt handler, void *data);
 
 /* reading */
 

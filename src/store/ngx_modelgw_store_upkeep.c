@@ -35,9 +35,6 @@ static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
 static ngx_int_t ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *mark, int64_t *n);
-static ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s,
-    const char *sql, int64_t first, ngx_modelgw_store_account_pt handler,
-    void *data);
 static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
@@ -425,23 +422,6 @@ ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id)
 
 
 ngx_int_t
-ngx_modelgw_store_spent(ngx_modelgw_store_t *s, uint64_t start,
-    ngx_modelgw_store_account_pt handler, void *data)
-{
-    return ngx_modelgw_store_each(s,
-        "SELECT key, sum(cost), 0 FROM ("
-            "SELECT key, cost FROM hours WHERE hour >= ?1 / 3600000"
-            " UNION ALL SELECT key, cost FROM calls"
-                " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"
-            " UNION ALL SELECT key, cost FROM days"
-                " WHERE day >= date(?1 / 1000, 'unixepoch'))"
-        " GROUP BY key", start, handler, data);
-}
-
-
-/* rows of a name and two numbers; first is bound if there is a parameter */
-
-static ngx_int_t
 ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     ngx_modelgw_store_account_pt handler, void *data)
 {

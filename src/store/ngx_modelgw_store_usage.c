@@ -21,8 +21,6 @@
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
-
 /* bytes that tell a group: a time, names with their length */
 
 #define NGX_MODELGW_STORE_GROUP                                               \
@@ -133,6 +131,33 @@ static const char  ngx_modelgw_store_usage_sql[] =
     " AND " NGX_MODELGW_STORE_DAY_TIME " * 1000 < ?5";
 
 
+/*
+ * ?1 is the start: as above, whole hours of "hours", and what is before the
+ * first of them or above the mark of "calls".
+ */
+
+#define ngx_modelgw_store_spent_sql(name)                                     \
+    "SELECT " name ", sum(cost), max(time) / 3600000 * 3600000 FROM ("        \
+        "SELECT " name ", cost, hour * 3600000 AS time FROM hours"            \
+            " WHERE hour >= (?1 + 3599999) / 3600000"                         \
+        " UNION ALL SELECT " name ", cost, ended FROM calls"                  \
+            " WHERE ended >= ?1 AND ended <"                                  \
+                " min((?1 + 3599999) / 3600000 * 3600000, "                   \
+                NGX_MODELGW_STORE_MARK ")"                                    \
+        " UNION ALL SELECT " name ", cost, ended FROM calls"                  \
+            " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"             \
+        " UNION ALL SELECT " name ", cost, " NGX_MODELGW_STORE_DAY_TIME       \
+            " * 1000 FROM days"                                               \
+            " WHERE day >= date((?1 + 86399999) / 1000, 'unixepoch'))"        \
+    " GROUP BY 1"
+
+static const char  ngx_modelgw_store_spent_keys[] =
+    ngx_modelgw_store_spent_sql("key");
+
+static const char  ngx_modelgw_store_spent_accounts[] =
+    ngx_modelgw_store_spent_sql("account");
+
+
 static ngx_modelgw_store_dimension_t  ngx_modelgw_store_dimensions[] = {
 
     [NGX_MODELGW_BY_HOUR] = { ngx_string("\"hour\":"),
@@ -162,6 +187,17 @@ static ngx_str_t  ngx_modelgw_store_sum_names[] = {
     ngx_string(",\"output_tokens\":"),
     ngx_string(",\"reasoning_tokens\":")
 };
+
+
+ngx_int_t
+ngx_modelgw_store_spent(ngx_modelgw_store_t *s, ngx_modelgw_store_by_e by,
+    uint64_t start, ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s, (by == NGX_MODELGW_BY_ACCOUNT)
+                                     ? ngx_modelgw_store_spent_accounts
+                                     : ngx_modelgw_store_spent_keys,
+                                  start, handler, data);
+}
 
 
 ngx_int_t

@@ -71,6 +71,15 @@ http {
     access_log off;
     modelgw_ledger %(dir)s/ledger.db;
     modelgw_zone 64m;
+    upstream api.test { server 127.0.0.1:1; }
+    modelgw_group a {
+        protocol messages;
+        family fam-a-;
+        upstream http://api.test;
+        credential x-api-key file:%(dir)s/secret;
+        model fam-a-0 m input=1 output=1 max_output=100;
+    }
+    modelgw_keys { include %(dir)s/keys; }
     server { listen unix:%(dir)s/admin.sock; location / { modelgw_admin; } }
 }
 """
@@ -105,6 +114,14 @@ def main():
     os.makedirs(directory)
     make(os.path.join(directory, "ledger.db"), calls)
 
+    with open(os.open(os.path.join(directory, "secret"),
+                      os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
+        f.write("secret")
+    with open(os.path.join(directory, "keys"), "w") as f:
+        for i in range(50):
+            f.write("key-%d sha256:%064x a account=account-%d rpm=60;\n"
+                    % (i, i, i % 20))
+
     conf = os.path.join(directory, "nginx.conf")
     with open(conf, "w") as f:
         f.write(CONF % {"dir": directory,
@@ -129,6 +146,8 @@ def main():
                      ["usage", "--by", "account,day"],
                      ["usage", "--by", "hour", "--from", "-24h"],
                      ["usage", "--by", "key", "--from", "yesterday"],
+                     ["accounts", "--sort", "spent"], ["accounts", "account-1"],
+                     ["keys"], ["key", "show", "key-1"],
                      ["calls"], ["calls", "--account", "nobody"],
                      ["calls", "--request-id", "none"],
                      ["calls", "--from", "yesterday", "--limit", "1000"]):

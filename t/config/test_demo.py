@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from client import LIMIT
 from gateway import NGINX, ROOT
 from upstream import Refused
 
@@ -179,7 +180,8 @@ modelgwctl() { "$ROOT/conf/modelgwctl" --socket "$RUN/admin.sock" "$@"; }
 
 # logs and the books are written after the client has its answer
 
-ASKS = re.compile(r"modelgwctl (actions|calls|usage|refusals)|grep|jq")
+ASKS = re.compile(r"modelgwctl (accounts|actions|calls|keys|usage|refusals)"
+                  r"|grep|jq")
 
 PLACES = {"/etc/nginx/nginx.conf": "conf/nginx.conf", "/var/lib/modelgw": "", "/var/log/nginx/modelgw.log":
           "logs/access.log", "/var/log/nginx/error.log": "logs/error.log"}
@@ -232,7 +234,7 @@ def test_samples_of_the_documents(tmp_path):
                 if "sqlite3" in command and not shutil.which("sqlite3"):
                     continue
                 pattern = ".*".join(map(re.escape, ANYTHING.split(expected)))
-                end = time.monotonic() + 10
+                end = time.monotonic() + LIMIT
                 while True:
                     r = subprocess.run(["bash", "-ec", COMMANDS + command],
                                        env=env, text=True, timeout=60,

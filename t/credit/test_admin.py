@@ -104,10 +104,16 @@ def test_accounts(admin, http):
     assert sorted(a["id"] for a in accounts) \
         == ["alice", "bob-1", "carol", "dave-1", "pool:1"]
     for a in accounts:
-        assert sorted(a) == ["available", "balance", "held", "id", "state"]
+        assert sorted(a) == ["available", "balance", "held", "id", "keys",
+                             "spent_24h", "spent_30d", "state"]
+
+    # its only key has expired
+
     assert admin.account("dave-1") == {"id": "dave-1", "balance": "5.00",
                                        "held": "0.00", "available": "5.00",
-                                       "state": "open"}
+                                       "state": "open", "spent_24h": "0.00",
+                                       "spent_30d": "0.00", "keys": 0}
+    assert admin.account("pool:1")["keys"] == 2
 
 
 def test_account(admin):
@@ -118,7 +124,8 @@ def test_account(admin):
     a = admin.ok("/accounts/dave-1")
     (topup,) = a.pop("topups")
     assert a == {"id": "dave-1", "balance": "5.00", "held": "0.00",
-                 "available": "5.00", "state": "open", "note": ""}
+                 "available": "5.00", "state": "open", "spent_24h": "0.00",
+                 "spent_30d": "0.00", "keys": 0, "note": ""}
     assert topup["id"] == "founding:dave-1" and topup["amount"] == "5.00"
     assert set(topup) == {"id", "time", "amount"}
 
@@ -158,6 +165,169 @@ def test_held_while_a_call_runs(admin):
     after = admin.account("bob-1")
     assert after["held"] == "0.00" and after["available"] == after["balance"]
     assert nano(after["balance"]) < nano(before["balance"])
+
+
+# lists of accounts
+
+HOUR = 3600000
+DAY = 24 * HOUR
+
+COLUMNS = ("id, time, ended, key, account, model, input, cache_read,"
+           " cache_write, cache_write_1h, output, reasoning, cost, outcome,"
+           ' "end", status')
+
+# (account, hours ago, nano-euro): the spans end in hours that are not whole
+
+SPENT = [("a-1", 1, 5), ("a-1", 23, 70), ("a-1", 25, 900), ("a-2", 719, 11000),
+         ("a-2", 721, 130000), ("a-3", 0, 1), ("a-3", 23.99, 2),
+         ("a-3", 24.01, 4), ("a-4", 719.99, 6), ("a-4", 720.01, 8),
+         ("a-5", 1000, 10 ** 18), ("a-6", 30, 975), ("a-7", 40, 975)]
+
+
+@pytest.fixture(scope="module")
+def listed(module_gateway):
+    """Accounts of which some have the same balance, or have spent the same;
+    calls of 42 days, of which no hour was summed up yet."""
+    gw = module_gateway(**WITH_LEDGER, locations=ADMIN)
+    g = Admin(gw)
+    for i in range(10):
+        body = {"id": "a-%d" % i, "founding": False,
+                "note": "floor %d, %s" % (i % 2, "Room" if i > 6 else "hall")}
+        assert gw.post("/admin/accounts", body).status == 201
+        if i % 3:
+            assert g.topup("a-%d" % i, "t-%d" % i, "%d" % (i % 3)).status == 201
+    g.now = int(time.time() * 1000)
+    gw.stop()
+    db = sqlite3.connect(gw.path("ledger.db"), isolation_level=None)
+    for i, (account, ago, cost) in enumerate(SPENT):
+        ended = g.now - int(ago * HOUR)
+        db.execute("INSERT INTO calls (%s) VALUES (?, ?, ?, ?, ?, 'm', 1, 0, 0,"
+                   " 0, 1, 0, ?, 'reported', 'complete', 200)" % COLUMNS,
+                   (i + 1, ended - 1, ended, "k-" + account, account, cost))
+    db.execute("DELETE FROM hours")
+    db.execute("UPDATE marks SET value = 0 WHERE name = 'hours'")
+    db.close()
+    gw.start()
+    return g
+
+
+def spent(account, hours):
+    return sum(cost for name, ago, cost in SPENT
+               if name == account and ago < hours)
+
+
+def test_spent(listed):
+    """Exactly, whether the calls are summed up to hours or not, and the same
+    as usage says."""
+    end = time.monotonic() + client.LIMIT
+    done = False
+    while not done:
+        assert time.monotonic() < end, "hours are not summed up"
+        done = store(listed.gw, "SELECT count(*) FROM marks, calls"
+                     " WHERE name = 'hours' AND ended < value") == [(len(SPENT),)]
+        for a in listed.ok("/accounts")["accounts"]:
+            assert nano(a["spent_24h"]) == spent(a["id"], 24), a
+            assert nano(a["spent_30d"]) == spent(a["id"], 720), a
+    for name, since in (("spent_24h", "-24h"), ("spent_30d", "-30d")):
+        rows = listed.ok("/usage?by=account&from=" + since)["usage"]
+        costs = {row["account"]: row["cost"] for row in rows}
+        for a in listed.ok("/accounts")["accounts"]:
+            assert a[name] == costs.get(a["id"], "0.00")
+    one = listed.ok("/accounts/a-1")
+    assert one["spent_24h"] == "0.000000075"
+    assert one["spent_30d"] == "0.000000975" and one["topups"]
+
+
+ORDERS = {"": None, "sort=opened": None, "sort=name": lambda a: a["id"],
+          "sort=balance": lambda a: (nano(a["balance"]), a["id"]),
+          "sort=spent": lambda a: (-nano(a["spent_30d"]), a["id"])}
+
+
+def pages(admin, query, size):
+    """All rows, page by page; each but the last has as many as asked for."""
+    rows, after = [], ""
+    while True:
+        page = admin.ok("/accounts?limit=%d&%s%s" % (size, query, after))
+        rows += page["accounts"]
+        if "more" not in page:
+            assert "next" not in page and len(page["accounts"]) <= size
+            return rows
+        assert page["more"] is True and len(page["accounts"]) == size
+        after = "&after=" + page["next"]
+
+
+@pytest.mark.parametrize("query", ORDERS)
+def test_order_and_pages(listed, query):
+    everything = listed.ok("/accounts?" + query)["accounts"]
+    opened = listed.ok("/accounts")["accounts"]
+    n = len(everything)
+    assert n >= 14
+    assert everything == (sorted(opened, key=ORDERS[query]) if ORDERS[query]
+                          else opened)
+    for size in (1, 2, 3, 5, n - 1, n, n + 1, 1000):
+        assert pages(listed, query, size) == everything
+
+
+def test_places(listed):
+    """A number that is out of date, or was invented, ends nothing early."""
+    opened = listed.ok("/accounts")["accounts"]
+    for number in ("0", "99", "-1", "9223372036854775807"):
+        assert listed.ok("/accounts?after=opened:%s:%s" % (
+            number, opened[4]["id"]))["accounts"] == opened[5:]
+    for sort in "balance", "spent":
+        for number in ("-9223372036854775807", "9223372036854775807"):
+            rows = listed.ok("/accounts?sort=%s&after=%s:%s:a-1" % (
+                sort, sort, number))["accounts"]
+            assert len(rows) == (len(opened) if number[0] == "-" else 0)
+
+
+def test_page_after_an_opened_account(listed):
+    """Neither is a row lost nor does one come twice."""
+    for sort in "opened", "name", "balance":
+        first = listed.ok("/accounts?limit=5&sort=" + sort)
+        r = listed.gw.post("/admin/accounts", {
+            "id": "a-00-" + sort, "founding": False})
+        assert r.status == 201, r
+        rest = listed.ok("/accounts?sort=%s&after=%s" % (sort, first["next"]))
+        ids = [a["id"] for a in first["accounts"] + rest["accounts"]]
+        assert len(ids) == len(set(ids))
+        assert set(ids) | {"a-00-" + sort} == {
+            a["id"] for a in listed.ok("/accounts")["accounts"]}
+
+
+@pytest.mark.parametrize("q, ids", [
+    ("a-3", ["a-3"]), ("Room", ["a-7", "a-8", "a-9"]), ("room", []),
+    ("floor 1", ["a-1", "a-3", "a-5", "a-7", "a-9"]), ("bob", ["bob-1"]),
+    ("%25", []), ("'", []), ("_", []), ("%00", []), ("%ff", []),
+    ("1, h", ["a-1", "a-3", "a-5"]), (", Room", ["a-7", "a-8", "a-9"])])
+def test_q(listed, q, ids):
+    q = q.replace(" ", "%20")
+    rows = listed.ok("/accounts?sort=name&q=" + q)["accounts"]
+    assert [a["id"] for a in rows] == ids
+    assert pages(listed, "sort=name&q=" + q, 2) == rows
+
+
+@pytest.mark.parametrize("query, word", [
+    ("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"),
+    ("limit=1&limit=1", "twice"), ("q=", "q"), ("q=" + "x" * 257, "q"),
+    ("sort=", "sort"), ("sort=Name", "sort"), ("sort=held", "sort"),
+    ("x=1", "x"), ("from=-1h", "from"),
+    ("after=", "after"), ("after=x", "after"), ("after=name", "after"),
+    ("after=opened:", "after"), ("after=opened:1", "after"),
+    ("after=opened:1:", "after"), ("after=opened::a-1", "after"),
+    ("after=opened:x:a-1", "after"), ("after=opened:1:a%201", "after"),
+    ("after=opened:--1:a-1", "after"), ("after=:1:a-1", "after"),
+    ("after=opened:99999999999999999999:a-1", "after"),
+    ("after=opened:1:" + "a" * 65, "after"), ("after=config:1", "after"),
+    ("after=ledger:a-1", "after"), ("after=name:0:a-1", "after"),
+    ("after=opened:1:nobody", "after"),
+    ("after=balance:1:nobody&sort=balance", "after"),
+    ("sort=name&after=opened:0:a-1", "after"),
+    ("after=name:0:a-1&sort=balance", "after"),
+    ("sort=name&after=name:1:a-1", "after"),
+    ("after=balance:1:a-1&sort=spent", "sort")])
+def test_bad_lists_of_accounts(listed, query, word):
+    refused(listed.get("/accounts?" + query), 400, "INVALID_FIELD", word)
 
 
 # top-ups
@@ -595,7 +765,7 @@ def test_bad_filters(admin, query, word):
     refused(admin.get("/calls?" + query), 400, "INVALID_FIELD", word)
 
 
-@pytest.mark.parametrize("path", ["/accounts", "/keys/bob-1", "/groups",
+@pytest.mark.parametrize("path", ["/keys/bob-1", "/groups",
                                   "/accounts/alice"])
 def test_no_parameters(admin, path):
     refused(admin.get(path + "?limit=1"), 400, "INVALID_FIELD", "limit")
@@ -663,14 +833,18 @@ def test_keys(admin, http):
     keys = {k["id"]: k for k in admin.ok("/keys", version=http)["keys"]}
     assert keys["alice-1"] == {
         "id": "alice-1", "group": "a", "account": "alice", "models": None,
-        "rpm": None, "tpm": None, "concurrency": None, "budget": None,
+        "rpm": None, "tpm": None, "concurrency": None,
+        "used": {"rpm": None, "tpm": None, "concurrency": None},
+        "resets_in": {"rpm": None, "tpm": None}, "budget": None,
         "budget_used": None, "budget_resets_in": None, "expires": None,
-        "source": "config", "state": "active"}
+        "source": "config", "state": "active", "last_used": None}
     assert keys["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": None,
-        "rpm": 60, "tpm": 1000, "concurrency": 2, "budget": None,
+        "rpm": 60, "tpm": 1000, "concurrency": 2,
+        "used": {"rpm": 0, "tpm": 0, "concurrency": 0},
+        "resets_in": {"rpm": 0, "tpm": 0}, "budget": None,
         "budget_used": None, "budget_resets_in": None, "expires": "2035-02-28",
-        "source": "config", "state": "active"}
+        "source": "config", "state": "active", "last_used": None}
     assert keys["frank"]["models"] == ["fam-a-small", "fam-a-mini"]
     assert keys["dave-1"]["expires"] == "2020-01-01"
     assert len(keys) == 6
@@ -788,7 +962,7 @@ def test_long_questions(gateway):
         for c in conns:
             c.reset()
         end = time.monotonic() + client.LIMIT
-        while g.get("/accounts").status != 200:
+        while g.get("/groups").status != 200:       # does not read the store
             assert time.monotonic() < end
             time.sleep(0.01)
         return g.gw.cpu() - before

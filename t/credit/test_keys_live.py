@@ -95,6 +95,8 @@ def test_create(live):
     assert answer == {
         "id": "dora", "group": "b", "account": "dora", "models": None,
         "rpm": 60, "tpm": None, "concurrency": None, "expires": None,
+        "used": {"rpm": 0, "tpm": None, "concurrency": None},
+        "resets_in": {"rpm": 0, "tpm": None},
         "source": "ledger", "state": "active", "version": 1, "budget": None,
         "budget_used": None, "budget_resets_in": None,
         "note": "for the fair"}
@@ -411,7 +413,7 @@ def test_budget_counts_calls_in_flight(live):
 
 def test_budget_changes_while_calls_end(live):
     """Each is counted once, in whatever window."""
-    key = live.new("busy", rpm=1000000)
+    key = live.new("restless", rpm=1000000)
     stop = threading.Event()
 
     def work():
@@ -476,6 +478,188 @@ def test_list(live):
     for bad in ("limit=0", "after=x", "after=config:", "after=ledger:a%20b",
                 "state=gone", "q=", "x=1", "account=a%20b"):
         refused(live.get("/keys?" + bad), 400, "INVALID_FIELD")
+
+
+def test_pages_of_both_sources(live):
+    """Each filter, each size: all rows, none twice."""
+    for i in range(3):
+        key = live.new("both-%d" % i, account="bob-1", note="of both")
+        live.new("both-x%d" % i, expires="2020-01-01", note="both, expired")
+        live.send("POST", "/keys/%s/rotate" % key.id, {"grace": "1h"})
+    live.send("DELETE", "/keys/both-1")
+    for query in ("", "account=bob-1", "q=bo", "q=of%20both", "state=active",
+                  "state=expired", "state=revoked", "q=-1&state=active",
+                  "account=bob-1&state=active&q=b", "account=dave-1",
+                  "account=alice&state=active"):
+        everything = live.ok("/keys?" + query)["keys"]
+        ids = [(k["source"], k["id"]) for k in everything]
+        assert ids and len(set(ids)) == len(ids)
+        assert {k["source"] for k in everything} == (
+            {"config", "ledger"} if query in (
+                "", "account=bob-1", "q=bo", "state=active", "state=expired",
+                "q=-1&state=active", "account=bob-1&state=active&q=b")
+            else {k["source"] for k in everything})
+        for size in range(1, len(ids) + 2):
+            seen, after = [], ""
+            while after is not None:
+                page = live.ok("/keys?limit=%d&%s%s" % (size, query, after))
+                seen += [(k["source"], k["id"]) for k in page["keys"]]
+                after = "&after=" + page["next"] if "more" in page else None
+                assert len(page["keys"]) == size or after is None
+            assert seen == ids
+    assert [k["id"] for k in live.ok("/keys?q=of%20both")["keys"]] \
+        == ["both-0", "both-1", "both-2"]
+
+
+def wait_used(g, id):
+    end = time.monotonic() + client.LIMIT
+    while g.key(id)["last_used"] is None:
+        assert time.monotonic() < end, "the call is not written"
+        time.sleep(0.02)
+    return g.key(id)["last_used"]
+
+
+def test_last_used(live):
+    """The hour of the last call; of keys of both sources, and in lists."""
+    key = live.new("worker", account="working")
+    live.new("idle")
+    before = time.time()
+    assert live.gw.chat(key=key).status == 200
+    assert live.gw.chat(key=live.gw.bob).status == 200
+    hours = {time.strftime("%Y-%m-%dT%H:00:00.000Z", time.gmtime(t))
+             for t in (before, time.time())}
+    assert wait_used(live, "worker") in hours
+    assert wait_used(live, "bob-1") in hours
+    assert live.key("idle")["last_used"] is None
+    keys = {k["id"]: k for k in live.ok("/keys")["keys"]}
+    assert keys["worker"]["last_used"] in hours
+    assert keys["bob-1"]["last_used"] in hours
+    assert keys["idle"]["last_used"] is None
+
+    # the secret is another one, the key is the same
+
+    assert live.send("POST", "/keys/worker/rotate").status == 200
+    assert live.key("worker")["last_used"] in hours
+
+
+def records(g):
+    return g.ok("/status")["zone"]["keys"]
+
+
+@pytest.mark.parametrize("source", ["ledger", "config"])
+def test_used(live, source):
+    """How limits stand: as the headers of an answer say."""
+    limits = dict(rpm=60, tpm=100000, concurrency=2)
+    if source == "ledger":
+        key = live.new("busy", **limits)
+    else:
+        key = Key("busy-config", "b", "rpm=60 tpm=100000 concurrency=2")
+        live.gw.keys.append(key)
+        live.gw.write_keys()
+        live.gw.reload()
+    n = records(live)
+    shown = live.key(key.id)
+    assert shown["used"] == {"rpm": 0, "tpm": 0, "concurrency": 0}
+    assert shown["resets_in"] == {"rpm": 0, "tpm": 0}
+    assert live.ok("/keys?q=busy")["keys"]
+    assert records(live) == n
+
+    go = threading.Event()
+    live.gw.b.script(raw(go, both))
+    with live.gw.connect() as c:
+        c.request("POST", "/v1/chat/completions", [key.bearer()],
+                  chat(max_tokens=1000))
+        live.gw.b.wait()
+        during = live.key(key.id)
+        go.set()
+        r = c.response()
+    assert r.status == 200, r
+    assert during["used"]["concurrency"] == 1 and during["used"]["rpm"] == 1
+    assert during["used"]["tpm"] == 100000 - int(
+        r.get("x-ratelimit-remaining-tokens"))
+    assert 0 < during["resets_in"]["rpm"] <= 60
+    assert 0 < during["resets_in"]["tpm"] <= 120
+
+    after = live.key(key.id)
+    assert after["used"]["concurrency"] == 0
+    assert 0 < after["used"]["tpm"] < during["used"]["tpm"]
+    (row,) = [k for k in live.ok("/keys")["keys"] if k["id"] == key.id]
+    assert row["used"]["concurrency"] == 0 and row["used"]["rpm"] <= 1
+
+
+def test_readers_add_no_record(gateway):
+    """A budget begins with the answer that gives it, not with a reader."""
+    g = Live(gateway(**PARTS))
+    key = g.new("calm")
+    n = records(g)
+    before = g.key("calm")
+    assert before["budget"] is None and before["used"]["rpm"] is None
+    for _ in range(3):
+        g.ok("/keys")
+        g.key("calm")
+    assert records(g) == n
+    r = g.send("PATCH", "/keys/calm", {"budget": "5/day"})
+    assert r.json()["budget"] == "5.00/day", r
+    assert r.json()["budget_used"] == "0.00"
+    assert 0 < r.json()["budget_resets_in"] <= 86400
+    assert records(g) == n + 1
+    assert g.key("calm")["budget_used"] == "0.00"
+    assert g.gw.chat(key=key).status == 200
+    assert nano(g.key("calm")["budget_used"]) > 0
+
+    # another window: what was spent in it counts
+
+    r = g.send("PATCH", "/keys/calm", {"budget": "5/total"})
+    assert nano(r.json()["budget_used"]) == COST
+    assert r.json()["budget_resets_in"] is None
+
+
+def test_budget_of_a_configured_key(gateway):
+    """One of its id that is imported does not begin another window."""
+    g = Live(gateway(**PARTS, keys=[Key("moving", "b", "budget=1/month")]))
+    (key,) = [k for k in g.gw.keys if k.id == "moving"]
+    assert g.gw.chat(key=key).status == 200
+    used = g.key("moving")["budget_used"]
+    assert nano(used) > 0
+    digest = hashlib.sha256(key.secret.encode()).hexdigest()
+    r = g.send("POST", "/keys", {"id": "moving", "group": "b", "budget":
+                                 "2/day", "hash": "sha256:" + digest})
+    assert r.status == 201, r
+    assert g.key("moving")["budget_used"] == used
+    assert g.gw.chat(key=key).status == 200
+    assert nano(g.key("moving")["budget_used"]) == 2 * nano(used)
+
+
+def test_keys_of_accounts(gateway):
+    """Those that are in use: neither expired nor revoked, one that both have
+    once."""
+    g = Live(gateway(**PARTS))
+
+    def keys():
+        return {a["id"]: a["keys"] for a in g.ok("/accounts")["accounts"]}
+
+    assert keys() == {"alice": 1, "bob-1": 1, "carol": 1, "dave-1": 0}
+    for i in range(4):
+        g.new("m-%d" % i, account="carol")
+    g.new("old", account="carol", expires="2020-01-01")
+    g.send("POST", "/keys/m-0/rotate", {"grace": "1h"})
+    assert keys()["carol"] == 5
+    g.send("DELETE", "/keys/m-1")
+    assert keys()["carol"] == 4 and g.ok("/accounts/carol")["keys"] == 4
+    secret = "sk-eu-moves"
+    g.new("moves", account="carol", hash="sha256:"
+          + hashlib.sha256(secret.encode()).hexdigest())
+    assert keys()["carol"] == 5
+
+    # an id and a hash that the configuration has, too
+
+    same = Key("moves-2", "b", "account=alice")
+    same.secret = secret
+    g.gw.keys += [Key("m-2", "b", "account=bob-1"), same]
+    g.gw.write_keys()
+    g.gw.reload()
+    g.gw.wait_log('key "m-2" of the ledger is not used')
+    assert keys() == {"alice": 2, "bob-1": 2, "carol": 3, "dave-1": 0}
 
 
 def test_groups_and_models(live):

@@ -90,7 +90,32 @@ def test_accounts(ctl, shell):
     assert set(table) == {"alice", "bob-1", "carol", "dave-1", "pool:1"}
     assert table["dave-1"] == {"id": "dave-1", "balance": "5.00",
                                "held": "0.00", "available": "5.00",
-                               "state": "open"}
+                               "state": "open", "spent_24h": "0.00",
+                               "spent_30d": "0.00", "keys": "0"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_lists_in_pages(ctl, shell):
+    """The options are the gateway's; "--after" goes on where a page ends."""
+    def ids(*args, err=""):
+        return [r["id"] for r in rows(ok(ctl(*args, shell=shell), err=err))]
+
+    assert ids("accounts", "--sort", "name") == [
+        "alice", "bob-1", "carol", "dave-1", "pool:1"]
+    assert ids("accounts", "--sort", "balance")[0] == "bob-1"
+    assert ids("accounts", "--sort", "spent", "--q", "b") == ["bob-1"]
+    assert ids("keys", "--account", "pool:1") == ["erin@x.test", "frank"]
+    assert ids("key", "list", "--state", "expired") == ["dave-1"]
+
+    for command, n in ((["accounts"], 5), (["accounts", "--sort", "name"], 5),
+                       (["accounts", "--sort", "balance"], 5), (["keys"], 6)):
+        seen, after = [], []
+        while after is not None:
+            p = ctl(*command, "--limit", "2", *after, shell=shell)
+            more = re.search("more rows.* --after ([^ ,]+),", p.stderr)
+            after = ["--after", more.group(1)] if more else None
+            seen += [r["id"] for r in rows(ok(p, err=".*"))]
+        assert len(seen) == n and seen == ids(*command)
 
 
 def test_columns_stand_below_each_other(ctl):
@@ -103,7 +128,9 @@ def test_account(ctl):
     text = ok(ctl("accounts", "dave-1"))
     top, table = text.split("\n\n")
     assert top.splitlines() == ["id: dave-1", "balance: 5.00", "held: 0.00",
-                                "available: 5.00", "state: open", "note: -"]
+                                "available: 5.00", "state: open",
+                                "spent_24h: 0.00", "spent_30d: 0.00",
+                                "keys: 0", "note: -"]
     (row,) = rows(table)
     assert row["id"] == "founding:dave-1" and row["amount"] == "5.00"
 
@@ -146,9 +173,11 @@ def test_keys(ctl):
     table = {r["id"]: r for r in rows(ok(ctl("keys")))}
     assert table["erin@x.test"] == {
         "id": "erin@x.test", "group": "b", "account": "pool:1", "models": "-",
-        "rpm": "60", "tpm": "1000", "concurrency": "2", "budget": "-",
-        "budget_used": "-", "budget_resets_in": "-", "expires": "2035-02-28",
-        "source": "config", "state": "active"}
+        "rpm": "60", "tpm": "1000", "concurrency": "2",
+        "used": "rpm=0,tpm=0,concurrency=0", "resets_in": "rpm=0,tpm=0",
+        "budget": "-", "budget_used": "-", "budget_resets_in": "-",
+        "expires": "2035-02-28", "source": "config", "state": "active",
+        "last_used": "-"}
     assert table["frank"]["models"] == "fam-a-small,fam-a-mini"
     assert table["alice-1"]["rpm"] == "-"
 
@@ -245,6 +274,10 @@ def answering(body):
     (["call", "999999999"], 'Not found: "/calls/999999999"'),
     (["calls", "--from", "x&limit=1"], "from"),
     (["calls", "--account", "a b"], "account"),
+    (["accounts", "--sort", "age"], "sort"),
+    (["accounts", "--limit", "1001"], "limit"),
+    (["accounts", "--after", "name:0:alice"], "after"),
+    (["keys", "--state", "gone"], "state"),
     (["calls", "--limit", "1", "--limit", "2"], "twice"),
     (["accounts", "nobody"], 'No such account: "nobody"'),
     (["topup", "nobody", "1.00", "x"], 'No such account: "nobody"')])
@@ -259,6 +292,9 @@ def test_the_gateway_refuses(ctl, args, word):
     ["topup", "alice", '1","x":"2'], ["topup", "a/b", "1"],
     ["topup", "alice", "1", 'x"'], ["topup", "alice", "1", ""],
     ["calls", "--by", "day"], ["calls", "--limit"], ["calls", "x"],
+    ["accounts", "--x", "y"], ["accounts", "--q"], ["accounts", ""],
+    ["accounts", "alice", "--limit", "1"], ["accounts", "--limit", "1", "a"],
+    ["keys", "--sort", "name"], ["key", "list", "--by", "day"],
     ["usage", "--x", "y"], ["keys", "x"], ["key"], ["key", "old"],
     ["--x", "accounts"], ["--socket"], ["--url", "ftp://x", "accounts"]])
 def test_misuse(ctl, args):
@@ -266,8 +302,11 @@ def test_misuse(ctl, args):
 
 
 def test_help():
-    for args in (["--help"], ["-h"], ["help"], ["topup", "--help"]):
-        assert ok(run(*args)).startswith("usage: modelgwctl ")
+    for args in (["--help"], ["-h"], ["help"], ["topup", "--help"],
+                 ["accounts", "--help"], ["keys", "-h"]):
+        text = ok(run(*args))
+        assert text.startswith("usage: modelgwctl ")
+    assert "accounts [--q TEXT] [--sort name|balance|spent]" in text
 
 
 # top-ups

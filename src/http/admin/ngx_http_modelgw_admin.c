@@ -83,8 +83,9 @@ static ngx_uint_t ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r);
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
     { ngx_string("accounts"), ngx_null_string, NGX_HTTP_GET,
-      NULL, ngx_http_modelgw_admin_query_accounts, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER, NULL },
+      NULL, ngx_http_modelgw_admin_accounts_list, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE,
+      ngx_http_modelgw_admin_account_params },
 
     { ngx_string("accounts"), ngx_null_string, NGX_HTTP_POST,
       NULL, NULL, &ngx_http_modelgw_admin_account_new, 0, NULL },
@@ -93,8 +94,8 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       NULL, NULL, &ngx_http_modelgw_admin_topup, 0, NULL },
 
     { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_GET,
-      ngx_http_modelgw_admin_query_find_account,
-      ngx_http_modelgw_admin_query_account, NULL,
+      ngx_http_modelgw_admin_accounts_find_job,
+      ngx_http_modelgw_admin_accounts_get, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
 
     { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_PATCH,
@@ -121,7 +122,7 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY, NULL },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
-      ngx_http_modelgw_admin_list_find, ngx_http_modelgw_admin_list_keys, NULL,
+      ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_list, NULL,
       0, ngx_http_modelgw_admin_key_params },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_POST,
@@ -134,7 +135,7 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       NULL, NULL, &ngx_http_modelgw_admin_key_revoke, 0, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_GET,
-      ngx_http_modelgw_admin_list_find, ngx_http_modelgw_admin_list_key, NULL,
+      ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_get, NULL,
       0, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_PATCH,

@@ -85,6 +85,22 @@ typedef struct ngx_http_modelgw_job_s  ngx_http_modelgw_job_t;
 typedef ngx_int_t (*ngx_http_modelgw_job_pt)(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
+/* what is asked of the list of accounts; see admin_accounts.c */
+
+typedef struct {
+    ngx_str_t                         q;           /* a part of id or note; len
+                                                      0: any */
+    ngx_uint_t                        sort;
+    ngx_uint_t                        limit;       /* 0: all */
+
+    /* the place where it goes on, after this account; len 0: the beginning */
+
+    ngx_str_t                         after;
+    int64_t                           number;      /* that it is sorted by */
+    ngx_uint_t                        after_sort;
+} ngx_http_modelgw_admin_accounts_t;
+
+
 struct ngx_http_modelgw_job_s {
     ngx_http_modelgw_job_pt           handler;
     ngx_http_modelgw_main_conf_t     *mmcf;
@@ -96,6 +112,7 @@ struct ngx_http_modelgw_job_s {
     uint64_t                          id;          /* of a call */
     ngx_modelgw_store_by_t            by;
     ngx_http_modelgw_option_t        *params;      /* NULL: as the flags say */
+    ngx_http_modelgw_admin_accounts_t  accounts;
     ngx_modelgw_store_actions_t       actions;
     ngx_modelgw_store_keys_t          keys;
     ngx_uint_t                        place;       /* in the keys of the
@@ -125,6 +142,11 @@ struct ngx_http_modelgw_job_s {
     ngx_uint_t                        done;
     ngx_queue_t                       queue;
 };
+
+/* for tables of parameters */
+
+#define ngx_http_modelgw_job_offset(field)                                    \
+    offsetof(ngx_http_modelgw_job_t, field)
 
 
 /* admin.c */
@@ -191,14 +213,9 @@ void ngx_http_modelgw_job_start(ngx_http_modelgw_job_t *job);
 /* admin_query.c */
 
 /*
- * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _account, _calls,
- * _call and _usage need the store.
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; they need the store.
  */
 
-ngx_int_t ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_calls(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_query_call(ngx_http_modelgw_job_t *job,
@@ -216,21 +233,48 @@ ngx_int_t ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job);
 
 /*
- * _find() sets *index to the account's index in the ledger.  _find_account()
- * and _find_call() are for the table of routes: they set the job's account, or
- * its id to that of a call, which may not exist.
+ * For the table of routes: sets the job's id to that of a call, which may not
+ * exist.
  *     NGX_OK
- *     NGX_DECLINED  no such account or call, ctx->error is set
+ *     NGX_DECLINED  no such call, ctx->error is set
  *     NGX_ERROR     no memory
  */
-ngx_int_t ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index);
-ngx_int_t ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 ngx_int_t ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
-/* Writes the object of an account, without the closing bracket. */
+
+/* admin_accounts.c */
+
+/*
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; they need the store.
+ */
+ngx_int_t ngx_http_modelgw_admin_accounts_list(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_accounts_get(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+/*
+ * _find() sets *index to the account's index in the ledger; _find_job(), for
+ * the table of routes, sets the job's account.  _check() checks whether the
+ * place where the list goes on is one in its order.
+ *     NGX_OK
+ *     NGX_DECLINED  no such account, or another order: ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_admin_accounts_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index);
+ngx_int_t ngx_http_modelgw_admin_accounts_find_job(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+ngx_int_t ngx_http_modelgw_admin_accounts_check(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job);
+
+/* the parameters of the list's query string */
+extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_account_params[];
+
+/*
+ * Writes the object of an account, with what is in shared memory, without the
+ * closing bracket.
+ */
 void ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
     ngx_modelgw_ledger_t *ledger, uint32_t index);
 
@@ -244,27 +288,54 @@ ngx_int_t ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
 
 /* admin_list.c */
 
-/*
- * Handlers of jobs, of the type ngx_http_modelgw_job_pt; _keys and _key need
- * the store if there are keys in it.
- */
+/* Handlers of jobs, of the type ngx_http_modelgw_job_pt. */
 ngx_int_t ngx_http_modelgw_admin_list_actions(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_list_keys(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store);
-ngx_int_t ngx_http_modelgw_admin_list_key(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_list_groups(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 ngx_int_t ngx_http_modelgw_admin_list_models(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
-/* Prepares the job for _keys and _key, whose id is that in the path: NGX_OK. */
-ngx_int_t ngx_http_modelgw_admin_list_find(ngx_http_request_t *r,
+/* the parameters of the query string of actions */
+extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[];
+
+/*
+ * Parameters of lists: a number of rows, and a text that is looked for.
+ *     NGX_OK, NGX_DECLINED
+ */
+ngx_int_t ngx_http_modelgw_admin_list_limit(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+ngx_int_t ngx_http_modelgw_admin_list_text(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+/* Writes texts as a JSON array; NULL: null. */
+void ngx_http_modelgw_admin_list_names(ngx_modelgw_out_t *out,
+    ngx_array_t *names);
+
+/* Writes the name, and n; null if there is no limit. */
+void ngx_http_modelgw_admin_list_number(ngx_modelgw_out_t *out,
+    const char *name, uint32_t limit, uint64_t n);
+
+
+/* admin_keys.c */
+
+/*
+ * Handlers of jobs, of the type ngx_http_modelgw_job_pt; they need the store,
+ * if there is a ledger.
+ */
+ngx_int_t ngx_http_modelgw_admin_keys_list(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+ngx_int_t ngx_http_modelgw_admin_keys_get(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+/*
+ * Prepares the job for these, the id is that in the path: NGX_OK, NGX_ERROR (no
+ * memory).
+ */
+ngx_int_t ngx_http_modelgw_admin_keys_find(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
 
-/* the parameters of their query strings */
-extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[];
+/* the parameters of the list's query string */
 extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_key_params[];
 
 /* Writes the object of a key in the ledger, without the closing bracket. */

@@ -141,8 +141,8 @@ ngx_http_modelgw_admin_change_account(ngx_http_modelgw_change_t *c)
 {
     ngx_int_t  rc;
 
-    rc = ngx_http_modelgw_admin_query_find(c->request, c->ctx, &c->id,
-                                           &c->asked.account);
+    rc = ngx_http_modelgw_admin_accounts_find(c->request, c->ctx, &c->id,
+                                              &c->asked.account);
 
     if (rc == NGX_OK) {
         ngx_http_modelgw_admin_name(&c->asked.owner, &c->id);

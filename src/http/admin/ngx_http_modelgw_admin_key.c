@@ -749,16 +749,23 @@ ngx_http_modelgw_key_budget(ngx_http_modelgw_change_t *c)
 }
 
 
-/* that of the budget that the key is given, or else of its group's */
+/*
+ * That of the budget that the key is given, or else of its group's.  The record
+ * of a key that the configuration has, too, is that key's.
+ */
 
 static void
 ngx_http_modelgw_key_window(ngx_http_modelgw_change_t *c,
     ngx_http_modelgw_group_t *group)
 {
+    ngx_str_t             id;
     ngx_modelgw_key_t     own;
     ngx_modelgw_budget_t  budget;
 
-    if (group == NULL) {
+    id.len = c->asked.key.id.len;
+    id.data = c->asked.key.id.data;
+
+    if (group == NULL || ngx_modelgw_keys_named(c->mmcf->keys, &id)) {
         return;
     }
 

@@ -1,19 +1,12 @@
 
 /*
- * GET requests: the query strings, and the responses about accounts, calls and
- * usage.
+ * GET requests: the query strings, and the responses about calls and usage.
  *
  * An unknown parameter is refused, and so is one that is given twice: a sum
  * over more than was meant is worse than none.  In a value "+" is a plus, as
  * ids of models and offsets of times have it.
  *
- * Balances are read from shared memory, where they are current, not from the
- * store, which is one flush late and has no holds.  The lock is taken for each
- * record: a call waits for one copy, not for the whole list.  Accounts are only
- * ever appended and their names do not change, so names are read without it.
- *
- * query_* parse a query string, admin_query_* respond, admin_account_* write a
- * part of a response.
+ * query_* parse a query string, admin_query_* respond.
  */
 
 
@@ -34,10 +27,8 @@
 #define NGX_HTTP_MODELGW_QUERY_CALLS   100      /* rows by default */
 #define NGX_HTTP_MODELGW_QUERY_MAX     10000    /* rows; of usage always */
 #define NGX_HTTP_MODELGW_QUERY_CSV     1000000  /* rows of CSV */
-#define NGX_HTTP_MODELGW_QUERY_TOPUPS  100      /* rows of an account */
 
 #define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
-#define NGX_HTTP_MODELGW_QUERY_ANSWER  4096     /* bytes allocated at first */
 
 #define NGX_HTTP_MODELGW_QUERY_WINDOW  86400000 /* ms searched for an id */
 
@@ -91,8 +82,6 @@ static ngx_int_t ngx_http_modelgw_query_clock(u_char *p, u_char *last,
     int64_t *msec);
 static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
     ngx_int_t max, ngx_int_t *n);
-static void ngx_http_modelgw_admin_account_name(
-    ngx_modelgw_ledger_account_t *a, ngx_str_t *name);
 
 
 static ngx_http_modelgw_query_relative_t  ngx_http_modelgw_query_words[] = {
@@ -138,9 +127,6 @@ static ngx_conf_enum_t  ngx_http_modelgw_query_ends[] = {
 };
 
 
-#define ngx_http_modelgw_query_offset(field)                                  \
-    offsetof(ngx_http_modelgw_job_t, field)
-
 /*
  * "by" is first, those of calls only are last: see
  * ngx_http_modelgw_query_find().  Names have no "=", which a parameter of a
@@ -150,58 +136,58 @@ static ngx_conf_enum_t  ngx_http_modelgw_query_ends[] = {
 static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
 
     { ngx_string("by"), ngx_http_modelgw_query_by,
-      ngx_http_modelgw_query_offset(by),
+      ngx_http_modelgw_job_offset(by),
       "hour, day, month, key, model or account, or two of them as "
       "\"account,day\", one time at most", ngx_http_modelgw_query_bys },
 
     { ngx_string("account"), ngx_http_modelgw_option_id,
-      ngx_http_modelgw_query_offset(filter.account),
+      ngx_http_modelgw_job_offset(filter.account),
       "an id of " NGX_HTTP_MODELGW_ID_TAKES, NULL },
 
     { ngx_string("key"), ngx_http_modelgw_option_id,
-      ngx_http_modelgw_query_offset(filter.key),
+      ngx_http_modelgw_job_offset(filter.key),
       "an id of " NGX_HTTP_MODELGW_ID_TAKES, NULL },
 
     { ngx_string("model"), ngx_http_modelgw_query_model,
-      ngx_http_modelgw_query_offset(filter.model),
+      ngx_http_modelgw_job_offset(filter.model),
       "the id of a model", NULL },
 
     { ngx_string("from"), ngx_http_modelgw_query_time,
-      ngx_http_modelgw_query_offset(filter.from),
+      ngx_http_modelgw_job_offset(filter.from),
       NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
 
     { ngx_string("to"), ngx_http_modelgw_query_time,
-      ngx_http_modelgw_query_offset(filter.to),
+      ngx_http_modelgw_job_offset(filter.to),
       NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
 
     { ngx_string("limit"), ngx_http_modelgw_query_limit,
-      ngx_http_modelgw_query_offset(filter.limit),
+      ngx_http_modelgw_job_offset(filter.limit),
       "a number from 1 to 10000, of CSV to 1000000", NULL },
 
     { ngx_string("outcome"), ngx_http_modelgw_query_word,
-      ngx_http_modelgw_query_offset(filter.outcome),
+      ngx_http_modelgw_job_offset(filter.outcome),
       "reported, estimated, unanswered, refused or unsent",
       ngx_http_modelgw_query_outcomes },
 
     { ngx_string("end"), ngx_http_modelgw_query_word,
-      ngx_http_modelgw_query_offset(filter.end),
+      ngx_http_modelgw_job_offset(filter.end),
       "complete, client, upstream, timeout, killed, stopped or lost",
       ngx_http_modelgw_query_ends },
 
     { ngx_string("status"), ngx_http_modelgw_query_status,
-      ngx_http_modelgw_query_offset(filter.status),
+      ngx_http_modelgw_job_offset(filter.status),
       "a status from 100 to 599, or 0", NULL },
 
     { ngx_string("request_id"), ngx_http_modelgw_query_text,
-      ngx_http_modelgw_query_offset(filter.request_id),
+      ngx_http_modelgw_job_offset(filter.request_id),
       "a request id", NULL },
 
     { ngx_string("min_cost"), ngx_http_modelgw_query_amount,
-      ngx_http_modelgw_query_offset(filter.min_cost),
+      ngx_http_modelgw_job_offset(filter.min_cost),
       "an amount such as 0.50", NULL },
 
     { ngx_string("after"), ngx_http_modelgw_query_after,
-      ngx_http_modelgw_query_offset(filter.after),
+      ngx_http_modelgw_job_offset(filter.after),
       "the \"next\" of another answer", NULL },
 
     { ngx_null_string, NULL, 0, NULL, NULL }
@@ -275,7 +261,7 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
                                       "\"from\" must be before \"to\"");
     }
 
-    return NGX_OK;
+    return ngx_http_modelgw_admin_accounts_check(r, ctx, job);
 }
 
 
@@ -833,107 +819,6 @@ ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
 
 
 ngx_int_t
-ngx_http_modelgw_admin_query_accounts(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store)
-{
-    uint32_t                  i, n;
-    ngx_modelgw_out_t         out;
-    ngx_modelgw_ledger_t     *ledger;
-    ngx_modelgw_out_piece_t   piece;
-
-    ledger = job->mmcf->ledger;
-    n = ngx_modelgw_ledger_accounts(ledger);
-
-    ngx_modelgw_out_piece(&out, &piece, job->pool,
-                          NGX_HTTP_MODELGW_QUERY_ANSWER);
-    ngx_modelgw_out_text(&out, "{\"accounts\":[");
-
-    for (i = 0; i < n; i++) {
-
-        if (i) {
-            ngx_modelgw_out_text(&out, ",");
-        }
-
-        ngx_http_modelgw_admin_account_write(&out, ledger, i);
-        ngx_modelgw_out_text(&out, "}");
-    }
-
-    ngx_modelgw_out_text(&out, "]}");
-
-    return ngx_modelgw_out_piece_done(&out, &job->body);
-}
-
-
-ngx_int_t
-ngx_http_modelgw_admin_query_account(ngx_http_modelgw_job_t *job,
-    ngx_modelgw_store_t *store)
-{
-    ngx_str_t                 name, note, topups;
-    ngx_modelgw_out_t         out;
-    ngx_modelgw_ledger_t     *ledger;
-    ngx_modelgw_out_piece_t   piece;
-
-    ledger = job->mmcf->ledger;
-
-    ngx_http_modelgw_admin_account_name(
-                    ngx_modelgw_ledger_account_at(ledger, job->account), &name);
-
-    if (ngx_modelgw_store_topups(store, &name, NGX_HTTP_MODELGW_QUERY_TOPUPS,
-                                 &topups, job->pool)
-        != NGX_OK
-        || ngx_modelgw_store_note(store, &name, &note, job->pool) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_modelgw_out_piece(&out, &piece, job->pool,
-                          NGX_HTTP_MODELGW_QUERY_ANSWER + topups.len);
-    ngx_http_modelgw_admin_account_write(&out, ledger, job->account);
-    ngx_modelgw_out_text(&out, ",\"note\":");
-    ngx_modelgw_out(&out, note.data, note.len);
-    ngx_modelgw_out_text(&out, ",\"topups\":");
-    ngx_modelgw_out(&out, topups.data, topups.len);
-    ngx_modelgw_out_text(&out, "}");
-
-    return ngx_modelgw_out_piece_done(&out, &job->body);
-}
-
-
-ngx_int_t
-ngx_http_modelgw_admin_query_find(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, uint32_t *index)
-{
-    ngx_http_modelgw_main_conf_t  *mmcf;
-
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
-
-    /* an invalid id may have any bytes, so it is not shown */
-
-    if (!ngx_http_modelgw_conf_id(id)) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "No such account");
-    }
-
-    if (ngx_modelgw_ledger_account(mmcf->ledger, id, 0, 0, 0, 0, index)
-        == NGX_OK)
-    {
-        return NGX_OK;
-    }
-
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                  "No such account: \"%V\"", id);
-}
-
-
-ngx_int_t
-ngx_http_modelgw_admin_query_find_account(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job)
-{
-    return ngx_http_modelgw_admin_query_find(r, ctx, id, &job->account);
-}
-
-
-ngx_int_t
 ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job)
 {
@@ -949,50 +834,4 @@ ngx_http_modelgw_admin_query_find_call(ngx_http_request_t *r,
     job->id = n;
 
     return NGX_OK;
-}
-
-
-static void
-ngx_http_modelgw_admin_account_name(ngx_modelgw_ledger_account_t *a,
-    ngx_str_t *name)
-{
-    name->len = (size_t) a->name.len;
-    name->data = a->name.data;
-}
-
-
-void
-ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, uint32_t index)
-{
-    int64_t                        balance, held;
-    ngx_str_t                      name;
-    ngx_modelgw_ledger_account_t  *a;
-
-    a = ngx_modelgw_ledger_account_at(ledger, index);
-
-    ngx_modelgw_ledger_lock(ledger);
-
-    balance = a->balance;
-    held = a->held;
-
-    ngx_modelgw_ledger_unlock(ledger);
-
-    ngx_http_modelgw_admin_account_name(a, &name);
-
-    ngx_modelgw_out_text(out, "{\"id\":");
-    ngx_modelgw_out_string(out, &name);
-    ngx_modelgw_out_text(out, ",\"balance\":");
-    ngx_modelgw_amount_out(out, balance);
-    ngx_modelgw_out_text(out, ",\"held\":");
-    ngx_modelgw_amount_out(out, held);
-    ngx_modelgw_out_text(out, ",\"available\":");
-    ngx_modelgw_amount_out(out, balance - held);
-
-    if (__atomic_load_n(&a->closed, __ATOMIC_ACQUIRE)) {
-        ngx_modelgw_out_text(out, ",\"state\":\"closed\"");
-
-    } else {
-        ngx_modelgw_out_text(out, ",\"state\":\"open\"");
-    }
 }

@@ -70,6 +70,8 @@ typedef struct {
 
 typedef struct {
     ngx_modelgw_key_t            *key;
+    ngx_uint_t                    limited;       /* limits are set */
+    ngx_modelgw_ledger_key_t      limits;
     ngx_modelgw_metrics_key_t     row;
 } ngx_http_modelgw_scrape_key_t;
 

@@ -369,10 +369,6 @@ ngx_http_modelgw_scrape_managed(ngx_http_modelgw_scrape_t *s, ngx_uint_t n)
             continue;
         }
 
-        if (key->group) {
-            (void) ngx_modelgw_ledger_key_find(s->ledger, &key->id, &key->slot);
-        }
-
         ngx_http_modelgw_scrape_key(s, key);
     }
 
@@ -388,6 +384,11 @@ ngx_http_modelgw_scrape_key(ngx_http_modelgw_scrape_t *s,
 
     k = &s->keys[s->nkeys++];
     k->key = key;
+
+    k->limited = (s->ledger && key->group
+                  && ngx_modelgw_ledger_key_find(s->ledger, &key->id,
+                                                 &k->limits)
+                     == NGX_OK);
 
     if (key->cell != NGX_MODELGW_METRICS_OTHER) {
         ngx_modelgw_metrics_sum(s->metrics, NGX_MODELGW_METRICS_KEYS, key->cell,

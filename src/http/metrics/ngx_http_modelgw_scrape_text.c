@@ -614,32 +614,30 @@ ngx_http_modelgw_scrape_key_limits(ngx_http_modelgw_scrape_t *s)
     uint32_t                   concurrency;
     ngx_uint_t                 i;
     ngx_modelgw_key_t         *key;
-    ngx_modelgw_ledger_key_t   k;
+    ngx_modelgw_ledger_key_t  *k;
     ngx_http_modelgw_group_t  *group;
 
     for (i = 0; i < s->nkeys; i++) {
         key = s->keys[i].key;
         group = key->group;
 
-        if (key->slot == NGX_MODELGW_LEDGER_NONE) {
+        if (!s->keys[i].limited) {
             continue;
         }
 
-        ngx_modelgw_ledger_lock(s->ledger);
-        k = *ngx_modelgw_ledger_key_at(s->ledger, key->slot);
-        ngx_modelgw_ledger_unlock(s->ledger);
+        k = &s->keys[i].limits;
 
         ngx_modelgw_metrics_label(&s->text, 0, "key", &key->id);
 
-        ngx_http_modelgw_scrape_limit(s, &k.rpm,
+        ngx_http_modelgw_scrape_limit(s, &k->rpm,
                                       key->rpm ? key->rpm : group->rpm, "rpm");
-        ngx_http_modelgw_scrape_limit(s, &k.tpm,
+        ngx_http_modelgw_scrape_limit(s, &k->tpm,
                                       key->tpm ? key->tpm : group->tpm, "tpm");
 
         concurrency = key->concurrency ? key->concurrency : group->concurrency;
 
         ngx_http_modelgw_scrape_word(s, 1, "limit", "concurrency");
-        ngx_http_modelgw_scrape_ratio(s, k.calls, concurrency);
+        ngx_http_modelgw_scrape_ratio(s, k->calls, concurrency);
     }
 }
 
@@ -657,23 +655,21 @@ ngx_http_modelgw_scrape_key_budgets(ngx_http_modelgw_scrape_t *s)
     for (i = 0; i < s->nkeys; i++) {
         key = s->keys[i].key;
 
-        if (key->slot == NGX_MODELGW_LEDGER_NONE) {
+        k = &s->keys[i].limits;
+
+        if (!s->keys[i].limited) {
             continue;
         }
 
         ngx_http_modelgw_keys_budget(key, &budget);
 
-        if (budget.limit == 0) {
+        if (budget.limit == 0 || k->window != budget.window) {
             continue;
         }
 
-        k = ngx_modelgw_ledger_key_at(s->ledger, key->slot);
-
-        ngx_modelgw_ledger_lock(s->ledger);
         used = ngx_modelgw_ledger_budget_used_locked(k,
                                             (uint64_t) time(NULL) * 1000,
                                             &ends);
-        ngx_modelgw_ledger_unlock(s->ledger);
 
         ngx_modelgw_metrics_label(&s->text, 0, "key", &key->id);
         ngx_modelgw_metrics_label(&s->text, 1, "window",

@@ -277,7 +277,7 @@ ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     for (i = NGX_MODELGW_WINDOW_NONE + 1; i < NGX_MODELGW_WINDOWS; i++) {
         b->window = i;
 
-        if (ngx_modelgw_store_spent(store,
+        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY,
                                     ngx_modelgw_budget_start(i, b->time),
                                     ngx_http_modelgw_budget_sum, b)
             != NGX_OK)

@@ -141,6 +141,56 @@ test_account(void **state)
 }
 
 
+/* reading a key's record neither adds nor changes one */
+
+static void
+test_key_find(void **state)
+{
+    uint32_t                  i;
+    ngx_str_t                 name, other;
+    ngx_modelgw_ledger_t     *l;
+    ngx_modelgw_ledger_key_t  key, before;
+
+    l = ledger_create(LEDGER_SIZE, 1, 1);
+    ngx_modelgw_ledger_generation(l);
+
+    name = unit_str("alice-1");
+    other = unit_str("alice-2");
+
+    assert_int_equal(ngx_modelgw_ledger_key_find(l, &name, &key),
+                     NGX_DECLINED);
+    assert_int_equal(l->keys.n, 0);
+
+    assert_int_equal(ngx_modelgw_ledger_key(l, &name, &i), NGX_OK);
+    ngx_modelgw_ledger_budget_new(l, i, NGX_MODELGW_WINDOW_DAY, TIME);
+
+    before = *ngx_modelgw_ledger_key_at(l, i);
+    before.rpm.now = 17;
+    ngx_modelgw_ledger_key_at(l, i)->rpm.now = 17;
+
+    assert_int_equal(ngx_modelgw_ledger_key_find(l, &name, &key), NGX_OK);
+    assert_memory_equal(&key, &before, sizeof(key));
+    assert_int_equal(ngx_modelgw_ledger_key_find(l, &other, &key),
+                     NGX_DECLINED);
+    assert_int_equal(l->keys.n, 1);
+
+    /* as it would be for the next call: it was not named meanwhile */
+
+    ngx_modelgw_ledger_generation(l);
+    assert_int_equal(ngx_modelgw_ledger_key_find(l, &name, &key), NGX_OK);
+    assert_int_equal(key.window, NGX_MODELGW_WINDOW_DAY);
+
+    ngx_modelgw_ledger_generation(l);
+    assert_int_equal(ngx_modelgw_ledger_key_find(l, &name, &key), NGX_OK);
+    assert_int_equal(key.window, NGX_MODELGW_WINDOW_NONE);
+    assert_int_equal(key.generation, before.generation);
+    assert_memory_equal(ngx_modelgw_ledger_key_at(l, i), &before,
+                        sizeof(before));
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
 /* the number of an existing key, without adding one */
 
 static uint32_t
@@ -612,6 +662,7 @@ main(void)
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_account),
         cmocka_unit_test(test_key),
+        cmocka_unit_test(test_key_find),
         cmocka_unit_test(test_life),
         cmocka_unit_test(test_concurrency),
         cmocka_unit_test(test_tokens),

@@ -727,7 +727,7 @@ static void
 test_account_changes(void **state)
 {
     uint64_t               time;
-    ngx_str_t              out;
+    ngx_str_t              out, text;
     ngx_uint_t             n;
     unit_store_t          *u = *state;
     ngx_modelgw_store_t   *s;
@@ -782,6 +782,13 @@ test_account_changes(void **state)
     assert_int_equal(time, t.time);
     unit_store_ok(s, ngx_modelgw_store_note(s, &alice, &out, u->pool));
     unit_assert_str(out.data, out.len, "\"left\"");
+
+    text = unit_str("eft");
+    unit_store_ok(s, ngx_modelgw_store_noted(s, &text, test_closed_name, &n));
+    assert_int_equal(n, 2);
+    text = unit_str("Left");
+    unit_store_ok(s, ngx_modelgw_store_noted(s, &text, test_closed_name, &n));
+    assert_int_equal(n, 2);
 
     ngx_modelgw_store_close(s);
 
@@ -2078,7 +2085,7 @@ spent(unit_store_t *u, ngx_uint_t days, ngx_uint_t n, int64_t sum)
     ngx_memzero(&found, sizeof(spent_t));
 
     unit_store_ok(s, ngx_modelgw_store_snapshot(s));
-    unit_store_ok(s, ngx_modelgw_store_spent(s,
+    unit_store_ok(s, ngx_modelgw_store_spent(s, NGX_MODELGW_BY_KEY,
                                              (UNIT_TIME / UNIT_DAY + days)
                                              * UNIT_DAY, spent_key, &found));
 

@@ -148,6 +148,74 @@ usages(unit_store_t *u)
 }
 
 
+/* what _spent() gives is that of the calls themselves */
+
+typedef struct {
+    unit_store_t  *unit;
+    const char    *name;                 /* of the column */
+    uint64_t       start;
+    int64_t        n;
+} spent_t;
+
+
+static ngx_int_t
+spent_by(void *data, ngx_str_t *name, int64_t sum, uint64_t last)
+{
+    char      sql[256];
+    spent_t  *spent = data;
+
+    spent->n++;
+
+    sprintf(sql, "SELECT sum(cost) FROM calls WHERE %s = '%.*s' AND ended >="
+                 " %llu", spent->name, (int) name->len, name->data,
+            (unsigned long long) spent->start);
+    assert_int_equal(sum, unit_sql(spent->unit, sql));
+
+    sprintf(sql, "SELECT max(ended) / 3600000 * 3600000 FROM calls"
+                 " WHERE %s = '%.*s'", spent->name, (int) name->len,
+            name->data);
+    assert_int_equal(last, unit_sql(spent->unit, sql));
+
+    return NGX_OK;
+}
+
+
+static void
+spent_as_called(unit_store_t *u)
+{
+    char                  sql[128];
+    size_t                i, j;
+    spent_t               spent;
+    ngx_modelgw_store_t  *s;
+
+    s = ngx_modelgw_store_open_read(u->path, NULL, &error);
+    assert_non_null(s);
+
+    spent.unit = u;
+
+    for (i = 0; i < SPANS; i++) {
+        for (j = 0; j < 2; j++) {
+            spent.name = j ? "account" : "key";
+            spent.start = spans[i].from;
+            spent.n = 0;
+
+            unit_store_ok(s, ngx_modelgw_store_spent(s,
+                                              j ? NGX_MODELGW_BY_ACCOUNT
+                                                : NGX_MODELGW_BY_KEY,
+                                              spent.start, spent_by, &spent));
+
+            sprintf(sql, "SELECT count(DISTINCT %s) FROM calls"
+                         " WHERE ended >= %llu", spent.name,
+                    (unsigned long long) spent.start);
+            assert_int_equal(spent.n, unit_sql(u, sql));
+            assert_true(spent.n > 0);
+        }
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
 static void
 same_usages(unit_store_t *u, ngx_str_t *before)
 {
@@ -204,6 +272,7 @@ test_usage(void **state)
 
         if (i % 6 == 0) {
             same_usages(u, &before);
+            spent_as_called(u);
 
             put_calls(s, CALLS + late, CALLS + late + 10);
             late += 10;
@@ -230,11 +299,23 @@ test_usage(void **state)
 }
 
 
+static ngx_int_t
+spent_sum(void *data, ngx_str_t *name, int64_t cost, uint64_t last)
+{
+    int64_t *sum = data;
+
+    *sum += cost;
+
+    return NGX_OK;
+}
+
+
 /* days are rolled up with and without their hours */
 
 static void
 test_days(void **state)
 {
+    int64_t               sum;
     ngx_uint_t            n;
     unit_store_t         *u = *state;
     ngx_modelgw_store_t  *s;
@@ -255,6 +336,20 @@ test_days(void **state)
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM hours"), 0);
     assert_int_equal(unit_sql(u, "SELECT (SELECT sum(calls) FROM days)"
                                  " + (SELECT count(*) FROM calls)"), CALLS);
+
+    /* a day counts at its first millisecond */
+
+    for (n = 0; n < 2; n++) {
+        sum = 0;
+        unit_store_ok(s, ngx_modelgw_store_spent(s, NGX_MODELGW_BY_ACCOUNT,
+                                                 MIDNIGHT + n, spent_sum,
+                                                 &sum));
+        assert_int_equal(sum, unit_sql(u, n
+                              ? "SELECT (SELECT sum(cost) FROM calls) + sum("
+                                "cost) FROM days WHERE day > '2026-11-22'"
+                              : "SELECT (SELECT sum(cost) FROM calls) + sum("
+                                "cost) FROM days"));
+    }
 
     (void) hours(s, MIDNIGHT + DAYS * UNIT_DAY, CALLS);
     assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"),
