@@ -1,5 +1,6 @@
 """modelgw_admin: accounts, top-ups, calls, usage and keys over HTTP."""
 
+import calendar
 import concurrent.futures
 import csv
 import gzip
@@ -21,7 +22,8 @@ from client import assert_flat, assert_ids
 from config_check import Config
 from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
                      group_a, group_b)
-from upstream import both, raw
+from metrics import LOCATION
+from upstream import both, chat_error, raw, reply_json
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
 
@@ -656,6 +658,100 @@ def test_usage_by_what(admin, by):
     refused(admin.get("/usage?by=" + by), 400, "INVALID_FIELD", "by")
 
 
+# refusals
+
+LIMITED = [Key("once", "b", "rpm=1 account=rich"),
+           Key("again", "a", "rpm=1 account=rich"),
+           Key("poor", "b", "account=poor")]
+
+
+def refusals(g):
+    """The answer, as {key: {result: n}} and {(group, endpoint, code): n}."""
+    answer = g.ok("/refusals")
+    assert sorted(answer) == ["codes", "keys", "since"]
+    totals = [sum(v for v in row.values() if isinstance(v, int))
+              for row in answer["keys"]]
+    assert totals == sorted(totals, reverse=True) and 0 not in totals
+    requests = [row["requests"] for row in answer["codes"]]
+    assert requests == sorted(requests, reverse=True) and 0 not in requests
+    return ({row["id"]: {k: v for k, v in row.items() if k != "id" and v}
+             for row in answer["keys"]},
+            {(row["group"], row["endpoint"], row["code"]): row["requests"]
+             for row in answer["codes"]})
+
+
+def wait_refusals(g, *expected):
+    """A request is counted when it ends, after its answer."""
+    end = time.monotonic() + client.LIMIT
+    while refusals(g) != expected:
+        assert time.monotonic() < end, refusals(g)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_refusals(gateway, workers):
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN + LOCATION, keys=LIMITED,
+                      workers=workers))
+    begun = time.time()
+    assert refusals(g) == ({}, {})
+    assert g.gw.chat(key=LIMITED[0]).status == 200
+    assert refusals(g) == ({}, {})
+    for n in range(5):
+        assert g.gw.chat(key=LIMITED[0]).status == 429
+    assert g.gw.messages(key=LIMITED[1]).status == 200
+    for n in range(2):
+        assert g.gw.messages(key=LIMITED[1]).status == 429
+    for n in range(3):
+        assert g.gw.chat(chat(max_tokens=4000, n=100000),
+                         key=LIMITED[2]).status == 402
+        assert g.gw.chat(key=Key("stranger", "b")).status == 401
+        assert g.gw.chat(chat("nosuch")).status == 400
+    g.gw.b.script(reply_json(chat_error("x"), 500))
+    assert g.gw.chat().status == 502
+
+    expected = ({"once": {"rate_limited": 5}, "again": {"rate_limited": 2},
+                 "bob-1": {"refused": 3, "failed": 1},
+                 "poor": {"insufficient_credit": 3}},
+                {("b", "chat", "RATE_LIMITED"): 5,
+                 ("a", "messages", "RATE_LIMITED"): 2,
+                 ("b", "chat", "INSUFFICIENT_CREDIT"): 3,
+                 ("", "chat", "INVALID_API_KEY"): 3,
+                 ("b", "chat", "INVALID_MODEL"): 3,
+                 ("b", "chat", "UPSTREAM_ERROR"): 1})
+    wait_refusals(g, *expected)
+    answer = g.ok("/refusals")
+    assert [row["id"] for row in answer["keys"]][0] == "once"
+    assert all(len(row) == 6 for row in answer["keys"])
+    since = time.strptime(answer["since"], "%Y-%m-%dT%H:%M:%S.000Z")
+    assert begun - 60 < calendar.timegm(since) <= begun
+
+    refused(g.get("/refusals?limit=1"), 400, "INVALID_FIELD",
+            'Unknown parameter "limit"')
+
+    # a reload keeps them, also those of a key that is gone
+
+    g.gw.keys = [key for key in g.gw.keys if key.id != "once"]
+    g.gw.write()
+    g.gw.reload()
+    assert refusals(g) == expected and g.ok("/refusals") == answer
+    assert g.gw.chat(chat("nosuch")).status == 400
+    expected[0]["bob-1"]["refused"] += 1
+    expected[1]["b", "chat", "INVALID_MODEL"] += 1
+    wait_refusals(g, *expected)
+
+
+def test_refusals_without_rows(gateway):
+    """Of keys without counters of their own only the codes are known."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN + LOCATION.replace(
+        "modelgw_metrics;", "modelgw_metrics keys=0;"), keys=LIMITED))
+    assert g.gw.chat(b"{").status == 400
+    wait_refusals(g, {}, {("b", "chat", "INVALID_JSON"): 1})
+
+
+def test_refusals_without_metrics(admin):
+    refused(admin.get("/refusals"), 404, "NOT_FOUND", '"modelgw_metrics"')
+
+
 # keys
 
 
@@ -689,7 +785,7 @@ def test_no_secrets(admin):
 @pytest.mark.parametrize("path, allow", [
     ("/accounts", "GET, HEAD, POST"), ("/accounts/alice", "GET, HEAD, PATCH"),
     ("/accounts/alice/topups", "POST"), ("/calls", "GET, HEAD"),
-    ("/actions", "GET, HEAD"),
+    ("/actions", "GET, HEAD"), ("/refusals", "GET, HEAD"),
     ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD, POST"),
     ("/keys/alice-1", "GET, HEAD, PATCH, DELETE"), ("/groups", "GET, HEAD"),
     ("/keys/alice-1/rotate", "POST"), ("/models", "GET, HEAD")])

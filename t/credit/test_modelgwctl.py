@@ -12,11 +12,14 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 import uuid
 
 import pytest
 
+import client
 from gateway import Key, NGINX, ROOT
+from metrics import LOCATION
 from test_admin import KEYS, WITH_LEDGER, Admin, nano
 
 CTL = os.path.join(ROOT, "conf/modelgwctl")
@@ -180,6 +183,52 @@ def test_usage_and_calls(ctl, gw):
     assert dict(zip(head, line))["request_id"] == call["request_id"]
     assert ok(ctl("calls", "--csv", "--key", "nobody")).strip() \
         == ",".join(head)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_refusals(gateway, shell):
+    gw = gateway(**dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET),
+                 keys=[Key("once", "b", "rpm=1")], locations=LOCATION)
+    socket = "--socket", gw.path("admin.sock")
+    since = r"since: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z\n"
+    none = ok(run(*socket, "refusals", shell=shell), err="modelgwctl: no rows")
+    assert re.fullmatch(since, none)
+
+    # a stranger's only, then those of a key, too
+
+    assert gw.get("/v1/models", Key("x", "b")).status == 401
+    wait_for(lambda: "models" in run(*socket, "refusals").stdout)
+    out = ok(run(*socket, "refusals", shell=shell))
+    m = re.fullmatch(since + r"\n(group .*)", out, re.S)
+    stranger = {"group": "-", "endpoint": "models", "code": "INVALID_API_KEY",
+                "requests": "1"}
+    assert rows(m[1]) == [stranger]
+
+    while gw.chat(key=gw.keys[-1]).status == 200:
+        pass
+    gw.chat(key=gw.keys[-1])
+    wait_for(lambda: "     2  " in run(*socket, "refusals").stdout)
+    out = ok(run(*socket, "refusals", shell=shell))
+    m = re.fullmatch(since + r"\n(id .*)\n\n(group .*)", out, re.S)
+    assert rows(m[1]) == [{
+        "id": "once", "rate_limited": "2", "insufficient_credit": "0",
+        "budget_exceeded": "0", "refused": "0", "failed": "0"}]
+    assert rows(m[2]) == [{"group": "b", "endpoint": "chat",
+                           "code": "RATE_LIMITED", "requests": "2"}, stranger]
+    answer = json.loads(ok(run(*socket, "refusals", "--json", shell=shell)))
+    assert sorted(answer) == ["codes", "keys", "since"]
+    refused(run(*socket, "refusals", "x"), 2, "no arguments")
+
+
+def wait_for(condition, timeout=client.LIMIT):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_refusals_without_metrics(ctl):
+    refused(ctl("refusals"), 1, '"modelgw_metrics"')
 
 
 @pytest.mark.parametrize("shell", SHELLS)
