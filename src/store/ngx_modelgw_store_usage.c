@@ -11,6 +11,10 @@
  * "calls" above it; the rest of the span, less than an hour at either end, from
  * "calls".  It is one statement, so that all of it is of one instant.
  *
+ * Days and months are those of the filter's zone, which is whole hours from
+ * UTC, as the sums are by hour of UTC.  A day that was rolled up is one of UTC
+ * and counts as the zone's day of the same name, at whose beginning it is.
+ *
  * Rows are summed up here and not by GROUP BY, for which SQLite sorts them.
  */
 
@@ -21,7 +25,10 @@
 #include "ngx_modelgw_store_private.h"
 
 
-#define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+/* the beginning of the zone's day, ?10 is the zone */
+
+#define NGX_MODELGW_STORE_DAY_TIME                                            \
+    "(CAST(strftime('%s', day) AS INTEGER) * 1000 - ?10)"
 
 /* bytes that tell a group: a time, names with their length */
 
@@ -61,6 +68,7 @@ typedef struct {
 
 typedef struct {
     ngx_modelgw_store_by_t       *by;
+    int64_t                       zone;      /* of the filter */
     ngx_array_t                   groups;    /* of pointers */
     ngx_rbtree_t                  tree;
     ngx_rbtree_node_t             sentinel;
@@ -72,7 +80,7 @@ typedef struct {
 
 typedef struct {
     ngx_str_t                     member;
-    int64_t                     (*number)(int64_t ms);
+    int64_t                     (*number)(int64_t ms, int64_t zone);
     void                        (*write)(ngx_modelgw_out_t *out, int64_t n);
     int                           column;
 } ngx_modelgw_store_dimension_t;
@@ -101,9 +109,9 @@ static void ngx_modelgw_store_group_write(ngx_modelgw_store_groups_t *groups,
     ngx_modelgw_store_group_t *group, ngx_modelgw_out_t *out);
 static void ngx_modelgw_store_average(ngx_modelgw_out_t *out, int64_t sum,
     int64_t n);
-static int64_t ngx_modelgw_store_hour_number(int64_t ms);
-static int64_t ngx_modelgw_store_day_number(int64_t ms);
-static int64_t ngx_modelgw_store_month_number(int64_t ms);
+static int64_t ngx_modelgw_store_hour_number(int64_t ms, int64_t zone);
+static int64_t ngx_modelgw_store_day_number(int64_t ms, int64_t zone);
+static int64_t ngx_modelgw_store_month_number(int64_t ms, int64_t zone);
 static void ngx_modelgw_store_hour_write(ngx_modelgw_out_t *out, int64_t n);
 static void ngx_modelgw_store_day_write(ngx_modelgw_out_t *out, int64_t n);
 static void ngx_modelgw_store_month_write(ngx_modelgw_out_t *out, int64_t n);
@@ -127,10 +135,10 @@ static const char  ngx_modelgw_store_usage_sql[] =
     ngx_modelgw_store_usage_calls("?4", "?8")
     ngx_modelgw_store_usage_calls("max(?8, " NGX_MODELGW_STORE_MARK ")", "?9")
     ngx_modelgw_store_usage_calls("?9", "?5")
-    " UNION ALL SELECT " NGX_MODELGW_STORE_DAY_TIME " * 1000, key, model,"
-    " account," NGX_MODELGW_STORE_SUMS " FROM days" NGX_MODELGW_STORE_WHERE
-    " AND " NGX_MODELGW_STORE_DAY_TIME " * 1000 >= ?4"
-    " AND " NGX_MODELGW_STORE_DAY_TIME " * 1000 < ?5";
+    " UNION ALL SELECT " NGX_MODELGW_STORE_DAY_TIME ", key, model, account,"
+    NGX_MODELGW_STORE_SUMS " FROM days" NGX_MODELGW_STORE_WHERE
+    " AND " NGX_MODELGW_STORE_DAY_TIME " >= ?4"
+    " AND " NGX_MODELGW_STORE_DAY_TIME " < ?5";
 
 
 static ngx_modelgw_store_dimension_t  ngx_modelgw_store_dimensions[] = {
@@ -180,6 +188,7 @@ ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
                     ngx_str_rbtree_insert_value);
 
     groups.by = by;
+    groups.zone = filter->zone;
 
     if (ngx_array_init(&groups.groups, pool, 16, sizeof(void *)) != NGX_OK) {
         return ngx_modelgw_store_fail_text(s, "failed: no memory");
@@ -242,6 +251,8 @@ ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
         (void) sqlite3_bind_int64(*stmt, 9, to);
     }
 
+    (void) sqlite3_bind_int64(*stmt, 10, filter->zone);
+
     return NGX_OK;
 }
 
@@ -292,7 +303,7 @@ ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
         d = &ngx_modelgw_store_dimensions[groups->by->bys[n]];
 
         if (d->number) {
-            time = d->number(sqlite3_column_int64(stmt, 0));
+            time = d->number(sqlite3_column_int64(stmt, 0), groups->zone);
             continue;
         }
 
@@ -446,7 +457,7 @@ ngx_modelgw_store_series_write(ngx_modelgw_store_groups_t *groups,
     int64_t                       now, first, t;
     ngx_uint_t                    i, n;
     ngx_modelgw_store_group_t   **group, none;
-    int64_t                     (*number)(int64_t ms);
+    int64_t                     (*number)(int64_t ms, int64_t zone);
 
     group = groups->groups.elts;
     n = groups->groups.nelts;
@@ -462,8 +473,8 @@ ngx_modelgw_store_series_write(ngx_modelgw_store_groups_t *groups,
         now = filter->to - 1;
     }
 
-    first = number(filter->from ? (int64_t) filter->from : now);
-    t = number(now);
+    first = number(filter->from ? (int64_t) filter->from : now, filter->zone);
+    t = number(now, filter->zone);
 
     if (n) {
         first = filter->from ? first : group[n - 1]->time;
@@ -561,29 +572,29 @@ ngx_modelgw_store_average(ngx_modelgw_out_t *out, int64_t sum, int64_t n)
 }
 
 
-/* numbers of times count from the Epoch, UTC */
+/* numbers of times count from the Epoch: hours of UTC, others of the zone */
 
 static int64_t
-ngx_modelgw_store_hour_number(int64_t ms)
+ngx_modelgw_store_hour_number(int64_t ms, int64_t zone)
 {
     return ms / NGX_MODELGW_STORE_HOUR;
 }
 
 
 static int64_t
-ngx_modelgw_store_day_number(int64_t ms)
+ngx_modelgw_store_day_number(int64_t ms, int64_t zone)
 {
-    return ms / 1000 / NGX_MODELGW_STORE_DAY;
+    return (ms + zone) / 1000 / NGX_MODELGW_STORE_DAY;
 }
 
 
 static int64_t
-ngx_modelgw_store_month_number(int64_t ms)
+ngx_modelgw_store_month_number(int64_t ms, int64_t zone)
 {
     time_t     sec;
     struct tm  tm;
 
-    sec = ms / 1000;
+    sec = (ms + zone) / 1000;
     ngx_memzero(&tm, sizeof(struct tm));
     (void) gmtime_r(&sec, &tm);
 

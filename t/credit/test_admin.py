@@ -5,6 +5,7 @@ import concurrent.futures
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import socket
@@ -656,6 +657,169 @@ def test_series(called, by, seconds):
                                 "outcome"])
 def test_usage_by_what(admin, by):
     refused(admin.get("/usage?by=" + by), 400, "INVALID_FIELD", "by")
+
+
+# days of a time zone
+
+ZONES = {"+02:00": 2, "-05:00": -5, "%2B14:00": 14, "-12:00": -12, "Z": 0,
+         "z": 0, "+00:00": 0, "-00:00": 0}
+
+DAY = 86400000
+
+
+@pytest.fixture(scope="module")
+def zoned(module_gateway):
+    """Calls at both ends of 2026-03-01 in each zone, of a model each; and at
+    today's beginning."""
+    g = Admin(module_gateway(**dict(WITH_LEDGER, http=LEDGER.replace(
+        ";", " keep=10000d;", 1)), locations=ADMIN))
+    g.gw.stop()
+    ended = []
+    for zone in sorted(set(ZONES.values())):
+        begin = calendar.timegm((2026, 3, 1, 0, 0, 0)) * 1000 - zone * 3600000
+        ended += [("m%d" % zone, t, cost) for t, cost in (
+            (begin - 1, 1), (begin, 10), (begin + DAY - 1, 100),
+            (begin + DAY, 1000))]
+        begin = today(zone)
+        ended += [("n%d" % zone, t, cost) for t, cost in (
+            (begin - DAY - 1, 1), (begin - DAY, 10), (begin - 1, 100),
+            (begin, 1000))]
+    put(g.gw, ended)
+    g.gw.start()
+    return g
+
+
+def today(zone):
+    """The zone's midnight before now."""
+    now = int(time.time() * 1000)
+    return now - (now + zone * 3600000) % DAY
+
+
+def put(gw, ended):
+    """Adds calls of a model, at a time, of a cost to a stopped gateway."""
+    db = sqlite3.connect(gw.path("ledger.db"), timeout=client.LIMIT)
+    columns = [row[1:3] for row in db.execute("PRAGMA table_info(calls)")]
+    for id, (model, time_, cost) in enumerate(ended, 1):
+        row = {name: 0 if kind == "INTEGER" else "x" for name, kind in columns}
+        row.update(id=id, time=time_, ended=time_, model=model, cost=cost,
+                   status=200)
+        db.execute("INSERT INTO calls VALUES (%s)" % ", ".join("?" * len(row)),
+                   list(row.values()))
+    db.execute("DELETE FROM marks WHERE name = 'hours'")
+    db.commit()
+    db.close()
+
+
+def costs(g, name, query):
+    """[(text of the time, cost in nano-euro)], newest first."""
+    return [(row[name], nano(row["cost"]))
+            for row in g.ok("/usage?" + query)["usage"]]
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_days_of_a_zone(zoned, tz):
+    query = "model=m%d&tz=%s&" % (ZONES[tz], tz)
+    days = [("2026-03-02", 1000), ("2026-03-01", 110), ("2026-02-28", 1)]
+    assert costs(zoned, "day", query + "by=day&from=2026-02-28"
+                 "&to=2026-03-03") == days
+    assert costs(zoned, "day", query + "from=2026-02-26&to=2026-03-05") \
+        == [("2026-03-04", 0), ("2026-03-03", 0)] + days \
+        + [("2026-02-27", 0), ("2026-02-26", 0)]
+    assert costs(zoned, "day", query + "by=day,model&from=2026-01-01"
+                 "&to=2026-03-02") == days[1:]
+    assert costs(zoned, "month", query + "by=month&from=2026-01-01"
+                 "&to=2026-03-02") \
+        == [("2026-03", 110), ("2026-02", 1), ("2026-01", 0)]
+    assert costs(zoned, "month", query + "by=month&from=2026-02-01"
+                 "&to=2026-04-01") == [("2026-03", 1110), ("2026-02", 1)]
+
+    # hours stay those of UTC, 24 of them in a day
+
+    hours = costs(zoned, "hour", query + "by=hour&from=2026-03-01"
+                  "&to=2026-03-02")
+    assert [cost for _, cost in hours] == [100] + [0] * 22 + [10]
+    assert hours[-1][0] == "2026-%sT%02d:00:00.000Z" % (
+        "02-28" if ZONES[tz] > 0 else "03-01", -ZONES[tz] % 24)
+
+    # truncated
+
+    answer = zoned.ok("/usage?%sfrom=2026-02-28&to=2026-03-03&limit=2" % query)
+    assert [row["day"] for row in answer["usage"]] \
+        == ["2026-03-02", "2026-03-01"] and answer["more"] is True
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_calls_of_a_zone(zoned, tz):
+    """Its pages, too; times that have an offset of their own do not change."""
+    query = "/calls?model=m%d" % ZONES[tz]
+    day = "&from=2026-03-01&to=2026-03-02"
+    got, after = [], ""
+    for _ in range(2):
+        answer = zoned.ok("%s&tz=%s%s&limit=1%s" % (query, tz, day, after))
+        got += answer["calls"]
+        after = "&after=" + answer.get("next", "")
+    assert "more" not in answer
+    assert [nano(call["cost"]) for call in got] == [100, 10]
+
+    offset = "Z" if ZONES[tz] == 0 else tz
+    span = "&from=2026-03-01T00:00:00%s&to=2026-03-01T23:59:59.999%s" \
+        % (offset, offset)
+    for more in ("", "&tz=+07:00", "&tz=-07:00"):
+        calls = zoned.ok(query + span + more)["calls"]
+        assert [nano(call["cost"]) for call in calls] == [10]
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_today_in_a_zone(zoned, tz):
+    query = "by=model&model=n%d&tz=%s" % (ZONES[tz], tz)
+    for span, cost in (("from=today", 1000), ("to=today", 111),
+                       ("from=yesterday&to=today", 110),
+                       ("from=yesterday", 1110), ("to=yesterday", 1),
+                       ("to=now", 1111)):
+        for _ in range(2):
+            begin = today(ZONES[tz])
+            rows = costs(zoned, "model", query + "&" + span)
+            if begin == today(ZONES[tz]):
+                break
+        assert rows == [("n%d" % ZONES[tz], cost)], span
+    for span in ("from=-1d", "from=-24h", "from=-1440m", "to=-36h"):
+        for path in ("/calls?", "/usage?by=key&"):
+            for zone in ("", "&tz=+14:00"):
+                assert zoned.get(path + span + zone).status == 200
+
+
+def test_order_of_parameters(zoned):
+    """The zone may be before and after the times."""
+    parts = ["tz=-05:00", "from=2026-03-01", "to=2026-03-02", "model=m-5",
+             "by=key"]
+    for order in itertools.permutations(parts):
+        assert costs(zoned, "key", "&".join(order)) == [("x", 110)]
+    assert costs(zoned, "key", "&".join(["from=2026-03-01", "to=2026-03-02",
+                                         "model=m-5", "by=key"])) != \
+        [("x", 110)]
+
+
+@pytest.mark.parametrize("tz", [
+    "", "+1", "1", "+01", "+0100", "+01:30", "-09:30", "+05:45", "+25:00",
+    "+15:00", "-13:00", "+14:30", "+1:00", "+01:0", "+01:000", "+01:00:00",
+    "01:00", "%2001:00", "Zz", "UTC", "Europe/Berlin", "+ab:00", "+01:-1",
+    "+-1:00", "++1:00", "%2B01%3A00%00"])
+def test_bad_zones(admin, tz):
+    for path in ("/usage?by=day&", "/calls?"):
+        for query in ("tz=%s&from=today", "from=today&tz=%s"):
+            refused(admin.get(path + query % tz), 400, "INVALID_FIELD",
+                    '"tz" must be an offset in whole hours from -12:00 to '
+                    '+14:00')
+
+
+@pytest.mark.parametrize("path, word", [
+    ("/usage?tz=Z&tz=Z", "twice"), ("/usage?tz=Z&from=today&tz=+01:00", "twice"),
+    ("/usage?TZ=+01:00", "TZ"), ("/calls?TZ=+01:00&tz=+02:00", "TZ"),
+    ("/usage?tz", "tz"), ("/actions?tz=Z", "tz"), ("/accounts?tz=Z", "tz"),
+    ("/keys?tz=Z", "tz"), ("/calls?from=1970-01-01&tz=+01:00", "from"),
+    ("/calls?to=1970-01-01&tz=+14:00", "to")])
+def test_zones_elsewhere(admin, path, word):
+    refused(admin.get(path), 400, "INVALID_FIELD", word)
 
 
 # refusals

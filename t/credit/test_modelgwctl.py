@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import datetime
 import functools
 import hashlib
 import json
@@ -13,7 +14,9 @@ import stat
 import subprocess
 import threading
 import time
+import urllib.parse
 import uuid
+import zoneinfo
 
 import pytest
 
@@ -183,6 +186,87 @@ def test_usage_and_calls(ctl, gw):
     assert dict(zip(head, line))["request_id"] == call["request_id"]
     assert ok(ctl("calls", "--csv", "--key", "nobody")).strip() \
         == ",".join(head)
+
+
+class Asked(contextlib.AbstractContextManager):
+    """What modelgwctl asks for: the target of its request."""
+
+    def __enter__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.settimeout(20)
+        self.url = "http://127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+        return self
+
+    def serve(self):
+        with self.socket.accept()[0] as c:
+            c.settimeout(20)
+            self.target = c.recv(65536).split()[1].decode()
+            c.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                      b"Content-Length: 12\r\n\r\n{\"usage\":[]}")
+
+    def __exit__(self, *error):
+        self.thread.join(20)
+        self.socket.close()
+
+
+NO_ZONES = pytest.mark.skipif(not os.path.exists("/usr/share/zoneinfo/UTC"),
+                              reason="no tzdata")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name, offset", [
+    ("+01:00", "+01:00"), ("-05:00", "-05:00"), ("+05:30", "+05:30"),
+    ("Z", "Z"), ("+25:00", "+25:00"),
+    pytest.param("UTC", "+00:00", marks=NO_ZONES),
+    pytest.param("Etc/GMT-14", "+14:00", marks=NO_ZONES),
+    pytest.param("Etc/GMT+5", "-05:00", marks=NO_ZONES),
+    pytest.param("Asia/Kolkata", "+05:30", marks=NO_ZONES),
+    pytest.param("Europe/Berlin", None, marks=NO_ZONES),
+    pytest.param("America/New_York", None, marks=NO_ZONES)])
+def test_zones(shell, name, offset):
+    if offset is None:
+        at = datetime.datetime.now(zoneinfo.ZoneInfo(name))
+        offset = re.sub("(..)$", r":\1", at.strftime("%z"))
+    for command in ("usage", "calls"):
+        with Asked() as asked:
+            p = run("--url", asked.url, command, "--from", "today", "--tz",
+                    name, "--limit", "3", shell=shell,
+                    env={"TZ": "Asia/Tokyo"})
+            ok(p, err="modelgwctl: no rows")
+        query = dict(urllib.parse.parse_qsl(asked.target.partition("?")[2],
+                                            strict_parsing=True))
+        assert query == {"from": "today", "tz": offset, "limit": "3"}
+
+
+@pytest.mark.parametrize("name", [
+    "Europe/Nowhere", "Europe", "europe/berlin", "+1", "1:00", "", "/etc/passwd",
+    "../zoneinfo/UTC", "/UTC", "/Europe/Berlin", "tzdata.zi", "leapseconds", "CEST", "UTC+3",
+    "Europe/Berlin x", "$(id)", "x;y", "+01:000"])
+def test_unknown_zones(ctl, name):
+    """Never UTC instead."""
+    for command in ("usage", "calls"):
+        p = ctl(command, "--tz", name)
+        refused(p, 2, "--tz " + name, "/usr/share/zoneinfo")
+
+
+def test_days_of_a_zone(ctl, gw):
+    """Of whole hours only; a call of now is of today, anywhere."""
+    for _ in range(200):
+        if Admin(gw).ok("/calls")["calls"]:
+            break
+    for tz in ("+14:00", "-12:00", "Z"):
+        (row,) = rows(ok(ctl("usage", "--by", "day", "--tz", tz, "--from",
+                             "-1m")))[:1]
+        now = time.gmtime(time.time() + 3600 * int(tz.replace("Z", "0")[:3]))
+        assert row["day"] == time.strftime("%Y-%m-%d", now)
+    for tz in ("+05:30", "+25:00"):
+        refused(ctl("usage", "--tz", tz), 1, '"tz" must be', "whole hours")
+    refused(ctl("keys", "--tz", "Z"), 2)
+    refused(ctl("actions", "--tz", "Z"), 2, "--tz")
+    refused(ctl("usage", "--tz"), 2, "needs a value")
+    refused(ctl("usage", "--tz", "Z", "--tz", "Z"), 1, "twice")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
