@@ -412,6 +412,17 @@ ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
     ngx_str_t *out, ngx_pool_t *pool);
 
 /*
+ * The same as CSV (RFC 4180), the header first; the columns are the members,
+ * and null is an empty cell.
+ *     NGX_OK
+ *     NGX_AGAIN     there are more than the limit
+ *     NGX_BUSY, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_usage_csv(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
+    ngx_str_t *out, ngx_pool_t *pool);
+
+/*
  * The note of an account, as a JSON string; empty if the account is not stored
  * yet.
  *     NGX_OK, NGX_ERROR

@@ -822,6 +822,63 @@ def test_zones_elsewhere(admin, path, word):
     refused(admin.get(path), 400, "INVALID_FIELD", word)
 
 
+# usage as CSV
+
+
+@pytest.mark.parametrize("query", [
+    "by=hour&from=-3h", "by=day&from=-2d", "by=month&from=2026-01-01",
+    "by=key", "by=model", "by=account", "by=account,day", "by=hour,model",
+    "by=model,key", "", "by=day&tz=+14:00&from=yesterday", "by=key&limit=1",
+    "by=day&from=-5d&to=-3d", "by=key&account=nobody"])
+def test_usage_csv(called, http, query):
+    """The same rows, columns and order as of JSON."""
+    answer = called.ok("/usage?" + query)["usage"]
+    r = called.get("/usage?" + query, headers=ACCEPT, version=http)
+    assert [{k: "" if v is None else str(v) for k, v in row.items()}
+            for row in answer] == as_csv(r)
+    head, *lines = r.body.decode().split("\r\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(answer)
+    sums = "calls,errors,input_tokens,cache_read_tokens,cache_write_tokens," \
+        "cache_write_1h_tokens,output_tokens,reasoning_tokens,cost,avg_ms," \
+        "avg_first_byte_ms"
+    assert head.endswith("," + sums)
+    if answer:
+        assert head == ",".join(answer[0])
+
+
+def test_usage_csv_is_no_formula(module_gateway):
+    g = Admin(module_gateway(**WITH_LEDGER, locations=ADMIN))
+    g.gw.stop()
+    now = int(time.time() * 1000)
+    models = ["=1+1", "+1", "-1", "@x", "\tx", 'a"b,c', "a=b", "x"]
+    put(g.gw, [(model, now, 1 + i) for i, model in enumerate(models)])
+    g.gw.start()
+    rows = as_csv(g.get("/usage?by=model", headers=ACCEPT))
+    assert [row["model"] for row in rows][::-1] \
+        == ["'" + model for model in models[:5]] + models[5:]
+
+
+def test_usage_csv_is_whole(called):
+    """More rows than it has are refused, unless so many were asked for."""
+    for limit in ("", "&limit=10001", "&limit=1000000"):
+        refused(called.get("/usage?by=hour&from=2020-01-01" + limit,
+                           headers=ACCEPT), 400, "INVALID_FIELD", "Too many")
+    r = called.get("/usage?by=hour&from=2020-01-01&limit=10000",
+                   headers=ACCEPT)
+    assert len(as_csv(r)) == 10000
+    assert len(as_csv(called.get("/usage?by=key&limit=1000000",
+                                 headers=ACCEPT))) == 2
+    for bad, word in (("limit=0", "limit"), ("limit=1000001", "limit"),
+                      ("by=week", "by"), ("after=1-1", "after")):
+        refused(called.get("/usage?" + bad, headers=ACCEPT), 400,
+                "INVALID_FIELD", word)
+    r = called.gw.request("HEAD", "/admin/usage", headers=ACCEPT)
+    assert r.status == 200 and r.body == b""
+    r = called.get("/usage", headers=ACCEPT + [("Accept-Encoding", "gzip")])
+    assert gzip.decompress(r.body) == called.get("/usage", headers=ACCEPT).body
+
+
 # refusals
 
 LIMITED = [Key("once", "b", "rpm=1 account=rich"),

@@ -182,6 +182,12 @@ def test_usage_and_calls(ctl, gw):
                    ("--min-cost", call["cost"]), ("--outcome", "reported"),
                    ("--end", "complete"), ("--from", "yesterday")):
         assert rows(ok(ctl("calls", *option))) == [call]
+    head, line = csv.reader(ok(ctl("usage", "--csv", "--by", "model,key",
+                                   "--tz", "+01:00")).splitlines())
+    assert head[:3] == ["model", "key", "calls"]
+    assert line[:3] == ["fam-b-one", "bob-1", "1"]
+    refused(ctl("usage", "--csv", "--by", "hour", "--from", "2020-01-01"), 1,
+            "Too many rows")
     head, line = csv.reader(ok(ctl("calls", "--csv")).splitlines())
     assert dict(zip(head, line))["request_id"] == call["request_id"]
     assert ok(ctl("calls", "--csv", "--key", "nobody")).strip() \
@@ -375,6 +381,8 @@ def answering(body):
     (["calls", "--limit", "0"], "limit"), (["usage", "--by", "week"], "by"),
     (["usage", "--by", "hour,day"], "by"), (["calls", "--after", "x"], "after"),
     (["calls", "--status", "x", "--csv"], "status"),
+    (["calls", "--limit", "20000", "--status", "x", "--csv"], "status"),
+    (["usage", "--by", "week", "--csv"], "by"),
     (["call", "999999999"], 'Not found: "/calls/999999999"'),
     (["calls", "--from", "x&limit=1"], "from"),
     (["calls", "--account", "a b"], "account"),

@@ -122,7 +122,8 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
     { ngx_string("usage"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_query_usage, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY, NULL },
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY
+      |NGX_HTTP_MODELGW_ADMIN_CSV, NULL },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_list_find, ngx_http_modelgw_admin_list_keys, NULL,

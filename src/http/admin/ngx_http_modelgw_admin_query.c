@@ -925,8 +925,27 @@ ngx_int_t
 ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_usage(store, &job->by, &job->filter, &job->body,
-                                   job->pool);
+    ngx_int_t   rc;
+    ngx_uint_t  limit;
+
+    if (!(job->flags & NGX_HTTP_MODELGW_ADMIN_CSV)) {
+        return ngx_modelgw_store_usage(store, &job->by, &job->filter,
+                                       &job->body, job->pool);
+    }
+
+    limit = job->filter.limit;
+    job->filter.limit = ngx_min(limit, NGX_HTTP_MODELGW_QUERY_MAX);
+
+    rc = ngx_modelgw_store_usage_csv(store, &job->by, &job->filter, &job->body,
+                                     job->part);
+
+    /* CSV cannot say that there are more than were asked for */
+
+    if (rc == NGX_AGAIN) {
+        return (limit > NGX_HTTP_MODELGW_QUERY_MAX) ? NGX_BUSY : NGX_OK;
+    }
+
+    return rc;
 }
 
 

@@ -642,6 +642,72 @@ test_series(void **state)
 }
 
 
+/* as CSV: rows without calls, names with quotes, a limit */
+
+static void
+test_usage_csv(void **state)
+{
+    ngx_str_t                    out;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    static const char  *sums = "calls,errors,input_tokens,cache_read_tokens,"
+        "cache_write_tokens,cache_write_1h_tokens,output_tokens,"
+        "reasoning_tokens,cost,avg_ms,avg_first_byte_ms\r\n";
+
+    char  expected[2048];
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 10;
+    f.now = MIDNIGHT + 2 * HOUR + 1;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[8], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "key,model,%s", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    unit_begin(s);
+    call = unit_call(1, "=key", 10);
+    call.started = MIDNIGHT + HOUR;
+    call.ended = call.started + 5;
+    memcpy(call.model, "\"family\"", 8);
+    call.model_len = 8;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[8], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "key,model,%s\"'=key\",\"\"\"family\"\"\","
+            "1,0,0,0,0,0,10,0,\"0.00000001\",5,20\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.from = MIDNIGHT + HOUR;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[0], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "hour,%s"
+            "\"2026-11-22T02:00:00.000Z\",0,0,0,0,0,0,0,0,\"0.00\",,\r\n"
+            "\"2026-11-22T01:00:00.000Z\",1,0,0,0,0,0,10,0,\"0.00000001\",5,20"
+            "\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.limit = 1;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[0], &f, &out,
+                                                 u->pool), NGX_AGAIN);
+    sprintf(expected, "hour,%s"
+            "\"2026-11-22T02:00:00.000Z\",0,0,0,0,0,0,0,0,\"0.00\",,\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    ngx_modelgw_store_close(s);
+}
+
+
 /* pages, of calls that ended at the same times and with new ones meanwhile */
 
 static void
@@ -1041,6 +1107,7 @@ main(void)
         unit_store_case(test_left_out),
         unit_store_case(test_recover),
         unit_store_case(test_series),
+        unit_store_case(test_usage_csv),
         unit_store_case(test_pages),
         unit_store_case(test_places),
         unit_store_case(test_csv),
