@@ -463,7 +463,7 @@ void ngx_http_modelgw_settle(ngx_http_request_t *r,
 /* names of labels' values, by their indices in rows; the last one is empty */
 
 extern ngx_str_t  ngx_http_modelgw_count_endpoints[];
-extern ngx_str_t  ngx_http_modelgw_count_results[];
+extern ngx_str_t  ngx_http_modelgw_count_results[];  /* the first one: "ok" */
 extern ngx_str_t  ngx_http_modelgw_count_codes[]; /* after the first, empty one,
                                                      of "no error" */
 extern ngx_str_t  ngx_http_modelgw_count_statuses[];

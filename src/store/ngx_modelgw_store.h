@@ -317,6 +317,8 @@ typedef struct {
                                             since the Epoch; 0: any */
     uint64_t              to;            /* exclusive; 0: any */
     uint64_t              now;           /* where a series of times ends */
+    int64_t               zone;          /* of days and months: milliseconds
+                                            ahead of UTC, whole hours */
     ngx_uint_t            limit;         /* of rows, at least 1 */
 } ngx_modelgw_store_filter_t;
 
@@ -386,15 +388,28 @@ typedef struct {
  * "cost":"…","avg_ms":…,"avg_first_byte_ms":…}…]}, the first members named
  * after "by": hour (as a time), day, month ("2026-11"), key, model, account.
  * Calls without a first byte, and without any call, have an average of null.
- * Days that were rolled up are included, if they begin in the span.  Times are
- * newest first, else it is by cost, highest first.  Times alone have no gaps,
- * from filter->from, if any, up to filter->now or filter->to.  If there are
- * more than the limit, the last member is "more":true.
+ * Hours are of UTC, days and months of filter->zone.  Days that were rolled up
+ * are included, if they begin in the span: these are of UTC, and counted as the
+ * zone's days of the same names.  Times are newest first, else it is by cost,
+ * highest first.  Times alone have no gaps, from filter->from, if any, up to
+ * filter->now or filter->to.  If there are more than the limit, the last member
+ * is "more":true.
  *     NGX_OK
  *     NGX_BUSY      there are more than 200,000
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_usage(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
+    ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * The same as CSV (RFC 4180), the header first; the columns are the members,
+ * and null is an empty cell.
+ *     NGX_OK
+ *     NGX_AGAIN     there are more than the limit
+ *     NGX_BUSY, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_usage_csv(ngx_modelgw_store_t *s,
     ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
     ngx_str_t *out, ngx_pool_t *pool);
 

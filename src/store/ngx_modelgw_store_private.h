@@ -225,6 +225,12 @@ void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
 /* The text of a column, valid until the statement goes on. */
 void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
 
+/*
+ * Writes a text as a cell of CSV, one that a spreadsheet would take for a
+ * formula with a "'" before it.
+ */
+void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
+
 /* writes a row */
 
 typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,

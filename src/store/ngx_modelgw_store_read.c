@@ -40,7 +40,6 @@ static void ngx_modelgw_store_call_line(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 static void ngx_modelgw_store_field(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt, int i, ngx_modelgw_store_field_e type);
-static void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
 static void ngx_modelgw_store_price_row(ngx_modelgw_out_t *out,
     sqlite3_stmt *stmt);
 static void ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out,
@@ -377,7 +376,7 @@ ngx_modelgw_store_field(ngx_modelgw_out_t *out, sqlite3_stmt *stmt, int i,
 
 /* a model's id is the client's, a request id the upstream's */
 
-static void
+void
 ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text)
 {
     size_t  i, from;

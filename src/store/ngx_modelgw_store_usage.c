@@ -11,6 +11,10 @@
  * "calls" above it; the rest of the span, less than an hour at either end, from
  * "calls".  It is one statement, so that all of it is of one instant.
  *
+ * Days and months are those of the filter's zone, which is whole hours from
+ * UTC, as the sums are by hour of UTC.  A day that was rolled up is one of UTC
+ * and counts as the zone's day of the same name, at whose beginning it is.
+ *
  * Rows are summed up here and not by GROUP BY, for which SQLite sorts them.
  */
 
@@ -20,6 +24,11 @@
 
 #include "ngx_modelgw_store_private.h"
 
+
+/* the beginning of the zone's day, ?10 is the zone */
+
+#define NGX_MODELGW_STORE_ZONE_DAY                                            \
+    "(" NGX_MODELGW_STORE_DAY_TIME " * 1000 - ?10)"
 
 /* bytes that tell a group: a time, names with their length */
 
@@ -59,6 +68,10 @@ typedef struct {
 
 typedef struct {
     ngx_modelgw_store_by_t       *by;
+    int64_t                       zone;      /* of the filter */
+    ngx_uint_t                    csv;       /* 0: JSON */
+    ngx_uint_t                    rows;      /* that are written */
+    ngx_uint_t                    cells;     /* the same, of the last row */
     ngx_array_t                   groups;    /* of pointers */
     ngx_rbtree_t                  tree;
     ngx_rbtree_node_t             sentinel;
@@ -69,13 +82,16 @@ typedef struct {
 /* what usage is summed up by: a time, or a column of names */
 
 typedef struct {
-    ngx_str_t                     member;
-    int64_t                     (*number)(int64_t ms);
+    ngx_str_t                     name;
+    int64_t                     (*number)(int64_t ms, int64_t zone);
     void                        (*write)(ngx_modelgw_out_t *out, int64_t n);
     int                           column;
 } ngx_modelgw_store_dimension_t;
 
 
+static ngx_int_t ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
+    ngx_modelgw_store_groups_t *groups, ngx_pool_t *pool);
 static ngx_int_t ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
 static ngx_int_t ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
@@ -89,6 +105,11 @@ static ngx_modelgw_store_group_t *ngx_modelgw_store_group_add(
     uint32_t hash);
 static int ngx_libc_cdecl ngx_modelgw_store_group_cmp(const void *one,
     const void *two);
+static ngx_uint_t ngx_modelgw_store_usage_write(
+    ngx_modelgw_store_groups_t *groups, ngx_modelgw_store_filter_t *filter,
+    ngx_modelgw_out_t *out);
+static void ngx_modelgw_store_usage_header(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out);
 static ngx_uint_t ngx_modelgw_store_groups_write(
     ngx_modelgw_store_groups_t *groups, ngx_modelgw_store_filter_t *filter,
     ngx_modelgw_out_t *out);
@@ -97,11 +118,15 @@ static ngx_uint_t ngx_modelgw_store_series_write(
     ngx_modelgw_out_t *out);
 static void ngx_modelgw_store_group_write(ngx_modelgw_store_groups_t *groups,
     ngx_modelgw_store_group_t *group, ngx_modelgw_out_t *out);
-static void ngx_modelgw_store_average(ngx_modelgw_out_t *out, int64_t sum,
-    int64_t n);
-static int64_t ngx_modelgw_store_hour_number(int64_t ms);
-static int64_t ngx_modelgw_store_day_number(int64_t ms);
-static int64_t ngx_modelgw_store_month_number(int64_t ms);
+static void ngx_modelgw_store_group_cell(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, ngx_str_t *name);
+static void ngx_modelgw_store_group_name(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, ngx_str_t *name);
+static void ngx_modelgw_store_average(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, int64_t sum, int64_t n);
+static int64_t ngx_modelgw_store_hour_number(int64_t ms, int64_t zone);
+static int64_t ngx_modelgw_store_day_number(int64_t ms, int64_t zone);
+static int64_t ngx_modelgw_store_month_number(int64_t ms, int64_t zone);
 static void ngx_modelgw_store_hour_write(ngx_modelgw_out_t *out, int64_t n);
 static void ngx_modelgw_store_day_write(ngx_modelgw_out_t *out, int64_t n);
 static void ngx_modelgw_store_month_write(ngx_modelgw_out_t *out, int64_t n);
@@ -125,10 +150,10 @@ static const char  ngx_modelgw_store_usage_sql[] =
     ngx_modelgw_store_usage_calls("?4", "?8")
     ngx_modelgw_store_usage_calls("max(?8, " NGX_MODELGW_STORE_MARK ")", "?9")
     ngx_modelgw_store_usage_calls("?9", "?5")
-    " UNION ALL SELECT " NGX_MODELGW_STORE_DAY_TIME " * 1000, key, model,"
-    " account," NGX_MODELGW_STORE_SUMS " FROM days" NGX_MODELGW_STORE_WHERE
-    " AND " NGX_MODELGW_STORE_DAY_TIME " * 1000 >= ?4"
-    " AND " NGX_MODELGW_STORE_DAY_TIME " * 1000 < ?5";
+    " UNION ALL SELECT " NGX_MODELGW_STORE_ZONE_DAY ", key, model, account,"
+    NGX_MODELGW_STORE_SUMS " FROM days" NGX_MODELGW_STORE_WHERE
+    " AND " NGX_MODELGW_STORE_ZONE_DAY " >= ?4"
+    " AND " NGX_MODELGW_STORE_ZONE_DAY " < ?5";
 
 
 /*
@@ -160,32 +185,36 @@ static const char  ngx_modelgw_store_spent_accounts[] =
 
 static ngx_modelgw_store_dimension_t  ngx_modelgw_store_dimensions[] = {
 
-    [NGX_MODELGW_BY_HOUR] = { ngx_string("\"hour\":"),
+    [NGX_MODELGW_BY_HOUR] = { ngx_string("hour"),
         ngx_modelgw_store_hour_number, ngx_modelgw_store_hour_write, 0 },
 
-    [NGX_MODELGW_BY_DAY] = { ngx_string("\"day\":"),
+    [NGX_MODELGW_BY_DAY] = { ngx_string("day"),
         ngx_modelgw_store_day_number, ngx_modelgw_store_day_write, 0 },
 
-    [NGX_MODELGW_BY_MONTH] = { ngx_string("\"month\":"),
+    [NGX_MODELGW_BY_MONTH] = { ngx_string("month"),
         ngx_modelgw_store_month_number, ngx_modelgw_store_month_write, 0 },
 
-    [NGX_MODELGW_BY_KEY] = { ngx_string("\"key\":"), NULL, NULL, 1 },
-    [NGX_MODELGW_BY_MODEL] = { ngx_string("\"model\":"), NULL, NULL, 2 },
-    [NGX_MODELGW_BY_ACCOUNT] = { ngx_string("\"account\":"), NULL, NULL, 3 }
+    [NGX_MODELGW_BY_KEY] = { ngx_string("key"), NULL, NULL, 1 },
+    [NGX_MODELGW_BY_MODEL] = { ngx_string("model"), NULL, NULL, 2 },
+    [NGX_MODELGW_BY_ACCOUNT] = { ngx_string("account"), NULL, NULL, 3 }
 };
 
 
-/* the members of a group that are sums, in this order */
+/* the members of a group, or columns, after those that it is of */
 
-static ngx_str_t  ngx_modelgw_store_sum_names[] = {
-    [NGX_MODELGW_SUM_CALLS] = ngx_string("\"calls\":"),
-    [NGX_MODELGW_SUM_ERRORS] = ngx_string(",\"errors\":"),
-    [NGX_MODELGW_SUM_TOKENS] = ngx_string(",\"input_tokens\":"),
-    ngx_string(",\"cache_read_tokens\":"),
-    ngx_string(",\"cache_write_tokens\":"),
-    ngx_string(",\"cache_write_1h_tokens\":"),
-    ngx_string(",\"output_tokens\":"),
-    ngx_string(",\"reasoning_tokens\":")
+static ngx_str_t  ngx_modelgw_store_usage_names[] = {
+    [NGX_MODELGW_SUM_CALLS] = ngx_string("calls"),
+    [NGX_MODELGW_SUM_ERRORS] = ngx_string("errors"),
+    [NGX_MODELGW_SUM_TOKENS] = ngx_string("input_tokens"),
+    ngx_string("cache_read_tokens"),
+    ngx_string("cache_write_tokens"),
+    ngx_string("cache_write_1h_tokens"),
+    ngx_string("output_tokens"),
+    ngx_string("reasoning_tokens"),
+    [NGX_MODELGW_SUM_COST] = ngx_string("cost"),
+    ngx_string("avg_ms"),
+    ngx_string("avg_first_byte_ms"),
+    ngx_null_string
 };
 
 
@@ -206,18 +235,73 @@ ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
 {
     ngx_int_t                     rc;
     ngx_uint_t                    more;
-    sqlite3_stmt                 *stmt;
     ngx_modelgw_out_t             json;
     ngx_modelgw_out_piece_t       piece;
     ngx_modelgw_store_groups_t    groups;
 
-    ngx_memzero(&groups, sizeof(ngx_modelgw_store_groups_t));
-    ngx_rbtree_init(&groups.tree, &groups.sentinel,
+    rc = ngx_modelgw_store_usage_read(s, by, filter, &groups, pool);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+    ngx_modelgw_out_text(&json, "{\"usage\":[");
+
+    more = ngx_modelgw_store_usage_write(&groups, filter, &json);
+
+    return ngx_modelgw_store_finish(s, &json,
+                                    more ? "],\"more\":true}" : "]}", out);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_usage_csv(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
+    ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    more;
+    ngx_modelgw_out_t             csv;
+    ngx_modelgw_out_piece_t       piece;
+    ngx_modelgw_store_groups_t    groups;
+
+    rc = ngx_modelgw_store_usage_read(s, by, filter, &groups, pool);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    groups.csv = 1;
+
+    ngx_modelgw_out_piece(&csv, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+    ngx_modelgw_store_usage_header(&groups, &csv);
+
+    more = ngx_modelgw_store_usage_write(&groups, filter, &csv);
+
+    if (ngx_modelgw_store_finish(s, &csv, "", out) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return more ? NGX_AGAIN : NGX_OK;
+}
+
+
+/* Sets *groups to all of them, in their order: NGX_OK, NGX_BUSY, NGX_ERROR. */
+
+static ngx_int_t
+ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
+    ngx_modelgw_store_groups_t *groups, ngx_pool_t *pool)
+{
+    ngx_int_t      rc;
+    sqlite3_stmt  *stmt;
+
+    ngx_memzero(groups, sizeof(ngx_modelgw_store_groups_t));
+    ngx_rbtree_init(&groups->tree, &groups->sentinel,
                     ngx_str_rbtree_insert_value);
 
-    groups.by = by;
+    groups->by = by;
+    groups->zone = filter->zone;
 
-    if (ngx_array_init(&groups.groups, pool, 16, sizeof(void *)) != NGX_OK) {
+    if (ngx_array_init(&groups->groups, pool, 16, sizeof(void *)) != NGX_OK) {
         return ngx_modelgw_store_fail_text(s, "failed: no memory");
     }
 
@@ -225,23 +309,15 @@ ngx_modelgw_store_usage(ngx_modelgw_store_t *s, ngx_modelgw_store_by_t *by,
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_store_sum_up(s, &groups, stmt);
+    rc = ngx_modelgw_store_sum_up(s, groups, stmt);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    ngx_qsort(groups.groups.elts, groups.groups.nelts, sizeof(void *),
+    ngx_qsort(groups->groups.elts, groups->groups.nelts, sizeof(void *),
               ngx_modelgw_store_group_cmp);
 
-    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
-    ngx_modelgw_out_text(&json, "{\"usage\":[");
-
-    more = (by->n == 1 && ngx_modelgw_store_dimensions[by->bys[0]].number)
-           ? ngx_modelgw_store_series_write(&groups, filter, &json)
-           : ngx_modelgw_store_groups_write(&groups, filter, &json);
-
-    return ngx_modelgw_store_finish(s, &json,
-                                    more ? "],\"more\":true}" : "]}", out);
+    return NGX_OK;
 }
 
 
@@ -277,6 +353,8 @@ ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
         (void) sqlite3_bind_int64(*stmt, 8, to);
         (void) sqlite3_bind_int64(*stmt, 9, to);
     }
+
+    (void) sqlite3_bind_int64(*stmt, 10, filter->zone);
 
     return NGX_OK;
 }
@@ -328,7 +406,7 @@ ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
         d = &ngx_modelgw_store_dimensions[groups->by->bys[n]];
 
         if (d->number) {
-            time = d->number(sqlite3_column_int64(stmt, 0));
+            time = d->number(sqlite3_column_int64(stmt, 0), groups->zone);
             continue;
         }
 
@@ -451,6 +529,49 @@ ngx_modelgw_store_group_cmp(const void *one, const void *two)
 /* Writes at most the limit, and returns whether there are more. */
 
 static ngx_uint_t
+ngx_modelgw_store_usage_write(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_store_by_t  *by;
+
+    by = groups->by;
+
+    if (by->n == 1 && ngx_modelgw_store_dimensions[by->bys[0]].number) {
+        return ngx_modelgw_store_series_write(groups, filter, out);
+    }
+
+    return ngx_modelgw_store_groups_write(groups, filter, out);
+}
+
+
+static void
+ngx_modelgw_store_usage_header(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out)
+{
+    ngx_str_t   *name;
+    ngx_uint_t   i;
+
+    for (i = 0; i < groups->by->n; i++) {
+        name = &ngx_modelgw_store_dimensions[groups->by->bys[i]].name;
+
+        ngx_modelgw_out(out, name->data, name->len);
+        ngx_modelgw_out_text(out, ",");
+    }
+
+    for (name = ngx_modelgw_store_usage_names; name->len; name++) {
+
+        ngx_modelgw_out(out, name->data, name->len);
+
+        if (name[1].len) {
+            ngx_modelgw_out_text(out, ",");
+        }
+    }
+
+    ngx_modelgw_out_text(out, "\r\n");
+}
+
+
+static ngx_uint_t
 ngx_modelgw_store_groups_write(ngx_modelgw_store_groups_t *groups,
     ngx_modelgw_store_filter_t *filter, ngx_modelgw_out_t *out)
 {
@@ -461,11 +582,6 @@ ngx_modelgw_store_groups_write(ngx_modelgw_store_groups_t *groups,
     n = ngx_min(groups->groups.nelts, filter->limit);
 
     for (i = 0; i < n; i++) {
-
-        if (i) {
-            ngx_modelgw_out_text(out, ",");
-        }
-
         ngx_modelgw_store_group_write(groups, group[i], out);
     }
 
@@ -482,7 +598,7 @@ ngx_modelgw_store_series_write(ngx_modelgw_store_groups_t *groups,
     int64_t                       now, first, t;
     ngx_uint_t                    i, n;
     ngx_modelgw_store_group_t   **group, none;
-    int64_t                     (*number)(int64_t ms);
+    int64_t                     (*number)(int64_t ms, int64_t zone);
 
     group = groups->groups.elts;
     n = groups->groups.nelts;
@@ -498,8 +614,8 @@ ngx_modelgw_store_series_write(ngx_modelgw_store_groups_t *groups,
         now = filter->to - 1;
     }
 
-    first = number(filter->from ? (int64_t) filter->from : now);
-    t = number(now);
+    first = number(filter->from ? (int64_t) filter->from : now, filter->zone);
+    t = number(now, filter->zone);
 
     if (n) {
         first = filter->from ? first : group[n - 1]->time;
@@ -510,10 +626,6 @@ ngx_modelgw_store_series_write(ngx_modelgw_store_groups_t *groups,
     ngx_memzero(&none, sizeof(ngx_modelgw_store_group_t));
 
     for (i = 0, n = 0; t >= first && n < filter->limit; t--, n++) {
-
-        if (n) {
-            ngx_modelgw_out_text(out, ",");
-        }
 
         if (i < groups->groups.nelts && group[i]->time == t) {
             ngx_modelgw_store_group_write(groups, group[i++], out);
@@ -534,92 +646,135 @@ ngx_modelgw_store_group_write(ngx_modelgw_store_groups_t *groups,
 {
     u_char                         *p;
     int64_t                        *sums;
-    ngx_str_t                       name;
+    ngx_str_t                       text, *name;
     ngx_uint_t                      i;
     ngx_modelgw_store_dimension_t  *d;
 
-    p = group->sn.str.data + sizeof(int64_t);
+    if (!groups->csv && groups->rows++) {
+        ngx_modelgw_out_text(out, ",");
+    }
 
-    ngx_modelgw_out_text(out, "{");
+    groups->cells = 0;
+
+    p = group->sn.str.data + sizeof(int64_t);
 
     for (i = 0; i < groups->by->n; i++) {
         d = &ngx_modelgw_store_dimensions[groups->by->bys[i]];
 
-        ngx_modelgw_out(out, d->member.data, d->member.len);
+        ngx_modelgw_store_group_cell(groups, out, &d->name);
 
         if (d->write) {
             d->write(out, group->time);
 
         } else {
-            name.len = *p++;
-            name.data = p;
-            p += name.len;
+            text.len = *p++;
+            text.data = p;
+            p += text.len;
 
-            ngx_modelgw_out_string(out, &name);
+            ngx_modelgw_store_group_name(groups, out, &text);
         }
-
-        ngx_modelgw_out_text(out, ",");
     }
 
     sums = group->sums;
+    name = ngx_modelgw_store_usage_names;
 
     for (i = 0; i < NGX_MODELGW_SUM_COST; i++) {
-        name = ngx_modelgw_store_sum_names[i];
-
-        ngx_modelgw_out(out, name.data, name.len);
+        ngx_modelgw_store_group_cell(groups, out, name++);
         ngx_modelgw_out_number(out, sums[i]);
     }
 
-    ngx_modelgw_out_text(out, ",\"cost\":");
+    ngx_modelgw_store_group_cell(groups, out, name++);
     ngx_modelgw_amount_out(out, sums[NGX_MODELGW_SUM_COST]);
 
-    ngx_modelgw_out_text(out, ",\"avg_ms\":");
-    ngx_modelgw_store_average(out, sums[NGX_MODELGW_SUM_DURATION],
+    ngx_modelgw_store_group_cell(groups, out, name++);
+    ngx_modelgw_store_average(groups, out, sums[NGX_MODELGW_SUM_DURATION],
                               sums[NGX_MODELGW_SUM_CALLS]);
 
-    ngx_modelgw_out_text(out, ",\"avg_first_byte_ms\":");
-    ngx_modelgw_store_average(out, sums[NGX_MODELGW_SUM_FIRST_BYTE],
+    ngx_modelgw_store_group_cell(groups, out, name);
+    ngx_modelgw_store_average(groups, out, sums[NGX_MODELGW_SUM_FIRST_BYTE],
                               sums[NGX_MODELGW_SUM_FIRST_BYTES]);
 
-    ngx_modelgw_out_text(out, "}");
+    if (groups->csv) {
+        ngx_modelgw_out_text(out, "\r\n");
+
+    } else {
+        ngx_modelgw_out_text(out, "}");
+    }
+}
+
+
+/* what is before a value: of CSV a comma, of JSON also its name */
+
+static void
+ngx_modelgw_store_group_cell(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, ngx_str_t *name)
+{
+    if (groups->cells++) {
+        ngx_modelgw_out_text(out, ",");
+
+    } else if (!groups->csv) {
+        ngx_modelgw_out_text(out, "{");
+    }
+
+    if (!groups->csv) {
+        ngx_modelgw_out_text(out, "\"");
+        ngx_modelgw_out(out, name->data, name->len);
+        ngx_modelgw_out_text(out, "\":");
+    }
 }
 
 
 static void
-ngx_modelgw_store_average(ngx_modelgw_out_t *out, int64_t sum, int64_t n)
+ngx_modelgw_store_group_name(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, ngx_str_t *name)
+{
+    if (groups->csv) {
+        ngx_modelgw_store_cell(out, name);
+
+    } else {
+        ngx_modelgw_out_string(out, name);
+    }
+}
+
+
+/* without anything it is of: null, an empty cell */
+
+static void
+ngx_modelgw_store_average(ngx_modelgw_store_groups_t *groups,
+    ngx_modelgw_out_t *out, int64_t sum, int64_t n)
 {
     if (n > 0) {
         ngx_modelgw_out_number(out, sum / n);
 
-    } else {
+    } else if (!groups->csv) {
         ngx_modelgw_out_text(out, "null");
     }
 }
 
 
-/* numbers of times count from the Epoch, UTC */
+/* numbers of times count from the Epoch: hours of UTC, others of the zone */
 
 static int64_t
-ngx_modelgw_store_hour_number(int64_t ms)
+ngx_modelgw_store_hour_number(int64_t ms, int64_t zone)
 {
     return ms / NGX_MODELGW_STORE_HOUR;
 }
 
 
 static int64_t
-ngx_modelgw_store_day_number(int64_t ms)
+ngx_modelgw_store_day_number(int64_t ms, int64_t zone)
 {
-    return ms / 1000 / NGX_MODELGW_STORE_DAY;
+    return (ms + zone) / 1000 / NGX_MODELGW_STORE_DAY;
 }
 
 
 static int64_t
-ngx_modelgw_store_month_number(int64_t ms)
+ngx_modelgw_store_month_number(int64_t ms, int64_t zone)
 {
     time_t     sec;
     struct tm  tm;
 
-    sec = ms / 1000;
+    sec = (ms + zone) / 1000;
     ngx_memzero(&tm, sizeof(struct tm));
     (void) gmtime_r(&sec, &tm);
 

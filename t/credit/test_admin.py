@@ -1,9 +1,11 @@
 """modelgw_admin: accounts, top-ups, calls, usage and keys over HTTP."""
 
+import calendar
 import concurrent.futures
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import socket
@@ -21,7 +23,8 @@ from client import assert_flat, assert_ids
 from config_check import Config
 from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
                      group_a, group_b)
-from upstream import both, raw
+from metrics import LOCATION
+from upstream import both, chat_error, raw, reply_json
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
 
@@ -826,6 +829,320 @@ def test_usage_by_what(admin, by):
     refused(admin.get("/usage?by=" + by), 400, "INVALID_FIELD", "by")
 
 
+# days of a time zone
+
+ZONES = {"+02:00": 2, "-05:00": -5, "%2B14:00": 14, "-12:00": -12, "Z": 0,
+         "z": 0, "+00:00": 0, "-00:00": 0}
+
+DAY = 86400000
+
+
+@pytest.fixture(scope="module")
+def zoned(module_gateway):
+    """Calls at both ends of 2026-03-01 in each zone, of a model each; and at
+    today's beginning."""
+    g = Admin(module_gateway(**dict(WITH_LEDGER, http=LEDGER.replace(
+        ";", " keep=10000d;", 1)), locations=ADMIN))
+    g.gw.stop()
+    ended = []
+    for zone in sorted(set(ZONES.values())):
+        begin = calendar.timegm((2026, 3, 1, 0, 0, 0)) * 1000 - zone * 3600000
+        ended += [("m%d" % zone, t, cost) for t, cost in (
+            (begin - 1, 1), (begin, 10), (begin + DAY - 1, 100),
+            (begin + DAY, 1000))]
+        begin = today(zone)
+        ended += [("n%d" % zone, t, cost) for t, cost in (
+            (begin - DAY - 1, 1), (begin - DAY, 10), (begin - 1, 100),
+            (begin, 1000))]
+    put(g.gw, ended)
+    g.gw.start()
+    return g
+
+
+def today(zone):
+    """The zone's midnight before now."""
+    now = int(time.time() * 1000)
+    return now - (now + zone * 3600000) % DAY
+
+
+def put(gw, ended):
+    """Adds calls of a model, at a time, of a cost to a stopped gateway."""
+    db = sqlite3.connect(gw.path("ledger.db"), timeout=client.LIMIT)
+    columns = [row[1:3] for row in db.execute("PRAGMA table_info(calls)")]
+    for id, (model, time_, cost) in enumerate(ended, 1):
+        row = {name: 0 if kind == "INTEGER" else "x" for name, kind in columns}
+        row.update(id=id, time=time_, ended=time_, model=model, cost=cost,
+                   status=200)
+        db.execute("INSERT INTO calls VALUES (%s)" % ", ".join("?" * len(row)),
+                   list(row.values()))
+    db.execute("DELETE FROM marks WHERE name = 'hours'")
+    db.commit()
+    db.close()
+
+
+def costs(g, name, query):
+    """[(text of the time, cost in nano-euro)], newest first."""
+    return [(row[name], nano(row["cost"]))
+            for row in g.ok("/usage?" + query)["usage"]]
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_days_of_a_zone(zoned, tz):
+    query = "model=m%d&tz=%s&" % (ZONES[tz], tz)
+    days = [("2026-03-02", 1000), ("2026-03-01", 110), ("2026-02-28", 1)]
+    assert costs(zoned, "day", query + "by=day&from=2026-02-28"
+                 "&to=2026-03-03") == days
+    assert costs(zoned, "day", query + "from=2026-02-26&to=2026-03-05") \
+        == [("2026-03-04", 0), ("2026-03-03", 0)] + days \
+        + [("2026-02-27", 0), ("2026-02-26", 0)]
+    assert costs(zoned, "day", query + "by=day,model&from=2026-01-01"
+                 "&to=2026-03-02") == days[1:]
+    assert costs(zoned, "month", query + "by=month&from=2026-01-01"
+                 "&to=2026-03-02") \
+        == [("2026-03", 110), ("2026-02", 1), ("2026-01", 0)]
+    assert costs(zoned, "month", query + "by=month&from=2026-02-01"
+                 "&to=2026-04-01") == [("2026-03", 1110), ("2026-02", 1)]
+
+    # hours stay those of UTC, 24 of them in a day
+
+    hours = costs(zoned, "hour", query + "by=hour&from=2026-03-01"
+                  "&to=2026-03-02")
+    assert [cost for _, cost in hours] == [100] + [0] * 22 + [10]
+    assert hours[-1][0] == "2026-%sT%02d:00:00.000Z" % (
+        "02-28" if ZONES[tz] > 0 else "03-01", -ZONES[tz] % 24)
+
+    # truncated
+
+    answer = zoned.ok("/usage?%sfrom=2026-02-28&to=2026-03-03&limit=2" % query)
+    assert [row["day"] for row in answer["usage"]] \
+        == ["2026-03-02", "2026-03-01"] and answer["more"] is True
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_calls_of_a_zone(zoned, tz):
+    """Its pages, too; times that have an offset of their own do not change."""
+    query = "/calls?model=m%d" % ZONES[tz]
+    day = "&from=2026-03-01&to=2026-03-02"
+    got, after = [], ""
+    for _ in range(2):
+        answer = zoned.ok("%s&tz=%s%s&limit=1%s" % (query, tz, day, after))
+        got += answer["calls"]
+        after = "&after=" + answer.get("next", "")
+    assert "more" not in answer
+    assert [nano(call["cost"]) for call in got] == [100, 10]
+
+    offset = "Z" if ZONES[tz] == 0 else tz
+    span = "&from=2026-03-01T00:00:00%s&to=2026-03-01T23:59:59.999%s" \
+        % (offset, offset)
+    for more in ("", "&tz=+07:00", "&tz=-07:00"):
+        calls = zoned.ok(query + span + more)["calls"]
+        assert [nano(call["cost"]) for call in calls] == [10]
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_today_in_a_zone(zoned, tz):
+    query = "by=model&model=n%d&tz=%s" % (ZONES[tz], tz)
+    for span, cost in (("from=today", 1000), ("to=today", 111),
+                       ("from=yesterday&to=today", 110),
+                       ("from=yesterday", 1110), ("to=yesterday", 1),
+                       ("to=now", 1111)):
+        for _ in range(2):
+            begin = today(ZONES[tz])
+            rows = costs(zoned, "model", query + "&" + span)
+            if begin == today(ZONES[tz]):
+                break
+        assert rows == [("n%d" % ZONES[tz], cost)], span
+    for span in ("from=-1d", "from=-24h", "from=-1440m", "to=-36h"):
+        for path in ("/calls?", "/usage?by=key&"):
+            for zone in ("", "&tz=+14:00"):
+                assert zoned.get(path + span + zone).status == 200
+
+
+def test_order_of_parameters(zoned):
+    """The zone may be before and after the times."""
+    parts = ["tz=-05:00", "from=2026-03-01", "to=2026-03-02", "model=m-5",
+             "by=key"]
+    for order in itertools.permutations(parts):
+        assert costs(zoned, "key", "&".join(order)) == [("x", 110)]
+    assert costs(zoned, "key", "&".join(["from=2026-03-01", "to=2026-03-02",
+                                         "model=m-5", "by=key"])) != \
+        [("x", 110)]
+
+
+@pytest.mark.parametrize("tz", [
+    "", "+1", "1", "+01", "+0100", "+01:30", "-09:30", "+05:45", "+25:00",
+    "+15:00", "-13:00", "+14:30", "+1:00", "+01:0", "+01:000", "+01:00:00",
+    "01:00", "%2001:00", "Zz", "UTC", "Europe/Berlin", "+ab:00", "+01:-1",
+    "+-1:00", "++1:00", "%2B01%3A00%00"])
+def test_bad_zones(admin, tz):
+    for path in ("/usage?by=day&", "/calls?"):
+        for query in ("tz=%s&from=today", "from=today&tz=%s"):
+            refused(admin.get(path + query % tz), 400, "INVALID_FIELD",
+                    '"tz" must be an offset in whole hours from -12:00 to '
+                    '+14:00')
+
+
+@pytest.mark.parametrize("path, word", [
+    ("/usage?tz=Z&tz=Z", "twice"), ("/usage?tz=Z&from=today&tz=+01:00", "twice"),
+    ("/usage?TZ=+01:00", "TZ"), ("/calls?TZ=+01:00&tz=+02:00", "TZ"),
+    ("/usage?tz", "tz"), ("/actions?tz=Z", "tz"), ("/accounts?tz=Z", "tz"),
+    ("/keys?tz=Z", "tz"), ("/calls?from=1970-01-01&tz=+01:00", "from"),
+    ("/calls?to=1970-01-01&tz=+14:00", "to")])
+def test_zones_elsewhere(admin, path, word):
+    refused(admin.get(path), 400, "INVALID_FIELD", word)
+
+
+# usage as CSV
+
+
+@pytest.mark.parametrize("query", [
+    "by=hour&from=-3h", "by=day&from=-2d", "by=month&from=2026-01-01",
+    "by=key", "by=model", "by=account", "by=account,day", "by=hour,model",
+    "by=model,key", "", "by=day&tz=+14:00&from=yesterday", "by=key&limit=1",
+    "by=day&from=-5d&to=-3d", "by=key&account=nobody"])
+def test_usage_csv(called, http, query):
+    """The same rows, columns and order as of JSON."""
+    answer = called.ok("/usage?" + query)["usage"]
+    r = called.get("/usage?" + query, headers=ACCEPT, version=http)
+    assert [{k: "" if v is None else str(v) for k, v in row.items()}
+            for row in answer] == as_csv(r)
+    head, *lines = r.body.decode().split("\r\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(answer)
+    sums = "calls,errors,input_tokens,cache_read_tokens,cache_write_tokens," \
+        "cache_write_1h_tokens,output_tokens,reasoning_tokens,cost,avg_ms," \
+        "avg_first_byte_ms"
+    assert head.endswith("," + sums)
+    if answer:
+        assert head == ",".join(answer[0])
+
+
+def test_usage_csv_is_no_formula(module_gateway):
+    g = Admin(module_gateway(**WITH_LEDGER, locations=ADMIN))
+    g.gw.stop()
+    now = int(time.time() * 1000)
+    models = ["=1+1", "+1", "-1", "@x", "\tx", 'a"b,c', "a=b", "x"]
+    put(g.gw, [(model, now, 1 + i) for i, model in enumerate(models)])
+    g.gw.start()
+    rows = as_csv(g.get("/usage?by=model", headers=ACCEPT))
+    assert [row["model"] for row in rows][::-1] \
+        == ["'" + model for model in models[:5]] + models[5:]
+
+
+def test_usage_csv_is_whole(called):
+    """More rows than it has are refused, unless so many were asked for."""
+    for limit in ("", "&limit=10001", "&limit=1000000"):
+        refused(called.get("/usage?by=hour&from=2020-01-01" + limit,
+                           headers=ACCEPT), 400, "INVALID_FIELD", "Too many")
+    r = called.get("/usage?by=hour&from=2020-01-01&limit=10000",
+                   headers=ACCEPT)
+    assert len(as_csv(r)) == 10000
+    assert len(as_csv(called.get("/usage?by=key&limit=1000000",
+                                 headers=ACCEPT))) == 2
+    for bad, word in (("limit=0", "limit"), ("limit=1000001", "limit"),
+                      ("by=week", "by"), ("after=1-1", "after")):
+        refused(called.get("/usage?" + bad, headers=ACCEPT), 400,
+                "INVALID_FIELD", word)
+    r = called.gw.request("HEAD", "/admin/usage", headers=ACCEPT)
+    assert r.status == 200 and r.body == b""
+    r = called.get("/usage", headers=ACCEPT + [("Accept-Encoding", "gzip")])
+    assert gzip.decompress(r.body) == called.get("/usage", headers=ACCEPT).body
+
+
+# refusals
+
+LIMITED = [Key("once", "b", "rpm=1 account=rich"),
+           Key("again", "a", "rpm=1 account=rich"),
+           Key("poor", "b", "account=poor")]
+
+
+def refusals(g):
+    """The answer, as {key: {result: n}} and {(group, endpoint, code): n}."""
+    answer = g.ok("/refusals")
+    assert sorted(answer) == ["codes", "keys", "since"]
+    totals = [sum(v for v in row.values() if isinstance(v, int))
+              for row in answer["keys"]]
+    assert totals == sorted(totals, reverse=True) and 0 not in totals
+    requests = [row["requests"] for row in answer["codes"]]
+    assert requests == sorted(requests, reverse=True) and 0 not in requests
+    return ({row["id"]: {k: v for k, v in row.items() if k != "id" and v}
+             for row in answer["keys"]},
+            {(row["group"], row["endpoint"], row["code"]): row["requests"]
+             for row in answer["codes"]})
+
+
+def wait_refusals(g, *expected):
+    """A request is counted when it ends, after its answer."""
+    end = time.monotonic() + client.LIMIT
+    while refusals(g) != expected:
+        assert time.monotonic() < end, refusals(g)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_refusals(gateway, workers):
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN + LOCATION, keys=LIMITED,
+                      workers=workers))
+    begun = time.time()
+    assert refusals(g) == ({}, {})
+    assert g.gw.chat(key=LIMITED[0]).status == 200
+    assert refusals(g) == ({}, {})
+    for n in range(5):
+        assert g.gw.chat(key=LIMITED[0]).status == 429
+    assert g.gw.messages(key=LIMITED[1]).status == 200
+    for n in range(2):
+        assert g.gw.messages(key=LIMITED[1]).status == 429
+    for n in range(3):
+        assert g.gw.chat(chat(max_tokens=4000, n=100000),
+                         key=LIMITED[2]).status == 402
+        assert g.gw.chat(key=Key("stranger", "b")).status == 401
+        assert g.gw.chat(chat("nosuch")).status == 400
+    g.gw.b.script(reply_json(chat_error("x"), 500))
+    assert g.gw.chat().status == 502
+
+    expected = ({"once": {"rate_limited": 5}, "again": {"rate_limited": 2},
+                 "bob-1": {"refused": 3, "failed": 1},
+                 "poor": {"insufficient_credit": 3}},
+                {("b", "chat", "RATE_LIMITED"): 5,
+                 ("a", "messages", "RATE_LIMITED"): 2,
+                 ("b", "chat", "INSUFFICIENT_CREDIT"): 3,
+                 ("", "chat", "INVALID_API_KEY"): 3,
+                 ("b", "chat", "INVALID_MODEL"): 3,
+                 ("b", "chat", "UPSTREAM_ERROR"): 1})
+    wait_refusals(g, *expected)
+    answer = g.ok("/refusals")
+    assert [row["id"] for row in answer["keys"]][0] == "once"
+    assert all(len(row) == 6 for row in answer["keys"])
+    since = time.strptime(answer["since"], "%Y-%m-%dT%H:%M:%S.000Z")
+    assert begun - 60 < calendar.timegm(since) <= begun
+
+    refused(g.get("/refusals?limit=1"), 400, "INVALID_FIELD",
+            'Unknown parameter "limit"')
+
+    # a reload keeps them, also those of a key that is gone
+
+    g.gw.keys = [key for key in g.gw.keys if key.id != "once"]
+    g.gw.write()
+    g.gw.reload()
+    assert refusals(g) == expected and g.ok("/refusals") == answer
+    assert g.gw.chat(chat("nosuch")).status == 400
+    expected[0]["bob-1"]["refused"] += 1
+    expected[1]["b", "chat", "INVALID_MODEL"] += 1
+    wait_refusals(g, *expected)
+
+
+def test_refusals_without_rows(gateway):
+    """Of keys without counters of their own only the codes are known."""
+    g = Admin(gateway(**WITH_LEDGER, locations=ADMIN + LOCATION.replace(
+        "modelgw_metrics;", "modelgw_metrics keys=0;"), keys=LIMITED))
+    assert g.gw.chat(b"{").status == 400
+    wait_refusals(g, {}, {("b", "chat", "INVALID_JSON"): 1})
+
+
+def test_refusals_without_metrics(admin):
+    refused(admin.get("/refusals"), 404, "NOT_FOUND", '"modelgw_metrics"')
+
+
 # keys
 
 
@@ -863,7 +1180,7 @@ def test_no_secrets(admin):
 @pytest.mark.parametrize("path, allow", [
     ("/accounts", "GET, HEAD, POST"), ("/accounts/alice", "GET, HEAD, PATCH"),
     ("/accounts/alice/topups", "POST"), ("/calls", "GET, HEAD"),
-    ("/actions", "GET, HEAD"),
+    ("/actions", "GET, HEAD"), ("/refusals", "GET, HEAD"),
     ("/usage", "GET, HEAD"), ("/keys", "GET, HEAD, POST"),
     ("/keys/alice-1", "GET, HEAD, PATCH, DELETE"), ("/groups", "GET, HEAD"),
     ("/keys/alice-1/rotate", "POST"), ("/models", "GET, HEAD")])

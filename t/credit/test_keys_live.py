@@ -16,8 +16,10 @@ import pytest
 import client
 import gateway as lib
 from gateway import Key, chat, free_port
-from test_admin import ADMIN, GROUPS, LEDGER, Admin, nano, refused, store
+from test_admin import (ADMIN, GROUPS, LEDGER, Admin, nano, refusals, refused,
+                        store, wait_refusals)
 from test_budget import COST
+from metrics import LOCATION
 from upstream import both, raw
 
 PARTS = {"http": LEDGER + " modelgw_managed_keys 100;", "groups": GROUPS,
@@ -890,3 +892,24 @@ def test_killed_writers(gateway):
         assert g.balance(id) == "5.00"
     assert store(g.gw, "SELECT count(*) FROM audit WHERE difference != 0") \
         == [(0,)]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_refusals(gateway, workers):
+    """Those of a key are known after it was revoked."""
+    live = Live(gateway(**dict(PARTS, locations=ADMIN + LOCATION),
+                        workers=workers))
+    key = live.new("made", rpm=1)
+    assert live.gw.chat(key=key).status == 200
+    for _ in range(3):
+        assert live.gw.chat(key=key).status == 429
+    row = {"made": {"rate_limited": 3}}
+    codes = {("b", "chat", "RATE_LIMITED"): 3}
+    wait_refusals(live, row, codes)
+    assert live.send("POST", "/keys/made/revoke").status == 200
+    assert refusals(live) == (row, codes)
+    assert live.gw.chat(key=key).status == 401
+    codes["", "chat", "INVALID_API_KEY"] = 1
+    wait_refusals(live, row, codes)
+    live.gw.reload()
+    assert refusals(live) == (row, codes)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import datetime
 import functools
 import hashlib
 import json
@@ -12,11 +13,16 @@ import socket
 import stat
 import subprocess
 import threading
+import time
+import urllib.parse
 import uuid
+import zoneinfo
 
 import pytest
 
+import client
 from gateway import Key, NGINX, ROOT
+from metrics import LOCATION
 from test_admin import KEYS, WITH_LEDGER, Admin, nano
 
 CTL = os.path.join(ROOT, "conf/modelgwctl")
@@ -205,10 +211,143 @@ def test_usage_and_calls(ctl, gw):
                    ("--min-cost", call["cost"]), ("--outcome", "reported"),
                    ("--end", "complete"), ("--from", "yesterday")):
         assert rows(ok(ctl("calls", *option))) == [call]
+    head, line = csv.reader(ok(ctl("usage", "--csv", "--by", "model,key",
+                                   "--tz", "+01:00")).splitlines())
+    assert head[:3] == ["model", "key", "calls"]
+    assert line[:3] == ["fam-b-one", "bob-1", "1"]
+    refused(ctl("usage", "--csv", "--by", "hour", "--from", "2020-01-01"), 1,
+            "Too many rows")
     head, line = csv.reader(ok(ctl("calls", "--csv")).splitlines())
     assert dict(zip(head, line))["request_id"] == call["request_id"]
     assert ok(ctl("calls", "--csv", "--key", "nobody")).strip() \
         == ",".join(head)
+
+
+class Asked(contextlib.AbstractContextManager):
+    """What modelgwctl asks for: the target of its request."""
+
+    def __enter__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.settimeout(20)
+        self.url = "http://127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+        return self
+
+    def serve(self):
+        with self.socket.accept()[0] as c:
+            c.settimeout(20)
+            self.target = c.recv(65536).split()[1].decode()
+            c.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                      b"Content-Length: 12\r\n\r\n{\"usage\":[]}")
+
+    def __exit__(self, *error):
+        self.thread.join(20)
+        self.socket.close()
+
+
+NO_ZONES = pytest.mark.skipif(not os.path.exists("/usr/share/zoneinfo/UTC"),
+                              reason="no tzdata")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name, offset", [
+    ("+01:00", "+01:00"), ("-05:00", "-05:00"), ("+05:30", "+05:30"),
+    ("Z", "Z"), ("+25:00", "+25:00"),
+    pytest.param("UTC", "+00:00", marks=NO_ZONES),
+    pytest.param("Etc/GMT-14", "+14:00", marks=NO_ZONES),
+    pytest.param("Etc/GMT+5", "-05:00", marks=NO_ZONES),
+    pytest.param("Asia/Kolkata", "+05:30", marks=NO_ZONES),
+    pytest.param("Europe/Berlin", None, marks=NO_ZONES),
+    pytest.param("America/New_York", None, marks=NO_ZONES)])
+def test_zones(shell, name, offset):
+    if offset is None:
+        at = datetime.datetime.now(zoneinfo.ZoneInfo(name))
+        offset = re.sub("(..)$", r":\1", at.strftime("%z"))
+    for command in ("usage", "calls"):
+        with Asked() as asked:
+            p = run("--url", asked.url, command, "--from", "today", "--tz",
+                    name, "--limit", "3", shell=shell,
+                    env={"TZ": "Asia/Tokyo"})
+            ok(p, err="modelgwctl: no rows")
+        query = dict(urllib.parse.parse_qsl(asked.target.partition("?")[2],
+                                            strict_parsing=True))
+        assert query == {"from": "today", "tz": offset, "limit": "3"}
+
+
+@pytest.mark.parametrize("name", [
+    "Europe/Nowhere", "Europe", "europe/berlin", "+1", "1:00", "", "/etc/passwd",
+    "../zoneinfo/UTC", "/UTC", "/Europe/Berlin", "tzdata.zi", "leapseconds", "CEST", "UTC+3",
+    "Europe/Berlin x", "$(id)", "x;y", "+01:000"])
+def test_unknown_zones(ctl, name):
+    """Never UTC instead."""
+    for command in ("usage", "calls"):
+        p = ctl(command, "--tz", name)
+        refused(p, 2, "--tz " + name, "/usr/share/zoneinfo")
+
+
+def test_days_of_a_zone(ctl, gw):
+    """Of whole hours only; a call of now is of today, anywhere."""
+    for _ in range(200):
+        if Admin(gw).ok("/calls")["calls"]:
+            break
+    for tz in ("+14:00", "-12:00", "Z"):
+        (row,) = rows(ok(ctl("usage", "--by", "day", "--tz", tz, "--from",
+                             "-1m")))[:1]
+        now = time.gmtime(time.time() + 3600 * int(tz.replace("Z", "0")[:3]))
+        assert row["day"] == time.strftime("%Y-%m-%d", now)
+    for tz in ("+05:30", "+25:00"):
+        refused(ctl("usage", "--tz", tz), 1, '"tz" must be', "whole hours")
+    refused(ctl("keys", "--tz", "Z"), 2)
+    refused(ctl("actions", "--tz", "Z"), 2, "--tz")
+    refused(ctl("usage", "--tz"), 2, "needs a value")
+    refused(ctl("usage", "--tz", "Z", "--tz", "Z"), 1, "twice")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_refusals(gateway, shell):
+    gw = gateway(**dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET),
+                 keys=[Key("once", "b", "rpm=1")], locations=LOCATION)
+    socket = "--socket", gw.path("admin.sock")
+    since = r"since: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z\n"
+    none = ok(run(*socket, "refusals", shell=shell), err="modelgwctl: no rows")
+    assert re.fullmatch(since, none)
+
+    # a stranger's only, then those of a key, too
+
+    assert gw.get("/v1/models", Key("x", "b")).status == 401
+    wait_for(lambda: "models" in run(*socket, "refusals").stdout)
+    out = ok(run(*socket, "refusals", shell=shell))
+    m = re.fullmatch(since + r"\n(group .*)", out, re.S)
+    stranger = {"group": "-", "endpoint": "models", "code": "INVALID_API_KEY",
+                "requests": "1"}
+    assert rows(m[1]) == [stranger]
+
+    while gw.chat(key=gw.keys[-1]).status == 200:
+        pass
+    gw.chat(key=gw.keys[-1])
+    wait_for(lambda: "     2  " in run(*socket, "refusals").stdout)
+    out = ok(run(*socket, "refusals", shell=shell))
+    m = re.fullmatch(since + r"\n(id .*)\n\n(group .*)", out, re.S)
+    assert rows(m[1]) == [{
+        "id": "once", "rate_limited": "2", "insufficient_credit": "0",
+        "budget_exceeded": "0", "refused": "0", "failed": "0"}]
+    assert rows(m[2]) == [{"group": "b", "endpoint": "chat",
+                           "code": "RATE_LIMITED", "requests": "2"}, stranger]
+    answer = json.loads(ok(run(*socket, "refusals", "--json", shell=shell)))
+    assert sorted(answer) == ["codes", "keys", "since"]
+    refused(run(*socket, "refusals", "x"), 2, "no arguments")
+
+
+def wait_for(condition, timeout=client.LIMIT):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_refusals_without_metrics(ctl):
+    refused(ctl("refusals"), 1, '"modelgw_metrics"')
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -271,6 +410,8 @@ def answering(body):
     (["calls", "--limit", "0"], "limit"), (["usage", "--by", "week"], "by"),
     (["usage", "--by", "hour,day"], "by"), (["calls", "--after", "x"], "after"),
     (["calls", "--status", "x", "--csv"], "status"),
+    (["calls", "--limit", "20000", "--status", "x", "--csv"], "status"),
+    (["usage", "--by", "week", "--csv"], "by"),
     (["call", "999999999"], 'Not found: "/calls/999999999"'),
     (["calls", "--from", "x&limit=1"], "from"),
     (["calls", "--account", "a b"], "account"),

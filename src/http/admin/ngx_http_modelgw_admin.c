@@ -47,7 +47,8 @@ typedef struct {
                                                   an id follows a "/" */
     ngx_str_t                        tail;     /* after the id */
     ngx_uint_t                       method;   /* GET: also HEAD */
-    ngx_http_modelgw_admin_find_pt   find;     /* NULL: no id */
+    ngx_http_modelgw_admin_find_pt   find;     /* NULL: nothing to find, or
+                                                  to check */
     ngx_http_modelgw_job_pt          handler;  /* of the job; NULL: it is none,
                                                   but a change */
     ngx_http_modelgw_change_kind_t  *change;
@@ -119,7 +120,8 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
     { ngx_string("usage"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_query_usage, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
-      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY, NULL },
+      |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY
+      |NGX_HTTP_MODELGW_ADMIN_CSV, NULL },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_list, NULL,
@@ -149,6 +151,10 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
     { ngx_string("models"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_list_models, NULL, 0, NULL },
+
+    { ngx_string("refusals"), ngx_null_string, NGX_HTTP_GET,
+      ngx_http_modelgw_admin_refusals_find, ngx_http_modelgw_admin_refusals,
+      NULL, 0, NULL },
 
     { ngx_string("status"), ngx_null_string, NGX_HTTP_GET,
       NULL, ngx_http_modelgw_admin_status, NULL, 0, NULL },

@@ -286,6 +286,21 @@ ngx_int_t ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 
+/* admin_refusals.c */
+
+/*
+ * _find() is for the table of routes: it checks that there are metrics.
+ *     NGX_OK
+ *     NGX_DECLINED  there are none, ctx->error is set
+ *     NGX_ERROR     no memory
+ * The other one is the handler of a job.
+ */
+ngx_int_t ngx_http_modelgw_admin_refusals_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+ngx_int_t ngx_http_modelgw_admin_refusals(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+
 /* admin_list.c */
 
 /* Handlers of jobs, of the type ngx_http_modelgw_job_pt. */

@@ -30,6 +30,7 @@
 
 #define NGX_HTTP_MODELGW_QUERY_DAY     (sizeof("2027-01-01") - 1)
 
+#define NGX_HTTP_MODELGW_QUERY_HOUR    3600000  /* ms */
 #define NGX_HTTP_MODELGW_QUERY_WINDOW  86400000 /* ms searched for an id */
 
 #define NGX_HTTP_MODELGW_QUERY_TIME_TAKES                                     \
@@ -45,6 +46,8 @@ typedef struct {
 
 
 static void ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job);
+static ngx_int_t ngx_http_modelgw_query_zone_first(ngx_http_request_t *r,
+    ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_query_arg(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job, ngx_str_t *arg,
     ngx_uint_t *given);
@@ -74,10 +77,16 @@ static ngx_int_t ngx_http_modelgw_query_amount(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_query_after(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_modelgw_query_time(
+static ngx_int_t ngx_http_modelgw_query_zone(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_modelgw_query_relative(ngx_str_t *value,
+static ngx_int_t ngx_http_modelgw_query_from(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *data);
+static ngx_int_t ngx_http_modelgw_query_to(
+    ngx_http_modelgw_option_t *option, ngx_str_t *value, void *data);
+static ngx_int_t ngx_http_modelgw_query_time(ngx_str_t *value, int64_t zone,
     uint64_t *ms);
+static ngx_int_t ngx_http_modelgw_query_relative(ngx_str_t *value,
+    int64_t zone, uint64_t *ms);
 static ngx_int_t ngx_http_modelgw_query_clock(u_char *p, u_char *last,
     int64_t *msec);
 static u_char *ngx_http_modelgw_query_two(u_char *p, u_char *last, u_char sep,
@@ -152,12 +161,15 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
       ngx_http_modelgw_job_offset(filter.model),
       "the id of a model", NULL },
 
-    { ngx_string("from"), ngx_http_modelgw_query_time,
-      ngx_http_modelgw_job_offset(filter.from),
+    { ngx_string("tz"), ngx_http_modelgw_query_zone,
+      ngx_http_modelgw_job_offset(filter.zone),
+      "an offset in whole hours from -12:00 to +14:00, such as +01:00, or Z",
+      NULL },
+
+    { ngx_string("from"), ngx_http_modelgw_query_from, 0,
       NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
 
-    { ngx_string("to"), ngx_http_modelgw_query_time,
-      ngx_http_modelgw_job_offset(filter.to),
+    { ngx_string("to"), ngx_http_modelgw_query_to, 0,
       NGX_HTTP_MODELGW_QUERY_TIME_TAKES, NULL },
 
     { ngx_string("limit"), ngx_http_modelgw_query_limit,
@@ -196,7 +208,7 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_query_options[] = {
 
 /* the first one of calls only */
 
-#define NGX_HTTP_MODELGW_QUERY_OF_CALLS  7
+#define NGX_HTTP_MODELGW_QUERY_OF_CALLS  8
 
 
 ngx_int_t
@@ -210,6 +222,10 @@ ngx_http_modelgw_admin_query(ngx_http_request_t *r,
     ngx_uint_t   given;
 
     ngx_http_modelgw_query_defaults(job);
+
+    if (ngx_http_modelgw_query_zone_first(r, job) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     given = 0;
     p = r->args.data;
@@ -282,6 +298,31 @@ ngx_http_modelgw_query_defaults(ngx_http_modelgw_job_t *job)
     } else {
         job->filter.limit = NGX_HTTP_MODELGW_QUERY_CALLS;
     }
+}
+
+
+/*
+ * Times depend on the zone, wherever it is among the parameters.  What is wrong
+ * with it is found in its turn.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_query_zone_first(ngx_http_request_t *r,
+    ngx_http_modelgw_job_t *job)
+{
+    ngx_str_t  text, value;
+
+    if (ngx_http_arg(r, (u_char *) "tz", 2, &text) != NGX_OK) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_modelgw_query_value(job->pool, &text, &value) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_http_modelgw_query_zone(NULL, &value, &job->filter.zone);
+
+    return NGX_OK;
 }
 
 
@@ -595,22 +636,79 @@ ngx_http_modelgw_query_after(ngx_http_modelgw_option_t *option,
 }
 
 
+/* "+01:00" in milliseconds; sums are kept by hour of UTC */
+
+static ngx_int_t
+ngx_http_modelgw_query_zone(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field)
+{
+    u_char     *p, *last;
+    int64_t    *zone = field;
+    ngx_int_t   h, m, sign;
+
+    p = value->data;
+    last = p + value->len;
+
+    if (value->len == 1 && (*p == 'Z' || *p == 'z')) {
+        *zone = 0;
+        return NGX_OK;
+    }
+
+    if (value->len == 0 || (*p != '+' && *p != '-')) {
+        return NGX_DECLINED;
+    }
+
+    sign = (*p == '-') ? -1 : 1;
+
+    p = ngx_http_modelgw_query_two(p + 1, last, ':', (sign > 0) ? 14 : 12, &h);
+    p = ngx_http_modelgw_query_two(p, last, '\0', 0, &m);
+
+    if (p != last) {
+        return NGX_DECLINED;
+    }
+
+    *zone = (int64_t) sign * h * NGX_HTTP_MODELGW_QUERY_HOUR;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_query_from(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *data)
+{
+    ngx_http_modelgw_job_t *job = data;
+
+    return ngx_http_modelgw_query_time(value, job->filter.zone,
+                                       &job->filter.from);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_query_to(ngx_http_modelgw_option_t *option, ngx_str_t *value,
+    void *data)
+{
+    ngx_http_modelgw_job_t *job = data;
+
+    return ngx_http_modelgw_query_time(value, job->filter.zone,
+                                       &job->filter.to);
+}
+
+
 /*
- * A day, "2027-01-01", for its first millisecond, a time of RFC 3339,
- * "2027-01-01T12:00:00.5+01:00", or one that is relative.  0 means no bound;
- * times before 1970 are refused.
+ * A day of the zone, "2027-01-01", for its first millisecond, a time of RFC
+ * 3339, "2027-01-01T12:00:00.5+01:00", or one that is relative.  0 means no
+ * bound; times before 1970 are refused.
  */
 
 static ngx_int_t
-ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
-    ngx_str_t *value, void *field)
+ngx_http_modelgw_query_time(ngx_str_t *value, int64_t zone, uint64_t *ms)
 {
     time_t      day;
     int64_t     clock;
-    uint64_t   *ms = field;
     ngx_str_t   text;
 
-    if (ngx_http_modelgw_query_relative(value, ms) == NGX_OK) {
+    if (ngx_http_modelgw_query_relative(value, zone, ms) == NGX_OK) {
         return NGX_OK;
     }
 
@@ -621,7 +719,7 @@ ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
         return NGX_DECLINED;
     }
 
-    clock = 0;
+    clock = -zone;
 
     if (value->len > text.len
         && ngx_http_modelgw_query_clock(value->data + text.len,
@@ -643,10 +741,10 @@ ngx_http_modelgw_query_time(ngx_http_modelgw_option_t *option,
 }
 
 
-/* days are of UTC */
+/* days are those of the zone */
 
 static ngx_int_t
-ngx_http_modelgw_query_relative(ngx_str_t *value, uint64_t *ms)
+ngx_http_modelgw_query_relative(ngx_str_t *value, int64_t zone, uint64_t *ms)
 {
     u_char                             *unit;
     time_t                              now, day;
@@ -657,7 +755,7 @@ ngx_http_modelgw_query_relative(ngx_str_t *value, uint64_t *ms)
     static time_t  seconds[] = { 60, 3600, 86400 };
 
     now = ngx_time();
-    day = now - now % 86400;
+    day = now - (now + zone / 1000) % 86400;
 
     for (r = ngx_http_modelgw_query_words; r->name.len; r++) {
 
@@ -813,8 +911,27 @@ ngx_int_t
 ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_usage(store, &job->by, &job->filter, &job->body,
-                                   job->pool);
+    ngx_int_t   rc;
+    ngx_uint_t  limit;
+
+    if (!(job->flags & NGX_HTTP_MODELGW_ADMIN_CSV)) {
+        return ngx_modelgw_store_usage(store, &job->by, &job->filter,
+                                       &job->body, job->pool);
+    }
+
+    limit = job->filter.limit;
+    job->filter.limit = ngx_min(limit, NGX_HTTP_MODELGW_QUERY_MAX);
+
+    rc = ngx_modelgw_store_usage_csv(store, &job->by, &job->filter, &job->body,
+                                     job->part);
+
+    /* CSV cannot say that there are more than were asked for */
+
+    if (rc == NGX_AGAIN) {
+        return (limit > NGX_HTTP_MODELGW_QUERY_MAX) ? NGX_BUSY : NGX_OK;
+    }
+
+    return rc;
 }
 
 

@@ -162,7 +162,10 @@ test_key_find(void **state)
     assert_int_equal(l->keys.n, 0);
 
     assert_int_equal(ngx_modelgw_ledger_key(l, &name, &i), NGX_OK);
-    ngx_modelgw_ledger_budget_new(l, i, NGX_MODELGW_WINDOW_DAY, TIME);
+    assert_int_equal(ngx_modelgw_ledger_budget_set(l, i,
+                                                   NGX_MODELGW_WINDOW_DAY),
+                     1);
+    ngx_modelgw_ledger_budget_known(l, i);
 
     before = *ngx_modelgw_ledger_key_at(l, i);
     before.rpm.now = 17;

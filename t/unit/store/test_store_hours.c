@@ -310,6 +310,245 @@ spent_sum(void *data, ngx_str_t *name, int64_t cost, uint64_t last)
 }
 
 
+/* ends of a zone's day: times of UTC, and days and months of the zone */
+
+static struct {
+    int          zone;                   /* hours */
+    uint64_t     ended;
+    const char  *by_day;
+    const char  *by_month;
+} borders[] = {
+
+    /* 2026-11-22, 00:00 is MIDNIGHT */
+
+    { 0, MIDNIGHT - 1, "2026-11-21", "2026-11" },
+    { 0, MIDNIGHT, "2026-11-22", "2026-11" },
+    { 2, MIDNIGHT - 2 * HOUR - 1, "2026-11-21", "2026-11" },
+    { 2, MIDNIGHT - 2 * HOUR, "2026-11-22", "2026-11" },
+    { 2, MIDNIGHT + 22 * HOUR - 1, "2026-11-22", "2026-11" },
+    { 2, MIDNIGHT + 22 * HOUR, "2026-11-23", "2026-11" },
+    { -5, MIDNIGHT + 5 * HOUR - 1, "2026-11-21", "2026-11" },
+    { -5, MIDNIGHT + 5 * HOUR, "2026-11-22", "2026-11" },
+    { 14, MIDNIGHT + 10 * HOUR - 1, "2026-11-22", "2026-11" },
+    { 14, MIDNIGHT + 10 * HOUR, "2026-11-23", "2026-11" },
+    { -12, MIDNIGHT + 12 * HOUR - 1, "2026-11-21", "2026-11" },
+    { -12, MIDNIGHT + 12 * HOUR, "2026-11-22", "2026-11" },
+
+    /* 2026-12-01, and 2027-01-01 */
+
+    { 2, MIDNIGHT + 9 * UNIT_DAY - 2 * HOUR - 1, "2026-11-30", "2026-11" },
+    { 2, MIDNIGHT + 9 * UNIT_DAY - 2 * HOUR, "2026-12-01", "2026-12" },
+    { -5, MIDNIGHT + 9 * UNIT_DAY + 5 * HOUR - 1, "2026-11-30", "2026-11" },
+    { -5, MIDNIGHT + 9 * UNIT_DAY + 5 * HOUR, "2026-12-01", "2026-12" },
+    { 14, MIDNIGHT + 40 * UNIT_DAY - 14 * HOUR - 1, "2026-12-31", "2026-12" },
+    { 14, MIDNIGHT + 40 * UNIT_DAY - 14 * HOUR, "2027-01-01", "2027-01" }
+};
+
+#define BORDERS  (sizeof(borders) / sizeof(borders[0]))
+
+
+/* the first member of the answer's only row */
+
+static void
+one_row(ngx_modelgw_store_t *s, unit_store_t *u, ngx_modelgw_store_by_t *by,
+    ngx_modelgw_store_filter_t *f, const char *name, const char *value)
+{
+    char       expected[64];
+    ngx_str_t  out;
+
+    unit_store_ok(s, ngx_modelgw_store_usage(s, by, f, &out, u->pool));
+
+    sprintf(expected, "{\"usage\":[{\"%s\":\"%s\",\"calls\":1,", name, value);
+
+    assert_true(out.len > strlen(expected));
+    assert_memory_equal(out.data, expected, strlen(expected));
+    assert_null(memmem(out.data, out.len, "},{", 3));
+}
+
+
+/* from "calls" and from "hours" */
+
+static void
+test_borders(void **state)
+{
+    size_t                       i;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    for (i = 0; i < 2 * BORDERS; i++) {
+
+        if (i == BORDERS) {
+            assert_int_equal(hours(s, MIDNIGHT + 50 * UNIT_DAY, 1000),
+                             BORDERS);
+        }
+
+        memset(&f, 0, sizeof(f));
+        f.limit = 10;
+        f.zone = borders[i % BORDERS].zone * (int64_t) HOUR;
+
+        if (i < BORDERS) {
+            call = unit_call(i + 1, "key-1", 10);
+            call.ended = borders[i].ended;
+            call.model[0] = 'A' + i;
+
+            unit_begin(s);
+            unit_put_call(s, &call, "account-1");
+            unit_commit(s);
+        }
+
+        call.model[0] = 'A' + i % BORDERS;
+        f.model.data = call.model;
+        f.model.len = call.model_len;
+
+        one_row(s, u, &bys[1], &f, "day", borders[i % BORDERS].by_day);
+        one_row(s, u, &bys[2], &f, "month", borders[i % BORDERS].by_month);
+
+        /* a series to now */
+
+        f.now = borders[i % BORDERS].ended;
+        f.from = f.now;
+
+        one_row(s, u, &bys[1], &f, "day", borders[i % BORDERS].by_day);
+        one_row(s, u, &bys[2], &f, "month", borders[i % BORDERS].by_month);
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* what SQLite says of a day */
+
+static int64_t
+day_sql(unit_store_t *u, const char *sum, const char *day, int64_t zone)
+{
+    char  sql[256];
+
+    sprintf(sql, "SELECT coalesce(%s, 0) FROM calls"
+            " WHERE date((ended + %lld) / 1000, 'unixepoch') = '%.10s'",
+            sum, (long long) zone, day);
+
+    return unit_sql(u, sql);
+}
+
+
+/* all days of all zones, without gaps, however many calls are in "hours" */
+
+static void
+test_zones(void **state)
+{
+    int                          zone, steps;
+    char                        *p;
+    int64_t                      calls, all;
+    ngx_str_t                    out;
+    ngx_uint_t                   days;
+    unit_store_t                *u = *state;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    srand(3);
+
+    s = unit_open(u);
+    put_accounts(s);
+    put_calls(s, 0, CALLS);
+
+    for (steps = 0; steps < 3; steps++) {
+
+        (void) hours(s, MIDNIGHT + (steps * 36 + 1) * HOUR, CALLS);
+
+        for (zone = -12; zone <= 14; zone++) {
+
+            memset(&f, 0, sizeof(f));
+            f.limit = 100;
+            f.zone = zone * (int64_t) HOUR;
+            f.from = MIDNIGHT - UNIT_DAY - f.zone;
+            f.now = MIDNIGHT + (DAYS + 1) * UNIT_DAY - f.zone;
+
+            unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[1], &f, &out,
+                                                     u->pool));
+            out.data[out.len - 1] = '\0';
+
+            all = 0;
+            days = 0;
+            p = (char *) out.data;
+
+            while ((p = strstr(p, "\"day\":\"")) != NULL) {
+                p += sizeof("\"day\":\"") - 1;
+
+                calls = strtoll(p + sizeof("2026-11-22\",\"calls\":") - 1,
+                                NULL, 10);
+
+                assert_int_equal(calls, day_sql(u, "count(*)", p, f.zone));
+                assert_int_equal(strtoll(strstr(p, "\"input_tokens\":") + 15,
+                                         NULL, 10),
+                                 day_sql(u, "sum(input)", p, f.zone));
+                all += calls;
+                days++;
+            }
+
+            assert_int_equal(all, CALLS);
+            assert_int_equal(days, DAYS + 3);
+            assert_memory_equal(out.data, "{\"usage\":[{\"day\":\"2026-11-26",
+                                27);
+        }
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* a day that was rolled up is of UTC, and of the day of its name elsewhere */
+
+static void
+test_zones_of_days(void **state)
+{
+    int                          i;
+    ngx_uint_t                   n;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    static const int64_t  zones[] = { 0, -5, 2, 14, -12 };
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    call = unit_call(1, "key-1", 10);
+    call.ended = MIDNIGHT + 3 * HOUR;
+
+    unit_begin(s);
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    unit_store_ok(s, ngx_modelgw_store_roll_up(s, (MIDNIGHT + UNIT_DAY) / 1000,
+                                               10, &n));
+    assert_int_equal(n, 1);
+
+    for (i = 0; i < 5; i++) {
+
+        memset(&f, 0, sizeof(f));
+        f.limit = 10;
+        f.zone = zones[i] * (int64_t) HOUR;
+
+        one_row(s, u, &bys[1], &f, "day", "2026-11-22");
+        one_row(s, u, &bys[2], &f, "month", "2026-11");
+
+        f.from = MIDNIGHT - f.zone;
+        f.to = f.from + UNIT_DAY;
+        f.now = f.to;
+        one_row(s, u, &bys[1], &f, "day", "2026-11-22");
+        one_row(s, u, &bys[3], &f, "key", "key-1");
+    }
+
+    ngx_modelgw_store_close(s);
+}
+
+
 /* days are rolled up with and without their hours */
 
 static void
@@ -493,6 +732,72 @@ test_series(void **state)
     unit_store_ok(s, ngx_modelgw_store_usage(s, &bys[2], &f, &out, u->pool));
     assert_memory_equal(out.data, "{\"usage\":[{\"month\":\"2026-11\",\"calls\""
                                   ":2,\"errors\":0,", 50);
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* as CSV: rows without calls, names with quotes, a limit */
+
+static void
+test_usage_csv(void **state)
+{
+    ngx_str_t                    out;
+    unit_store_t                *u = *state;
+    ngx_modelgw_call_t           call;
+    ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_filter_t   f;
+
+    static const char  *sums = "calls,errors,input_tokens,cache_read_tokens,"
+        "cache_write_tokens,cache_write_1h_tokens,output_tokens,"
+        "reasoning_tokens,cost,avg_ms,avg_first_byte_ms\r\n";
+
+    char  expected[2048];
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    memset(&f, 0, sizeof(f));
+    f.limit = 10;
+    f.now = MIDNIGHT + 2 * HOUR + 1;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[8], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "key,model,%s", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    unit_begin(s);
+    call = unit_call(1, "=key", 10);
+    call.started = MIDNIGHT + HOUR;
+    call.ended = call.started + 5;
+    memcpy(call.model, "\"family\"", 8);
+    call.model_len = 8;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[8], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "key,model,%s\"'=key\",\"\"\"family\"\"\","
+            "1,0,0,0,0,0,10,0,\"0.00000001\",5,20\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.from = MIDNIGHT + HOUR;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[0], &f, &out,
+                                                 u->pool), NGX_OK);
+    sprintf(expected, "hour,%s"
+            "\"2026-11-22T02:00:00.000Z\",0,0,0,0,0,0,0,0,\"0.00\",,\r\n"
+            "\"2026-11-22T01:00:00.000Z\",1,0,0,0,0,0,10,0,\"0.00000001\",5,20"
+            "\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
+
+    f.limit = 1;
+
+    assert_int_equal(ngx_modelgw_store_usage_csv(s, &bys[0], &f, &out,
+                                                 u->pool), NGX_AGAIN);
+    sprintf(expected, "hour,%s"
+            "\"2026-11-22T02:00:00.000Z\",0,0,0,0,0,0,0,0,\"0.00\",,\r\n", sums);
+    unit_assert_str(out.data, out.len, expected);
 
     ngx_modelgw_store_close(s);
 }
@@ -890,10 +1195,14 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_store_case(test_usage),
+        unit_store_case(test_borders),
+        unit_store_case(test_zones),
+        unit_store_case(test_zones_of_days),
         unit_store_case(test_days),
         unit_store_case(test_left_out),
         unit_store_case(test_recover),
         unit_store_case(test_series),
+        unit_store_case(test_usage_csv),
         unit_store_case(test_pages),
         unit_store_case(test_places),
         unit_store_case(test_csv),
