@@ -271,6 +271,16 @@ ngx_http_modelgw_ctx_t *ngx_http_modelgw_get_ctx(ngx_http_request_t *r);
  */
 ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
 
+/*
+ * Checks the key again when the body was read: it may be revoked, replaced or
+ * expired by now, or its account closed.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_access_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* The endpoint of a path, or NULL. */
 ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_str_t *uri);
 
@@ -286,6 +296,15 @@ ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_str_t *uri);
 ngx_int_t ngx_http_modelgw_managed(ngx_http_request_t *r,
     ngx_http_modelgw_main_conf_t *mmcf, u_char *digest,
     ngx_modelgw_key_t **key);
+
+/*
+ * Whether such a key is still valid; key->expires is set to what it is now.
+ *     NGX_OK
+ *     NGX_DECLINED  it was revoked, or another one has taken its place
+ *     NGX_BUSY      try again
+ */
+ngx_int_t ngx_http_modelgw_managed_again(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_key_t *key);
 
 /*
  * The record as a key without places in the ledger, whose texts are those of

@@ -47,6 +47,10 @@ static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_access_busy(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_access_invalid(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_http_modelgw_reason_e ngx_http_modelgw_access_check(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_access_t *a,
     ngx_modelgw_key_t *key);
@@ -313,11 +317,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
             }
 
             if (rc == NGX_BUSY) {
-                return ngx_http_modelgw_error(r, ctx,
-                                              NGX_HTTP_SERVICE_UNAVAILABLE,
-                                              "SERVICE_UNAVAILABLE",
-                                              "The keys are being loaded, try "
-                                              "again");
+                return ngx_http_modelgw_access_busy(r, ctx);
             }
         }
     }
@@ -326,8 +326,7 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ctx->request.reason = ngx_http_modelgw_access_check(mmcf, &a, key);
 
     if (ctx->request.reason != NGX_HTTP_MODELGW_REASON_NONE) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
-                                      "INVALID_API_KEY", "Invalid API key");
+        return ngx_http_modelgw_access_invalid(r, ctx);
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -353,6 +352,59 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     return ngx_http_modelgw_limit_request(r, ctx);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_access_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_modelgw_key_t             *key;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    key = ctx->request.key;
+
+    rc = key->managed ? ngx_http_modelgw_managed_again(mmcf, key) : NGX_OK;
+
+    if (rc == NGX_BUSY) {
+        return ngx_http_modelgw_access_busy(r, ctx);
+    }
+
+    if (rc == NGX_DECLINED) {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_REVOKED;
+
+    } else if (key->expires && key->expires <= ngx_time()) {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_EXPIRED;
+
+    } else if (ngx_http_modelgw_access_closed(mmcf, key)) {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_CLOSED;
+
+    } else {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_access_invalid(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_access_busy(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                  "SERVICE_UNAVAILABLE",
+                                  "The keys are being loaded, try again");
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_access_invalid(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_UNAUTHORIZED,
+                                  "INVALID_API_KEY", "Invalid API key");
 }
 
 

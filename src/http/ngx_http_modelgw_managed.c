@@ -76,6 +76,25 @@ ngx_http_modelgw_managed(ngx_http_request_t *r,
 }
 
 
+ngx_int_t
+ngx_http_modelgw_managed_again(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_key_t *key)
+{
+    ngx_int_t                  rc;
+    ngx_modelgw_managed_key_t  managed;
+
+    rc = ngx_modelgw_managed_find(mmcf->managed, key->digest, &managed);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    key->expires = managed.expires;
+
+    return (managed.state == NGX_MODELGW_KEY_REVOKED) ? NGX_DECLINED : NGX_OK;
+}
+
+
 ngx_modelgw_key_t *
 ngx_http_modelgw_managed_key(ngx_pool_t *pool,
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *managed)
@@ -98,7 +117,10 @@ ngx_http_modelgw_managed_key(ngx_pool_t *pool,
     key->concurrency = managed->concurrency;
     key->budget = managed->budget;
     key->window = managed->window;
+    key->managed = 1;
     key->revoked = (managed->state == NGX_MODELGW_KEY_REVOKED);
+
+    ngx_memcpy(key->digest, managed->digest, NGX_MODELGW_KEY_DIGEST);
 
     if (managed->models_len) {
         models.len = managed->models_len;

@@ -191,6 +191,10 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_access_again(r, ctx);
+    }
+
+    if (rc == NGX_OK) {
         rc = ngx_http_modelgw_hold(r, ctx);
     }
 

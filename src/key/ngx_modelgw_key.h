@@ -32,7 +32,9 @@ typedef struct {
     uint32_t              slot;          /* index of its limits in the ledger */
     uint32_t              account_index; /* of its account there */
     uint32_t              cell;          /* of it in the metrics; 0: none */
-    uint32_t              revoked;       /* 1: it is refused */
+    unsigned              managed:1;     /* made while nginx runs: digest is in
+                                            the table of these */
+    unsigned              revoked:1;     /* it is refused */
 } ngx_modelgw_key_t;
 
 

@@ -448,6 +448,36 @@ def test_budget_after_a_restart(gateway):
     assert nano(live.key("k")["budget_used"]) == COST
 
 
+REVOKED = {"DELETE": ("/keys/%s", None),
+           "PATCH": ("/keys/%s", {"expires": "2020-01-01"}),
+           "POST": ("/keys/%s/rotate", None)}
+
+
+@pytest.mark.parametrize("how", list(REVOKED) + ["close"])
+def test_revoked_while_the_body_is_sent(live, how):
+    """A call whose headers came before it."""
+    key = live.new(account="slow-" + how.lower())
+    body = json.dumps(chat()).encode()
+    with live.gw.connect() as conn:
+        conn.send(client.build(
+            "POST", "/v1/chat/completions",
+            [key.bearer(), ("Expect", "100-continue")], length=len(body)))
+        while b"100 Continue" not in conn.data:
+            assert conn.recv()
+        conn.data = b""
+        conn.send(body[:-1])
+        if how == "close":
+            r = live.send("PATCH", "/accounts/" + key.answer.json()["account"],
+                          {"state": "closed"})
+        else:
+            path, change = REVOKED[how]
+            r = live.send(how, path % key.id, change)
+        assert r.status == 200, r
+        conn.send(body[-1:])
+        refused(conn.response(), 401, "INVALID_API_KEY")
+    assert not live.gw.b.requests
+
+
 def test_closed_account(live):
     key = live.new("closer", account="closing")
     r = live.send("PATCH", "/accounts/closing", {"state": "closed"})
