@@ -161,7 +161,6 @@ ngx_http_modelgw_managed_limits(ngx_http_modelgw_main_conf_t *mmcf,
            != NGX_OK)
     {
         key->slot = NGX_MODELGW_LEDGER_NONE;
-        return;
     }
 
     if (ngx_modelgw_ledger_account(mmcf->ledger, &key->account, 0, 0, 0, 0,

@@ -540,9 +540,28 @@ ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 }
 
 
+void
+ngx_modelgw_ledger_key_drop(ngx_modelgw_ledger_t *l, ngx_str_t *name)
+{
+    uint32_t  i;
+
+    ngx_modelgw_redo_lock(&l->redo);
+
+    i = ngx_modelgw_ledger_find(&l->keys, name);
+
+    if (i != NGX_MODELGW_LEDGER_NONE) {
+        ngx_modelgw_ledger_key_at(l, i)->generation = l->generation - 1;
+        l->rover = 0;
+    }
+
+    ngx_modelgw_redo_unlock(&l->redo);
+}
+
+
 /*
  * A record whose key is not named and has no calls, unlinked from its chain.
- * Each record is looked at once per generation.
+ * Each record is looked at once per generation, and again after one was
+ * dropped.
  */
 
 static uint32_t

@@ -360,11 +360,13 @@ ngx_modelgw_ledger_account_t *ngx_modelgw_ledger_account_at(
  *     NGX_ERROR     no room, or a name of more than NGX_MODELGW_LEDGER_NAME
  *                   bytes
  * _key_at() returns the record by its index.  _key_find() copies it and changes
- * nothing: NGX_OK, NGX_DECLINED (there is none).
+ * nothing: NGX_OK, NGX_DECLINED (there is none).  _key_drop() lets the record
+ * of a key that is refused from now on be reused, when it has no calls.
  */
 void ngx_modelgw_ledger_generation(ngx_modelgw_ledger_t *l);
 ngx_int_t ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     uint32_t *index);
+void ngx_modelgw_ledger_key_drop(ngx_modelgw_ledger_t *l, ngx_str_t *name);
 ngx_modelgw_ledger_key_t *ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l,
     uint32_t index);
 ngx_int_t ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,

@@ -286,18 +286,30 @@ def test_actor_with_a_password(gateway):
         location /admin/ { modelgw_admin; auth_basic x;
                            auth_basic_user_file $dir/passwords; }
         location /open/ { modelgw_admin; allow 127.0.0.1; deny all; }
+        location /any/ { modelgw_admin; satisfy any; allow 127.0.0.1; deny all;
+                         auth_basic x; auth_basic_user_file $dir/passwords;
+                         set $who $remote_user; }
+        location /off/ { modelgw_admin; auth_basic off; set $who $remote_user;
+                         allow 127.0.0.1; deny all; }
 """
     g = Admin(gateway(**WITH_LEDGER, locations=locations,
                       files={"passwords": PASSWORDS}))
     basic = "Basic " + base64.b64encode(b"ops:open-sesame").decode()
-    for path, actor in (("/admin", "ops"), ("/open", "127.0.0.1")):
+    for path, actor in (("/admin", "ops"), ("/open", "127.0.0.1"),
+                        ("/any", "127.0.0.1"), ("/off", "127.0.0.1")):
         r = g.gw.request("POST", path + "/accounts", headers=[
-            ("Authorization", basic)], body='{"id":"%s"}' % actor)
+            ("Authorization", basic)], body='{"id":"%s"}' % path[1:])
         assert r.status == 201, r
     rows = store(g.gw, "SELECT target, actor, address FROM actions"
                  " ORDER BY id")
-    assert rows == [("ops", "ops", "127.0.0.1"),
-                    ("127.0.0.1", "127.0.0.1", "127.0.0.1")]
+    assert rows == [("admin", "ops", "127.0.0.1"),
+                    ("open", "127.0.0.1", "127.0.0.1"),
+                    ("any", "127.0.0.1", "127.0.0.1"),
+                    ("off", "127.0.0.1", "127.0.0.1")]
+    warned = g.gw.read("stderr")
+    for path in ("/open/", "/any/", "/off/"):
+        assert 'admin location "%s" is reachable over TCP' % path in warned
+    assert 'admin location "/admin/" is' not in warned
 
 
 def test_more_at_a_time_than_slots(admin):

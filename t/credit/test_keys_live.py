@@ -54,6 +54,10 @@ class Live(Admin):
         key.answer = r
         return key
 
+    def expire(self, id):
+        r = self.send("PATCH", "/keys/" + id, {"expires": "2020-01-01"})
+        assert r.status == 200, r
+
     def key(self, id):
         return self.ok("/keys/" + id)
 
@@ -448,6 +452,51 @@ def test_budget_after_a_restart(gateway):
     assert nano(live.key("k")["budget_used"]) == COST
 
 
+@pytest.mark.parametrize("id", [".", "..", ".a", "-a", "--json"])
+def test_ids_that_no_path_can_have(live, id):
+    """Nor an argument."""
+    for path, body in (("/keys", {"group": "b", "id": id}),
+                       ("/keys", {"group": "b", "account": id}),
+                       ("/accounts", {"id": id})):
+        refused(live.send("POST", path, body), 400, "INVALID_FIELD", '"."')
+
+
+@pytest.mark.parametrize("method, path", [
+    ("POST", "/keys?founding=false"), ("PATCH", "/keys/x?rpm=1"),
+    ("POST", "/keys/x/rotate?grace=24h"), ("DELETE", "/keys/x?grace=1h"),
+    ("POST", "/accounts?id=x"), ("PATCH", "/accounts/x?state=closed"),
+    ("POST", "/accounts/x/topups?amount=1")])
+def test_changes_have_no_parameters(live, method, path):
+    word = path.split("?")[1].split("=")[0]
+    refused(live.send(method, path, {"group": "b"}), 400, "INVALID_FIELD",
+            'Unknown parameter "%s"' % word)
+
+
+def test_a_key_that_has_expired_is_not_made(live):
+    refused(live.send("POST", "/keys", {"group": "b", "expires": "2020-01-01"}),
+            400, "INVALID_FIELD", "a day to come")
+
+
+def test_empty_idempotency_key(live):
+    """It is none: two requests are not the same for it."""
+    for _ in range(2):
+        r = live.send("POST", "/keys", {"group": "b"},
+                      [("Idempotency-Key", "")])
+        assert r.status == 201, r
+
+
+def test_records_of_revoked_keys_are_used_again(gateway):
+    """However many keys come and go in one configuration."""
+    live = Live(gateway(**dict(PARTS, http=LEDGER + " modelgw_managed_keys 10;"
+                               " modelgw_zone 128k;")))
+    room = live.ok("/status")["zone"]["keys_max"]
+    for i in range(room + 10):
+        key = live.new("k%d" % i, account="all", rpm=10)
+        assert live.gw.get("/v1/models", key=key).status == 200
+        assert live.gw.chat(key=key).status == 200
+        assert live.send("DELETE", "/keys/" + key.id).status == 200
+
+
 REVOKED = {"DELETE": ("/keys/%s", None),
            "PATCH": ("/keys/%s", {"expires": "2020-01-01"}),
            "POST": ("/keys/%s/rotate", None)}
@@ -516,7 +565,8 @@ def test_pages_of_both_sources(live):
     """Each filter, each size: all rows, none twice."""
     for i in range(3):
         key = live.new("both-%d" % i, account="bob-1", note="of both")
-        live.new("both-x%d" % i, expires="2020-01-01", note="both, expired")
+        live.new("both-x%d" % i, note="both, expired")
+        live.expire("both-x%d" % i)
         live.send("POST", "/keys/%s/rotate" % key.id, {"grace": "1h"})
     live.send("DELETE", "/keys/both-1")
     for query in ("", "account=bob-1", "q=bo", "q=of%20both", "state=active",
@@ -673,7 +723,8 @@ def test_keys_of_accounts(gateway):
     assert keys() == {"alice": 1, "bob-1": 1, "carol": 1, "dave-1": 0}
     for i in range(4):
         g.new("m-%d" % i, account="carol")
-    g.new("old", account="carol", expires="2020-01-01")
+    g.new("old", account="carol")
+    g.expire("old")
     g.send("POST", "/keys/m-0/rotate", {"grace": "1h"})
     assert keys()["carol"] == 5
     g.send("DELETE", "/keys/m-1")
@@ -767,9 +818,18 @@ def test_as_many_as_allowed(gateway):
     g = Live(gateway(**parts))
     keys = [g.new("k-%d" % i) for i in range(3)]
     r = g.send("POST", "/keys", {"id": "k-3", "group": "b"})
-    refused(r, 503, "SERVICE_UNAVAILABLE", "modelgw_managed_keys")
-    refused(g.send("POST", "/keys/k-0/rotate"), 503, "SERVICE_UNAVAILABLE")
+    refused(r, 503, "SERVICE_UNAVAILABLE", "modelgw_managed_keys 3")
+    refused(g.send("POST", "/keys/k-0/rotate", {"grace": "1h"}), 503,
+            "SERVICE_UNAVAILABLE")
     assert g.ok("/actions?target=k-3")["actions"] == []
+
+    # a secret that must go at once leaves its place to the new one
+
+    r = g.send("POST", "/keys/k-2/rotate")
+    assert r.status == 200, r
+    shut(g.gw, keys[2])
+    keys[2].secret = r.json()["key"]
+    admitted(g.gw, keys[2])
     assert g.send("DELETE", "/keys/k-0").status == 200
     admitted(g.gw, g.new("k-3"))
     admitted(g.gw, keys[1])

@@ -58,7 +58,8 @@ typedef struct {
 } ngx_http_modelgw_admin_route_t;
 
 
-static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf);
+static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
@@ -236,7 +237,7 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
     mscf->flat = 1;
 
-    conf->admin_users = ngx_http_modelgw_admin_users(cf);
+    conf->admin_users = ngx_http_modelgw_admin_users(cf, clcf);
 
     /* bodies are small and must be in memory */
 
@@ -307,18 +308,27 @@ ngx_http_modelgw_admin_server_names(ngx_conf_t *cf)
 }
 
 
+/*
+ * Whether a password is required of all: "off" is none, and variables may be
+ * "off"; with "satisfy any" it is not asked for.
+ */
+
 static ngx_uint_t
-ngx_http_modelgw_admin_users(ngx_conf_t *cf)
+ngx_http_modelgw_admin_users(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 {
-    void                 **realm;
-    ngx_http_conf_ctx_t   *ctx;
+    ngx_http_conf_ctx_t        *ctx;
+    ngx_http_complex_value_t  **realm;
 
     ctx = cf->ctx;
 
     realm = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
                                        "ngx_http_auth_basic_module");
 
-    return realm && *realm;
+    return realm && *realm
+           && clcf->satisfy == NGX_HTTP_SATISFY_ALL
+           && (*realm)->lengths == NULL
+           && ((*realm)->value.len != 3
+               || ngx_strncmp((*realm)->value.data, "off", 3) != 0);
 }
 
 
@@ -347,7 +357,7 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 #endif
 
     return clcf->internal
-           || ngx_http_modelgw_admin_users(cf)
+           || ngx_http_modelgw_admin_users(cf, clcf)
            || (auth && auth->len)
            || ngx_http_modelgw_admin_unix(cf);
 }
@@ -432,6 +442,10 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 
     if (rc == NGX_OK) {
         rc = ngx_http_modelgw_admin_route(r, ctx, &path, &id, &route);
+    }
+
+    if (rc == NGX_OK && route->change) {
+        rc = ngx_http_modelgw_admin_query_none(r, ctx);
     }
 
     if (rc == NGX_OK && route->change) {

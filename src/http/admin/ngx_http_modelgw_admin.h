@@ -224,6 +224,15 @@ ngx_int_t ngx_http_modelgw_admin_query_usage(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 /*
+ * For requests without parameters.
+ *     NGX_OK
+ *     NGX_DECLINED  there is one, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_admin_query_none(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
  * Parses the query string into job->filter and job->by, as job->flags allow.
  *     NGX_OK
  *     NGX_DECLINED  refused, ctx->error is set
@@ -425,6 +434,15 @@ ngx_uint_t ngx_http_modelgw_admin_field(ngx_http_modelgw_change_t *c,
  */
 ngx_int_t ngx_http_modelgw_admin_note(ngx_http_modelgw_change_t *c,
     ngx_uint_t i);
+
+/*
+ * Whether a key or account may get this id: one that can be a part of a path,
+ * and an argument of modelgwctl.
+ */
+ngx_uint_t ngx_http_modelgw_admin_new_id(ngx_str_t *id);
+
+#define NGX_HTTP_MODELGW_NEW_ID_TAKES                                         \
+    NGX_HTTP_MODELGW_ID_TAKES ", the first of them no \".\" and no \"-\""
 
 /*
  * Reads the body, requests the change from the writer, waits and responds.

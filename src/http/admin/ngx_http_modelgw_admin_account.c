@@ -99,10 +99,10 @@ ngx_http_modelgw_account_parse_new(ngx_http_modelgw_change_t *c)
 
     (void) ngx_http_modelgw_admin_field(c, NGX_HTTP_MODELGW_ACCOUNT_ID, &id);
 
-    if (!ngx_http_modelgw_conf_id(&id)) {
+    if (!ngx_http_modelgw_admin_new_id(&id)) {
         return ngx_http_modelgw_error(c->request, c->ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD", "\"id\" must be "
-                                      NGX_HTTP_MODELGW_ID_TAKES);
+                                      NGX_HTTP_MODELGW_NEW_ID_TAKES);
     }
 
     ngx_http_modelgw_admin_name(&c->asked.owner, &id);

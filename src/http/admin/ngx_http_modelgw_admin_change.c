@@ -136,6 +136,14 @@ ngx_http_modelgw_change_parse(ngx_http_modelgw_change_t *c)
 }
 
 
+ngx_uint_t
+ngx_http_modelgw_admin_new_id(ngx_str_t *id)
+{
+    return ngx_http_modelgw_conf_id(id)
+           && id->data[0] != '.' && id->data[0] != '-';
+}
+
+
 ngx_int_t
 ngx_http_modelgw_admin_change_account(ngx_http_modelgw_change_t *c)
 {

@@ -273,6 +273,13 @@ ngx_http_modelgw_key_parse_new(ngx_http_modelgw_change_t *c)
         return rc;
     }
 
+    if (c->asked.key.expires && c->asked.key.expires <= (uint64_t) ngx_time()
+        && !c->asked.imported)
+    {
+        return ngx_http_modelgw_key_invalid(c, NGX_HTTP_MODELGW_KEY_EXPIRES,
+                                            "a day to come");
+    }
+
     ngx_http_modelgw_key_window(c, group);
 
     v = ngx_modelgw_scan_value(c->scan, NGX_HTTP_MODELGW_KEY_FOUNDING);
@@ -328,9 +335,9 @@ ngx_http_modelgw_key_names(ngx_http_modelgw_change_t *c)
         return NGX_ERROR;
     }
 
-    if (!ngx_http_modelgw_conf_id(&id)) {
+    if (!ngx_http_modelgw_admin_new_id(&id)) {
         return ngx_http_modelgw_key_invalid(c, NGX_HTTP_MODELGW_KEY_NAME,
-                                            NGX_HTTP_MODELGW_ID_TAKES);
+                                            NGX_HTTP_MODELGW_NEW_ID_TAKES);
     }
 
     ngx_http_modelgw_admin_name(&c->asked.key.id, &id);
@@ -341,9 +348,9 @@ ngx_http_modelgw_key_names(ngx_http_modelgw_change_t *c)
         account = id;
     }
 
-    if (!ngx_http_modelgw_conf_id(&account)) {
+    if (!ngx_http_modelgw_admin_new_id(&account)) {
         return ngx_http_modelgw_key_invalid(c, NGX_HTTP_MODELGW_KEY_ACCOUNT,
-                                            NGX_HTTP_MODELGW_ID_TAKES);
+                                            NGX_HTTP_MODELGW_NEW_ID_TAKES);
     }
 
     ngx_http_modelgw_admin_name(&c->asked.owner, &account);
@@ -385,6 +392,7 @@ ngx_http_modelgw_key_make_id(ngx_http_modelgw_change_t *c, ngx_str_t *id)
     while ((h = ngx_http_modelgw_headers_next(&hs)) != NULL) {
 
         if (ngx_http_modelgw_headers_is(&h->key, "idempotency-key")
+            && h->value.len
             && ngx_modelgw_key_digest(&h->value, digest) != NGX_OK)
         {
             return NGX_ERROR;
@@ -906,7 +914,9 @@ ngx_http_modelgw_key_refused(ngx_http_modelgw_change_t *c)
                                       NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
                                       "There are as many keys as "
-                                      "\"modelgw_managed_keys\" allows");
+                                      "\"modelgw_managed_keys %ui\" allows: "
+                                      "revoke some, or raise it and restart "
+                                      "nginx", c->mmcf->managed_max);
 
     default:
         return ngx_http_modelgw_admin_change_failed(c);

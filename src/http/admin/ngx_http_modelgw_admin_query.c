@@ -421,6 +421,31 @@ ngx_http_modelgw_query_table(ngx_http_modelgw_job_t *job)
 }
 
 
+ngx_int_t
+ngx_http_modelgw_admin_query_none(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    u_char     *p;
+    ngx_str_t   name;
+
+    if (r->args.len == 0) {
+        return NGX_OK;
+    }
+
+    name = r->args;
+
+    for (p = name.data; p < name.data + name.len; p++) {
+
+        if (*p == '=' || *p == '&') {
+            name.len = p - name.data;
+            break;
+        }
+    }
+
+    return ngx_http_modelgw_query_unknown(r, ctx, &name);
+}
+
+
 static ngx_int_t
 ngx_http_modelgw_query_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *name)

@@ -304,7 +304,10 @@ ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
     }
 
     for (i = 0; i < b->n; i++) {
-        ngx_modelgw_ledger_change_tried(b->changes[i]);
+
+        if (b->results[i] == NGX_MODELGW_CHANGE_MADE) {
+            ngx_modelgw_ledger_change_tried(b->changes[i]);
+        }
     }
 
     return ngx_modelgw_store_commit(w->store);
@@ -357,12 +360,14 @@ ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     for (i = 0; i < b->n; i++) {
 
         if (ngx_http_modelgw_batch_adds_key(b->changes[i])
-            && !b->changes[i]->tried
-            && keys-- == 0)
+            && !b->changes[i]->tried)
         {
-            keys = 0;
-            b->results[i] = NGX_MODELGW_CHANGE_FULL;
-            continue;
+            if (keys == 0) {
+                b->results[i] = NGX_MODELGW_CHANGE_FULL;
+                continue;
+            }
+
+            keys--;
         }
 
         if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
@@ -410,11 +415,13 @@ ngx_http_modelgw_batch_keys(ngx_http_modelgw_writer_t *w,
 }
 
 
+/* without grace the place of the former secret is used */
+
 static ngx_uint_t
 ngx_http_modelgw_batch_adds_key(ngx_modelgw_change_t *change)
 {
     return change->kind == NGX_MODELGW_CHANGE_KEY_NEW
-           || change->kind == NGX_MODELGW_CHANGE_KEY_ROTATE;
+           || (change->kind == NGX_MODELGW_CHANGE_KEY_ROTATE && change->until);
 }
 
 
@@ -556,12 +563,16 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
 }
 
 
-/* A change of a key, in shared memory, before the request is answered. */
+/*
+ * A change of a key, in shared memory, before the request is answered.  There
+ * is a place for a key that is added: see batch_keys().
+ */
 
 static void
 ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
     ngx_modelgw_change_t *change)
 {
+    ngx_str_t               id;
     ngx_modelgw_managed_t  *m;
 
     m = w->shared->managed;
@@ -586,6 +597,11 @@ ngx_http_modelgw_batch_publish(ngx_http_modelgw_writer_t *w,
 
     case NGX_MODELGW_CHANGE_KEY_REVOKE:
         ngx_modelgw_managed_revoke(m, &change->key.id);
+
+        id.len = change->key.id.len;
+        id.data = change->key.id.data;
+
+        ngx_modelgw_ledger_key_drop(w->ledger, &id);
         break;
 
     default:
