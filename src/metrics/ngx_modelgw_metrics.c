@@ -24,6 +24,9 @@
 #define NGX_MODELGW_METRICS_PARTS  16
 
 
+#define ngx_modelgw_metrics_inline  inline __attribute__((always_inline))
+
+
 typedef struct {
     uint32_t                         len;
     u_char                           data[];
@@ -68,6 +71,9 @@ static ngx_inline void *ngx_modelgw_metrics_in_lane(ngx_modelgw_metrics_t *m,
     u_char *lane, ngx_modelgw_metrics_table_e table, uint32_t index);
 static ngx_inline void ngx_modelgw_metrics_add_to(uint64_t *cell, uint64_t n,
     ngx_uint_t shared);
+static ngx_modelgw_metrics_inline void ngx_modelgw_metrics_call_in(
+    ngx_modelgw_metrics_t *m, u_char *lane, ngx_uint_t shared,
+    ngx_modelgw_metrics_call_t *call);
 static ngx_inline ngx_uint_t ngx_modelgw_metrics_bucket(
     const ngx_modelgw_metrics_hist_t *h, uint64_t value);
 static ngx_inline void ngx_modelgw_metrics_observed(uint64_t *cells,
@@ -540,17 +546,34 @@ ngx_modelgw_metrics_request(ngx_modelgw_metrics_t *m, uint32_t worker,
 }
 
 
+/* compiled for each kind of lanes, so that no cell asks of which it is */
+
 void
 ngx_modelgw_metrics_call(ngx_modelgw_metrics_t *m, uint32_t worker,
     ngx_modelgw_metrics_call_t *call)
 {
-    u_char                       *lane;
-    uint64_t                      input, output, took;
-    ngx_uint_t                    i, shared;
-    ngx_modelgw_metrics_key_t    *key;
-    ngx_modelgw_metrics_model_t  *row;
+    u_char      *lane;
+    ngx_uint_t   shared;
 
     lane = ngx_modelgw_metrics_lane(m, worker, &shared);
+
+    if (shared) {
+        ngx_modelgw_metrics_call_in(m, lane, 1, call);
+
+    } else {
+        ngx_modelgw_metrics_call_in(m, lane, 0, call);
+    }
+}
+
+
+static ngx_modelgw_metrics_inline void
+ngx_modelgw_metrics_call_in(ngx_modelgw_metrics_t *m, u_char *lane,
+    ngx_uint_t shared, ngx_modelgw_metrics_call_t *call)
+{
+    uint64_t                      input, output, took;
+    ngx_uint_t                    i;
+    ngx_modelgw_metrics_key_t    *key;
+    ngx_modelgw_metrics_model_t  *row;
 
     row = ngx_modelgw_metrics_in_lane(m, lane, NGX_MODELGW_METRICS_MODELS,
                                       call->model);
