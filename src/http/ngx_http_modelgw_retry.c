@@ -137,7 +137,10 @@ ngx_http_modelgw_retry_peer(ngx_http_request_t *r,
     u = r->upstream;
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
 
+    /* HTTP/2 to upstreams, of nginx 1.29.4, has frames in another filter */
+
     if (u->peer.tries < 2
+        || u->output.output_filter != ngx_chain_writer
         || r != r->main
         || ctx == NULL
         || ctx->state != NGX_HTTP_MODELGW_FORWARDED

@@ -21,7 +21,7 @@ from client import assert_flat
 from money import Seen
 from test_credit import (ADMIN, APIS, CHAT, MESSAGES, TRANSLATED, body_of,
                          bound, expect, fresh, groups, line_of, make_bank)
-from upstream import (Refused, Upstream, chat_error, early, raw, reply,
+from upstream import (Refused, Upstream, both, chat_error, early, raw, reply,
                       reply_json)
 
 __all__ = ["make_bank"]
@@ -315,6 +315,40 @@ def test_a_backup(pool):
         assert p.tries(body) == "429, 429, 200"
     finally:
         backup.stop()
+
+
+def test_a_server_that_is_down_is_no_other(pool):
+    """The refusal goes to the client, and the last server stays in rotation."""
+    p = pool(2, options="max_fails=1 fail_timeout=60s",
+             block="server 127.0.0.1:1 down; keepalive 4;")
+    for server in p.servers:
+        server.script(refuse())
+    for n in range(1, 4):
+        body, r = p.call()
+        assert_flat(r, 429, "RATE_LIMITED")
+        assert sum(p.asked()) == n + 1
+
+
+def test_a_server_with_all_its_connections_is_no_other(pool):
+    """One worker, which counts them."""
+    p = pool(2, options="max_conns=2 max_fails=0", workers=1)
+    one, two = p.servers
+    one.script(refuse())
+    go = threading.Event()
+    two.script(raw(go, both))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            calls = [threads.submit(p.call) for _ in range(2)]
+            two.wait(2)
+            n = len(one.requests)
+            r = p.call()[1]
+            assert len(one.requests) == n + 1
+            assert_flat(r, 429, "RATE_LIMITED")
+            go.set()
+            assert {c.result()[1].status for c in calls} == {200}
+    finally:
+        go.set()
+    assert len(two.requests) == 2
 
 
 @pytest.mark.parametrize("balancer", ["least_conn;", "random;",
