@@ -27,6 +27,7 @@ Uses MODELGW_NGINX and MODELGW_MODULE as the other tests do.
 
 import argparse
 import asyncio
+import contextlib
 import os
 import pickle
 import random
@@ -347,7 +348,8 @@ class Disruptions:
             return
         pid = self.random.choice(pids)
         begin = time.time()
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):       # it was leaving
+            os.kill(pid, signal.SIGKILL)
         self.run.kills.append((begin, time.time()))
         self.run.metered_kills += 1
 
@@ -406,7 +408,8 @@ class Disruptions:
         begin = time.time()
         run.g.process.send_signal(signal.SIGSTOP)
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):   # it was leaving
+                os.kill(pid, signal.SIGKILL)
         await asyncio.to_thread(lib.wait_dead, pids)
         run.kills.append((begin, time.time()))
         run.g.process.send_signal(signal.SIGCONT)
