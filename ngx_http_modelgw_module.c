@@ -225,6 +225,7 @@ ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf)
 
     if (ngx_http_modelgw_init_main_conf(cf, mmcf) != NGX_CONF_OK
         || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_health_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_zone_metrics_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
     {

@@ -21,6 +21,7 @@ import pytest
 import gateway as lib
 from client import LIMIT, assert_flat
 from gateway import Key, chat
+from shim import Shim
 from upstream import (chat_completion, chat_error, chat_stream, raw,
                       reply_json, sse)
 
@@ -1285,37 +1286,12 @@ usleep(useconds_t us)
 """
 
 
-class Disk:
+@pytest.fixture
+def faulty(tmp_path, monkeypatch):
     """fsync() hangs or fails while a file "hang" or "fail" exists; what is
     written stays in the page cache, as on a failing disk.  While "late"
     exists, sleeps are longer, as on a busy machine."""
-
-    def __init__(self, path):
-        self.path = str(path)
-        self.library = os.path.join(self.path, "shim.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", self.library,
-                        '-DDIR="%s"' % self.path, "-"], input=SHIM, text=True,
-                       check=True)
-
-    def set(self, name):
-        open(os.path.join(self.path, name), "w").close()
-
-    def clear(self, name):
-        os.unlink(os.path.join(self.path, name))
-
-
-@pytest.fixture
-def faulty(tmp_path, monkeypatch):
-    """A disk that the test can make hang or fail."""
-    os.mkdir(str(tmp_path / "shim"))
-    d = Disk(tmp_path / "shim")
-    preload = [d.library]
-    if lib.ASAN:                # which must be the first
-        preload.insert(0, subprocess.run(
-            ["cc", "-print-file-name=libasan.so"], check=True,
-            capture_output=True, text=True).stdout.strip())
-    monkeypatch.setenv("LD_PRELOAD", ":".join(preload))
-    return d
+    return Shim(tmp_path / "shim", SHIM, monkeypatch)
 
 
 @timed

@@ -8,10 +8,13 @@ import time
 
 import pytest
 
+import gateway as lib
 from client import LIMIT, assert_flat, assert_ids
 from config_check import Config
-from gateway import MODELS_B, group_a, group_b
+from gateway import Key, MODELS_B, chat, group_a, group_b
 from test_admin import GROUPS, LEDGER
+from metrics import LOCATION
+from shim import Shim
 from upstream import both, chat_error, raw, reply_json
 
 READY = """
@@ -159,7 +162,7 @@ def test_status_without_a_ledger(gateway):
 def running(gw):
     """While a call runs."""
     go = threading.Event()
-    gw.b.script(raw(go, both))
+    gw.b.script(raw(go, both), both)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         call = pool.submit(gw.chat)
         try:
@@ -195,6 +198,68 @@ def group(g, name):
     return {x["name"]: x for x in status(g)["groups"]}[name]
 
 
+def test_a_group_in_place_of_another(gw):
+    """It begins with nothing; old workers' calls are of the former one."""
+    nothing = {"name": "new", "last_ok": None, "last_error": None,
+               "error_ratio_5m": None}
+    gw.b.script(reply_json(chat_error("x"), status=500))
+    assert gw.chat().status == 502
+    until(gw, lambda g: group(g, "b")["error_ratio_5m"] == 1)
+    with running(gw):
+        gw.groups = GROUPS.replace("modelgw_group b ", "modelgw_group new ")
+        for key in (gw.bob, gw.dave):
+            key.group = "new"
+        gw.write()
+        gw.reload()
+        assert group(gw, "new") == nothing
+    until(gw, lambda g: status(g)["workers"]["leaving"] == 0)
+    assert group(gw, "new") == nothing
+    assert gw.chat().status == 200
+    until(gw, lambda g: group(g, "new")["error_ratio_5m"] == 0)
+
+
+def many(n):
+    return GROUPS + "".join(
+        lib.group("g%d" % i, "chat", "fam-g%d-" % i,
+                  "http://api.vendor-b.test",
+                  "Authorization file:$dir/b.secret bearer",
+                  "model fam-g%d-one one input=1 output=1 max_output=9;" % i)
+        for i in range(3, n + 1))
+
+
+def renew(gw, n):
+    """A reload to n groups, and a call to each of the last ones."""
+    gw.groups = many(n)
+    gw.keys = gw.keys[:4] + [Key("k%d" % i, "g%d" % i)
+                             for i in range(3, n + 1)]
+    gw.write()
+    gw.reload()
+    assert len(status(gw)["groups"]) == n
+    assert gw.chat().status == 200
+    for key in gw.keys[4:]:
+        assert gw.chat(chat("fam-%s-one" % key.group), key=key).status == 200
+    until(gw, lambda g: all(x["last_ok"] for x in status(g)["groups"]
+                            if x["name"] != "a"))
+
+
+def test_many_groups(gateway):
+    """All have health.  A reload keeps it unless there are many more, or many
+    less, of them; an old worker that has yet to end a call does no harm."""
+    gw = gateway(groups=many(3), http=LEDGER, locations=READY,
+                 keys=[Key("k3", "g3")])
+    assert gw.chat(chat("fam-g3-one"), key=gw.keys[4]).status == 200
+    until(gw, lambda g: group(g, "g3")["last_ok"])
+    renew(gw, 20)
+    assert group(gw, "g3")["error_ratio_5m"] == 0
+    with running(gw):
+        renew(gw, 70)
+    assert group(gw, "g70")["error_ratio_5m"] == 0
+    with running(gw):
+        renew(gw, 3)
+    renew(gw, 64)
+    assert group(gw, "g64")["error_ratio_5m"] == 0
+
+
 @pytest.mark.parametrize("http", ["", LEDGER])
 def test_groups(gateway, http):
     """Kept without a ledger, too, over a reload, and by name."""
@@ -220,3 +285,55 @@ def test_groups(gateway, http):
 def test_refused_calls_are_not_of_the_upstream(gw):
     assert gw.chat({"model": "fam-b-none", "messages": []}).status >= 400
     assert group(gw, "b")["error_ratio_5m"] is None
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+int
+gettimeofday(struct timeval *tv, void *tz)
+{
+    int    rc, ahead;
+    FILE  *f;
+
+    rc = syscall(SYS_gettimeofday, tv, tz);
+
+    f = fopen(DIR "/ahead", "r");
+
+    if (f) {
+        if (fscanf(f, "%d", &ahead) == 1) {
+            tv->tv_sec += ahead;
+        }
+
+        fclose(f);
+    }
+
+    return rc;
+}
+"""
+
+
+def test_errors_of_five_minutes(gateway, tmp_path, monkeypatch):
+    """A minute's counts leave the ratio, and make room for those of another."""
+    clock = Shim(tmp_path / "shim", CLOCK, monkeypatch)
+    g = gateway(groups=GROUPS, http=LEDGER, locations=READY)
+    assert g.chat().status == 200
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] == 0)
+    clock.set("ahead", "180")
+    g.b.script(reply_json(chat_error("x"), status=500))
+    assert g.chat().status == 502
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] == 0.5)
+    clock.set("ahead", "%d" % (5 * 60))
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] == 1)
+    g.b.script(both)
+    assert g.chat().status == 200
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] == 0.5)
+    clock.set("ahead", "%d" % (9 * 60))
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] == 0)
+    clock.set("ahead", "%d" % (60 * 60))
+    until(g, lambda g: group(g, "b")["error_ratio_5m"] is None)
+    assert group(g, "b")["last_ok"] and group(g, "b")["last_error"]

@@ -207,7 +207,7 @@ ngx_http_modelgw_admin_status_group(ngx_modelgw_out_t *out,
     ngx_uint_t                  calls, errors;
     ngx_http_modelgw_health_t  *health;
 
-    health = group->health;
+    health = ngx_http_modelgw_health_of(group);
 
     ngx_modelgw_out_text(out, "{\"name\":");
     ngx_modelgw_out_string(out, &group->name);

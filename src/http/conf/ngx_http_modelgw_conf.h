@@ -143,7 +143,8 @@ typedef struct {
     ngx_modelgw_budget_t              budget;
 
     uint32_t                          cell;        /* of it in the metrics */
-    ngx_http_modelgw_health_t        *health;      /* NULL: not kept */
+    ngx_uint_t                        health;      /* its place in the zone of
+                                                      health */
 
     ngx_http_modelgw_place_t          place;       /* of the block, or of a
                                                       key before it */
@@ -199,6 +200,7 @@ typedef struct {
     ngx_fd_t                          ledger_lock; /* the cycle's own */
     ngx_fd_t                          ledger_file; /* the cycle's own */
     ngx_http_modelgw_shared_t        *shared;      /* in the zone */
+    ngx_shm_zone_t                   *health_zone; /* NULL: no groups */
     ngx_cycle_t                      *cycle;
     time_t                            config_time; /* when it took effect */
     uint32_t                          worker;      /* number of the process in

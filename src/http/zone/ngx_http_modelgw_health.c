@@ -5,6 +5,11 @@
  * Answers are counted by all workers without a lock: the counts of a minute are
  * one word, of which the first one to count in another minute makes that
  * minute's.
+ *
+ * They are in a small zone of their own, as the ledger's cannot be changed by a
+ * reload.  A zone of another size begins with nothing: five minutes are lost.
+ * A group has the number of its place, not the address: with "master_process
+ * off" requests of the former configuration end when its zone is unmapped.
  */
 
 
@@ -24,11 +29,12 @@
 #define NGX_HTTP_MODELGW_COUNT_MASK    0xfffff
 
 
-static void ngx_http_modelgw_health_groups(ngx_http_modelgw_main_conf_t *mmcf);
-static ngx_http_modelgw_health_t *ngx_http_modelgw_health_find(
-    ngx_http_modelgw_main_conf_t *mmcf, ngx_atomic_uint_t name);
-static ngx_http_modelgw_health_t *ngx_http_modelgw_health_unused(
-    ngx_http_modelgw_main_conf_t *mmcf);
+static size_t ngx_http_modelgw_health_size(ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_int_t ngx_http_modelgw_health_init(ngx_shm_zone_t *zone, void *data);
+static void ngx_http_modelgw_health_places(ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_uint_t ngx_http_modelgw_health_find(ngx_atomic_uint_t name);
+static ngx_uint_t ngx_http_modelgw_health_used(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_uint_t place);
 static ngx_atomic_uint_t ngx_http_modelgw_health_name(
     ngx_http_modelgw_group_t *group);
 static ngx_atomic_uint_t ngx_http_modelgw_health_minute(void);
@@ -36,7 +42,72 @@ static ngx_atomic_uint_t ngx_http_modelgw_health_minute(void);
 
 /* inherited by workers, and kept over reloads */
 
-static time_t  ngx_http_modelgw_health_start;
+static time_t                      ngx_http_modelgw_health_start;
+
+/* the places of groups, in the zone of the configuration in force */
+
+static ngx_http_modelgw_health_t  *ngx_http_modelgw_health;
+static ngx_uint_t                  ngx_http_modelgw_health_max;
+
+
+ngx_int_t
+ngx_http_modelgw_health_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    size_t     size;
+    ngx_str_t  name = ngx_string("modelgw_health");
+
+    if (mmcf->groups.nelts == 0) {
+        return NGX_OK;
+    }
+
+    /* with what the slab pool itself needs */
+
+    size = ngx_http_modelgw_health_size(mmcf);
+    size += ngx_align(size / 64, ngx_pagesize) + ngx_pagesize;
+
+    mmcf->health_zone = ngx_shared_memory_add(cf, &name, size,
+                                              &ngx_http_modelgw_module);
+    if (mmcf->health_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    mmcf->health_zone->init = ngx_http_modelgw_health_init;
+    mmcf->health_zone->data = mmcf;
+
+    return NGX_OK;
+}
+
+
+/* whole pages: most reloads that add groups need no other zone */
+
+static size_t
+ngx_http_modelgw_health_size(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    return ngx_align(mmcf->groups.nelts * sizeof(ngx_http_modelgw_health_t),
+                     ngx_pagesize);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_health_init(ngx_shm_zone_t *zone, void *data)
+{
+    ngx_slab_pool_t  *shpool;
+
+    if (data) {
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) zone->shm.addr;
+
+    shpool->data = ngx_slab_calloc(shpool,
+                                   ngx_http_modelgw_health_size(zone->data));
+    if (shpool->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
 
 
 const char *
@@ -78,88 +149,95 @@ ngx_http_modelgw_health_in_force(ngx_http_modelgw_main_conf_t *mmcf)
         ngx_http_modelgw_health_start = mmcf->config_time;
     }
 
-    if (mmcf->ledger) {
-        ngx_http_modelgw_health_groups(mmcf);
-    }
+    ngx_http_modelgw_health_places(mmcf);
 }
 
 
-/* A group keeps its place over a reload; old workers may still count there. */
+/* A group keeps its place over a reload that keeps the zone. */
 
 static void
-ngx_http_modelgw_health_groups(ngx_http_modelgw_main_conf_t *mmcf)
+ngx_http_modelgw_health_places(ngx_http_modelgw_main_conf_t *mmcf)
 {
-    ngx_uint_t                  i;
+    ngx_uint_t                  i, unused;
+    ngx_slab_pool_t            *shpool;
     ngx_http_modelgw_group_t  **group;
+
+    if (mmcf->health_zone == NULL) {
+        ngx_http_modelgw_health_max = 0;
+        return;
+    }
+
+    shpool = (ngx_slab_pool_t *) mmcf->health_zone->shm.addr;
+
+    ngx_http_modelgw_health = shpool->data;
+    ngx_http_modelgw_health_max = ngx_http_modelgw_health_size(mmcf)
+                                  / sizeof(ngx_http_modelgw_health_t);
 
     group = mmcf->groups.elts;
 
     for (i = 0; i < mmcf->groups.nelts; i++) {
-        group[i]->health = ngx_http_modelgw_health_find(mmcf,
+        group[i]->health = ngx_http_modelgw_health_find(
                                       ngx_http_modelgw_health_name(group[i]));
     }
 
+    unused = 0;
+
     for (i = 0; i < mmcf->groups.nelts; i++) {
 
-        if (group[i]->health) {
+        if (group[i]->health < ngx_http_modelgw_health_max) {
             continue;
         }
 
-        group[i]->health = ngx_http_modelgw_health_unused(mmcf);
-
-        if (group[i]->health) {
-            ngx_memzero(group[i]->health, sizeof(ngx_http_modelgw_health_t));
-            group[i]->health->name = ngx_http_modelgw_health_name(group[i]);
+        while (ngx_http_modelgw_health_used(mmcf, unused)) {
+            unused++;
         }
+
+        ngx_memzero(&ngx_http_modelgw_health[unused],
+                    sizeof(ngx_http_modelgw_health_t));
+
+        ngx_http_modelgw_health[unused].name
+                                     = ngx_http_modelgw_health_name(group[i]);
+
+        group[i]->health = unused;
     }
 }
 
 
-static ngx_http_modelgw_health_t *
-ngx_http_modelgw_health_find(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_atomic_uint_t name)
+/* returns the number of places if there is none of this name */
+
+static ngx_uint_t
+ngx_http_modelgw_health_find(ngx_atomic_uint_t name)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < ngx_http_modelgw_health_max; i++) {
+        if (ngx_http_modelgw_health[i].name == name) {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+/* There are at least as many places as groups: one is unused. */
+
+static ngx_uint_t
+ngx_http_modelgw_health_used(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_uint_t place)
 {
     ngx_uint_t                  i;
-    ngx_http_modelgw_health_t  *health;
-
-    health = mmcf->shared->groups;
-
-    for (i = 0; i < NGX_HTTP_MODELGW_HEALTH_GROUPS; i++) {
-        if (health[i].name == name) {
-            return &health[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-/* a place that no group of the configuration has; NULL: there is none */
-
-static ngx_http_modelgw_health_t *
-ngx_http_modelgw_health_unused(ngx_http_modelgw_main_conf_t *mmcf)
-{
-    ngx_uint_t                  i, k;
     ngx_http_modelgw_group_t  **group;
-    ngx_http_modelgw_health_t  *health;
 
     group = mmcf->groups.elts;
 
-    for (i = 0; i < NGX_HTTP_MODELGW_HEALTH_GROUPS; i++) {
-        health = &mmcf->shared->groups[i];
-
-        for (k = 0; k < mmcf->groups.nelts; k++) {
-            if (group[k]->health == health) {
-                break;
-            }
-        }
-
-        if (k == mmcf->groups.nelts) {
-            return health;
+    for (i = 0; i < mmcf->groups.nelts; i++) {
+        if (group[i]->health == place) {
+            return 1;
         }
     }
 
-    return NULL;
+    return 0;
 }
 
 
@@ -173,6 +251,24 @@ ngx_http_modelgw_health_name(ngx_http_modelgw_group_t *group)
 }
 
 
+/* the place of an old worker's group may have become that of another */
+
+ngx_http_modelgw_health_t *
+ngx_http_modelgw_health_of(ngx_http_modelgw_group_t *group)
+{
+    ngx_http_modelgw_health_t  *health;
+
+    if (group->health >= ngx_http_modelgw_health_max) {
+        return NULL;
+    }
+
+    health = &ngx_http_modelgw_health[group->health];
+
+    return (health->name == ngx_http_modelgw_health_name(group))
+           ? health : NULL;
+}
+
+
 void
 ngx_http_modelgw_health_count(ngx_http_modelgw_group_t *group,
     ngx_uint_t error)
@@ -181,7 +277,7 @@ ngx_http_modelgw_health_count(ngx_http_modelgw_group_t *group,
     ngx_atomic_uint_t           minute, old, set;
     ngx_http_modelgw_health_t  *health;
 
-    health = group->health;
+    health = ngx_http_modelgw_health_of(group);
 
     if (health == NULL) {
         return;

@@ -38,7 +38,6 @@ typedef enum {
  * bits), calls and errors in it (20 bits each), so that it changes at once.
  */
 
-#define NGX_HTTP_MODELGW_HEALTH_GROUPS   16
 #define NGX_HTTP_MODELGW_HEALTH_MINUTES  5
 
 struct ngx_http_modelgw_health_s {
@@ -92,7 +91,6 @@ struct ngx_http_modelgw_shared_s {
 
     ngx_atomic_t               flushed;      /* ms that the last flush took */
     ngx_atomic_t               size;         /* bytes of the file */
-    ngx_http_modelgw_health_t  groups[NGX_HTTP_MODELGW_HEALTH_GROUPS];
 };
 
 
@@ -148,9 +146,16 @@ ngx_int_t ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle);
 
 
 /*
- * health.c: whether calls are admitted, and how the upstreams answer.  It keeps
- * NGX_HTTP_MODELGW_HEALTH_GROUPS groups, the first ones of a configuration.
+ * health.c: whether calls are admitted, and how the upstreams answer
  */
+
+/*
+ * At the end of the http block: adds the zone of the groups' health, sized by
+ * their number, to the cycle.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_health_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
  * Returns NULL, or the reason why this worker admits no call: a sentence for
@@ -166,6 +171,10 @@ void ngx_http_modelgw_health_in_force(ngx_http_modelgw_main_conf_t *mmcf);
 
 /* When nginx was started, seconds since the Epoch. */
 time_t ngx_http_modelgw_health_started(void);
+
+/* The health of a group; NULL: a later configuration does not have it. */
+ngx_http_modelgw_health_t *ngx_http_modelgw_health_of(
+    ngx_http_modelgw_group_t *group);
 
 /* Counts an answer of the group's upstream, or an error. */
 void ngx_http_modelgw_health_count(ngx_http_modelgw_group_t *group,

@@ -1,0 +1,33 @@
+"""Functions of the C library that a test replaces in nginx, by LD_PRELOAD."""
+
+import os
+import subprocess
+
+import gateway
+
+
+class Shim:
+    """What is in the C source asks for files in a directory, DIR."""
+
+    def __init__(self, path, source, monkeypatch):
+        self.path = str(path)
+        os.mkdir(self.path)
+        library = os.path.join(self.path, "shim.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library,
+                        '-DDIR="%s"' % self.path, "-"], input=source,
+                       text=True, check=True)
+        preload = [library]
+        if gateway.ASAN:            # which must be the first
+            preload.insert(0, subprocess.run(
+                ["cc", "-print-file-name=libasan.so"], check=True,
+                capture_output=True, text=True).stdout.strip())
+        monkeypatch.setenv("LD_PRELOAD", ":".join(preload))
+
+    def set(self, name, text=""):
+        new = os.path.join(self.path, "new")
+        with open(new, "w") as f:
+            f.write(text)
+        os.rename(new, os.path.join(self.path, name))
+
+    def clear(self, name):
+        os.unlink(os.path.join(self.path, name))
