@@ -2,6 +2,7 @@
 
 import calendar
 import concurrent.futures
+import contextlib
 import csv
 import gzip
 import io
@@ -24,6 +25,7 @@ from config_check import Config
 from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
                      group_a, group_b)
 from metrics import LOCATION
+from shim import Shim
 from upstream import both, chat_error, raw, reply_json
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
@@ -1263,7 +1265,7 @@ def test_long_questions(gateway):
         return conns
 
     conns = ask(4)
-    for path in ("/accounts", "/keys", "/calls"):
+    for path in ("/accounts/alice", "/calls", "/calls/1"):
         r = g.get(path)
         refused(r, 503, "SERVICE_UNAVAILABLE")
         assert r.get("retry-after")
@@ -1279,7 +1281,7 @@ def test_long_questions(gateway):
         for c in conns:
             c.reset()
         end = time.monotonic() + client.LIMIT
-        while g.get("/groups").status != 200:       # does not read the store
+        while g.get("/calls/1").status == 503:
             assert time.monotonic() < end
             time.sleep(0.01)
         return g.gw.cpu() - before
@@ -1356,6 +1358,93 @@ def test_long_csv(gateway):
 
     for _ in range(8):
         assert len(as_csv(g.get("/calls?limit=1", headers=ACCEPT))) == 1
+
+
+THREADS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct {
+    void  *(*run)(void *data);
+    void   *data;
+} start_t;
+
+typedef int (*create_pt)(pthread_t *, const pthread_attr_t *,
+    void *(*)(void *), void *);
+
+static void *
+held(void *data)
+{
+    start_t  start = *(start_t *) data;
+
+    free(data);
+
+    while (access(DIR "/release", F_OK) != 0) {
+        usleep(50000);
+    }
+
+    return start.run(start.data);
+}
+
+int
+pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+    void *data)
+{
+    start_t    *start;
+    create_pt   create = (create_pt) dlsym(RTLD_NEXT, "pthread_create");
+
+    if (access(DIR "/hold", F_OK) != 0) {
+        return create(t, attr, run, data);
+    }
+
+    start = malloc(sizeof(start_t));
+    start->run = run;
+    start->data = data;
+
+    return create(t, attr, held, start);
+}
+"""
+
+# by kind: what one is asked with, and how many are processed at a time
+
+KINDS = {
+    "store": ([("/admin/usage", ()), ("/admin/calls", ()), ("/admin/keys", ()),
+               ("/admin/accounts", ())], 4),
+    "memory": ([("/admin/status", ()), ("/admin/groups", ()),
+                ("/admin/models", ()), ("/admin/refusals", ())], 4),
+    "csv": ([("/admin/calls", ACCEPT)], 2),
+    "scrape": ([("/metrics", ())], 2)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_questions_that_hang(gateway, tmp_path, monkeypatch, kind):
+    """They take no places of other kinds: a disk that hangs does not keep
+    /status and scrapes from being answered."""
+    threads = Shim(tmp_path / "shim", THREADS, monkeypatch)
+    g = gateway(**WITH_LEDGER, workers=1, locations=ADMIN + LOCATION)
+    asked, n = KINDS[kind]
+    threads.set("hold")
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(g.connect()) for _ in range(n)]
+        for i, c in enumerate(held):
+            path, headers = asked[i % len(asked)]
+            c.request("GET", path, headers)
+        g.wait_idle()
+        for path, headers in asked:
+            refused(g.get(path, headers=headers), 503, "SERVICE_UNAVAILABLE",
+                    "%d requests are being processed" % n)
+        threads.clear("hold")
+        for other in set(KINDS) - {kind}:
+            for path, headers in KINDS[other][0]:
+                assert g.get(path, headers=headers).status == 200, path
+        threads.set("release")
+        for c in held:
+            assert c.response().status == 200
+    for path, headers in asked * n:
+        assert g.get(path, headers=headers).status == 200
 
 
 # without a ledger, and where it may be

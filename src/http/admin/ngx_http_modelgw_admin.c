@@ -126,7 +126,7 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_list, NULL,
-      0, ngx_http_modelgw_admin_key_params },
+      NGX_HTTP_MODELGW_ADMIN_KEYS, ngx_http_modelgw_admin_key_params },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_POST,
       NULL, NULL, &ngx_http_modelgw_admin_key_new, 0, NULL },
@@ -139,7 +139,7 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_GET,
       ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_get, NULL,
-      0, NULL },
+      NGX_HTTP_MODELGW_ADMIN_KEYS, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_PATCH,
       NULL, NULL, &ngx_http_modelgw_admin_key_set, 0, NULL },
@@ -619,15 +619,15 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *id)
 {
     ngx_int_t                      rc;
-    ngx_uint_t                     flags;
+    ngx_uint_t                     flags, ledger;
     ngx_http_modelgw_job_t        *job;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    if ((route->flags & NGX_HTTP_MODELGW_ADMIN_LEDGER)
-        && (mmcf->ledger_path.len == 0 || mmcf->ledger == NULL))
-    {
+    ledger = (mmcf->ledger_path.len && mmcf->ledger != NULL);
+
+    if ((route->flags & NGX_HTTP_MODELGW_ADMIN_LEDGER) && !ledger) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
                                       "No ledger is configured");
     }
@@ -636,6 +636,10 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     if (!ngx_http_modelgw_admin_accepts_csv(r)) {
         flags &= ~NGX_HTTP_MODELGW_ADMIN_CSV;
+    }
+
+    if ((flags & NGX_HTTP_MODELGW_ADMIN_KEYS) && ledger) {
+        flags |= NGX_HTTP_MODELGW_ADMIN_STORE;
     }
 
     rc = ngx_http_modelgw_job_create(r, ctx, flags, &job);

@@ -63,6 +63,8 @@ ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_CSV     0x10    /* also as CSV, in parts; of a
                                                   job: as CSV */
 #define NGX_HTTP_MODELGW_ADMIN_SCRAPE  0x20    /* has places of its own */
+#define NGX_HTTP_MODELGW_ADMIN_KEYS    0x40    /* reads the store if there is
+                                                  one */
 
 
 /*
@@ -74,7 +76,7 @@ ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
 typedef struct ngx_http_modelgw_job_s  ngx_http_modelgw_job_t;
 
 /*
- * store is NULL unless the route has NGX_HTTP_MODELGW_ADMIN_STORE.
+ * store is NULL unless the job has NGX_HTTP_MODELGW_ADMIN_STORE.
  *     NGX_OK        job->body is the response, or the last part of it
  *     NGX_AGAIN     job->body is a part of it, the handler is to be called
  *                   again

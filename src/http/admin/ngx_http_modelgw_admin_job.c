@@ -61,11 +61,15 @@ static ngx_int_t ngx_http_modelgw_job_at_exit(void);
 static void ngx_http_modelgw_job_exit(void *data);
 
 
-/* no question can fail a scrape; a slow client keeps a download for long */
+/*
+ * No question can fail a scrape, those of the store wait for the disk, and a
+ * slow client keeps a download for long.
+ */
 
 static ngx_http_modelgw_job_kind_t  ngx_http_modelgw_jobs[] = {
     { NGX_HTTP_MODELGW_ADMIN_SCRAPE, 2, 0 },
     { NGX_HTTP_MODELGW_ADMIN_CSV, 2, 0 },
+    { NGX_HTTP_MODELGW_ADMIN_STORE, 4, 0 },
     { 0, 4, 0 }
 };
 

@@ -183,10 +183,6 @@ ngx_int_t
 ngx_http_modelgw_admin_keys_find(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job)
 {
-    if (job->mmcf->ledger_path.len && job->mmcf->ledger) {
-        job->flags |= NGX_HTTP_MODELGW_ADMIN_STORE;
-    }
-
     job->keys.now = ngx_time();
     job->keys.id.data = ngx_pstrdup(job->pool, id);
     if (job->keys.id.data == NULL) {
