@@ -1,12 +1,15 @@
 """modelgw_metrics: each metric against scripted calls, what bounds them, and a
 Prometheus that scrapes them."""
 
+import contextlib
 import gzip
 import os
 import re
+import signal
 import sqlite3
 import threading
 import time
+from decimal import Decimal
 
 import pytest
 
@@ -16,8 +19,10 @@ from client import assert_flat
 from gateway import Key, MODELS_A, MODELS_B, chat, group_a, group_b, messages
 from metrics import LOCATION, TYPE, Prometheus, fallen, lint, scrape
 from money import nano
+from shim import Shim
 from test_keys_live import Live
-from upstream import both, raw, reply_json
+from test_ledger_store import SHIM
+from upstream import both, chat_stream, raw, reply_json, sse
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
 
@@ -1026,3 +1031,186 @@ def test_every_metric_is_documented():
     for name in names:
         short = re.sub("^nginx_connections", "", name)
         assert "`%s`" % name in text or "`%s`" % short in text, name
+
+
+# values: each is what the metric's name and unit say
+
+
+SECONDS = "gen_ai_server_%s_seconds_sum"
+
+
+def test_times_of_a_stream(metered):
+    """Half a second to the first event, a second for the next 19 tokens."""
+    events = chat_stream("one-0613", tokens=usage(prompt=1, output=20))
+    metered.b.script(sse([0.5, events[0], 1.0] + events[1:]))
+    begun = time.monotonic()
+    with Change(metered) as c:
+        assert metered.chat(chat(stream=True)).status == 200
+    c.wait("modelgw_requests_total")
+    most = Decimal(time.monotonic() - begun)
+    duration, first, rest = (
+        c.one(SECONDS % name, **NAMES) for name in
+        ("request_duration", "time_to_first_token", "time_per_output_token"))
+    assert Decimal("1.49") < duration < most
+    assert Decimal("0.49") < first < duration - Decimal("0.99")
+    assert abs(rest - (duration - first) / 19) < Decimal("0.001")
+    for name, least in (("request_duration", 1.28),
+                        ("time_to_first_token", 0.25),
+                        ("time_per_output_token", 0.05)):
+        found = c.of("gen_ai_server_%s_seconds_bucket" % name)
+        bounds = [float(dict(k)["le"]) for k in found]
+        assert min(bounds) > least, name
+
+
+def test_time_of_an_answer(metered):
+    metered.b.script(raw(0.7, answer()))
+    begun = time.monotonic()
+    with Change(metered) as c:
+        assert metered.chat().status == 200
+    c.wait("modelgw_requests_total")
+    assert 0.69 < c.one(SECONDS % "request_duration", **NAMES) \
+        < time.monotonic() - begun
+
+
+def test_time_of_a_flush(gateway, tmp_path, monkeypatch):
+    disk = Shim(tmp_path / "shim", SHIM, monkeypatch)
+    gw = start(gateway)
+    assert gw.chat().status == 200
+    settled(gw, 1)
+    gw.wait_idle()
+    begun = time.monotonic()
+    with Change(gw) as c:
+        disk.set("hang")
+        assert gw.chat().status == 200
+        time.sleep(0.8)
+        disk.clear("hang")
+        settled(gw, 2)
+    c.wait("modelgw_ledger_flush_seconds_count")
+    assert 0.4 < c.one("modelgw_ledger_flush_seconds_sum") \
+        < time.monotonic() - begun
+
+
+def test_connections(gateway):
+    """As stub_status has them: each state has another number of them."""
+    gw = start(gateway, LOCATION + "location = /stub { stub_status; }",
+               workers=1)
+    with contextlib.ExitStack() as stack:
+        conns = [stack.enter_context(gw.connect()) for _ in range(5)]
+        for c in conns[:3]:
+            c.request("GET", "/nosuch")
+            assert c.response().status == 404
+        for c in conns[3:]:
+            c.send(b"GET /nosuch HTTP/1.1\r\n")
+        gw.wait_idle()
+        m = scrape(gw)
+        stub = [int(n) for n in re.findall(r"\d+",
+                                           gw.get("/stub").body.decode())]
+    assert m.one("nginx_connections_reading") == 2
+    assert m.one("nginx_connections_writing") == 1
+    assert m.one("nginx_connections_waiting") == 3
+    assert m.one("nginx_connections_active") == 6
+    active, accepted, handled, requests, reading, writing, waiting = stub
+    assert [active, reading, writing, waiting] == [6, 2, 1, 3]
+    assert m.one("nginx_connections_accepted_total") == accepted - 1
+    assert m.one("nginx_connections_handled_total") == handled - 1
+    assert m.one("nginx_http_requests_total") == requests - 1
+
+
+def test_connections_that_are_not_handled(gateway):
+    """There are too few of them; they count as accepted."""
+    gw = start(gateway, workers=1)
+    with open(gw.path("nginx.conf")) as f:
+        config = f.read()
+    with open(gw.path("nginx.conf"), "w") as f:
+        f.write(config.replace("worker_connections 2048",
+                               "worker_connections 24"))
+    gw.reload()
+    gw.expect("worker_connections are not enough")
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(gw.connect()).send(b"GET / HTTP/1.1\r\n")
+            gw.wait_idle(0.02)
+    gw.wait_idle()
+    m = scrape(gw)
+    assert m.one("nginx_connections_handled_total") \
+        < m.one("nginx_connections_accepted_total")
+
+
+def test_rooms(gateway):
+    """Each ratio is that of GET /status, with one call in flight."""
+    gw = start(gateway, LOCATION + ADMIN,
+               http="modelgw_zone 128k;" + LEDGER)
+    go = threading.Event()
+    gw.b.script(raw(go, answer()))
+    with gw.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [KEYS[0].bearer()],
+                     chat())
+        gw.b.wait()
+        m = scrape(gw)
+        zone = gw.get("/admin/status").json()["zone"]
+        go.set()
+        assert conn.response().status == 200
+    assert zone["calls"] == 1 and zone["accounts"] == 7 and zone["keys"] == 2
+    for room in ("accounts", "keys", "calls"):
+        ratio = m.one("modelgw_zone_used_ratio", room=room)
+        assert abs(ratio * zone[room + "_max"] - zone[room]) < Decimal("0.1")
+
+
+def test_limits_of_a_group(gateway):
+    """Of a key without its own; one of its own wins."""
+    own = Key("own", "b", "rpm=50")
+    gw = start(gateway, groups=GROUPS.replace(
+        "family      fam-b-", "limits rpm=10 tpm=100000 concurrency=4;"
+        "family      fam-b-"), keys=[own])
+    gw.b.script(answer(prompt=1000, output=1000))
+    for key in (gw.bob, own):
+        assert gw.chat(key=key).status == 200
+    gw.wait_idle()
+    m = scrape(gw)
+
+    def used(key):
+        return {dict(k)["limit"]: float(v) for k, v in m.all(
+            "modelgw_key_limit_used_ratio", key=key).items()}
+
+    for key, rpm in (("bob-1", 0.1), ("own", 0.02)):
+        found = used(key)
+        assert found["concurrency"] == 0
+        assert rpm * 0.5 < found["rpm"] <= rpm
+        assert 0.01 < found["tpm"] <= 0.02
+
+
+def test_a_worker_that_is_told_to_stop_is_not_dead(gateway):
+    """It settles its calls itself."""
+    gw = start(gateway, workers=1)
+    gw.b.script(raw("stall"))
+    gw.expect("open socket")
+    begun = time.monotonic()
+    with gw.connect() as conn:
+        conn.request("POST", "/v1/chat/completions", [gw.bob.bearer()],
+                     chat())
+        gw.b.wait()
+        time.sleep(0.5)
+        (pid,) = gw.pids()
+        os.kill(pid, signal.SIGTERM)
+        lib.wait_dead([pid])
+    m = same_cost(gw)
+    assert 0.45 < m.one(SECONDS % "request_duration", **NAMES) \
+        < time.monotonic() - begun
+    assert m.sum("modelgw_calls_total", end="stopped") == 1
+    assert m.one("modelgw_calls_of_the_dead_total") == 0
+
+
+def test_empty_accounts(gateway):
+    gw = start(gateway, LOCATION + ADMIN, keys=(),
+               http=LEDGER.replace("5.00", "0"))
+    m = scrape(gw)
+    n = len(m.all("modelgw_account_balance_euro"))
+    assert n == 4
+    assert m.one("modelgw_accounts", state="positive") == 0
+    assert m.one("modelgw_accounts", state="empty") == n
+    assert gw.post("/admin/accounts/alice/topups",
+                   {"id": "t", "amount": "1.00"}).status == 201
+    m = scrape(gw)
+    assert m.one("modelgw_accounts", state="positive") == 1
+    assert m.one("modelgw_accounts", state="empty") == n - 1
+    assert m.one("modelgw_balance_euro") == 1

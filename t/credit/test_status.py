@@ -128,6 +128,51 @@ def test_ready_without_a_free_place(gateway):
     until(g, lambda g: g.get("/ready").status == 200)
 
 
+LOCKS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+int
+pthread_mutex_trylock(pthread_mutex_t *m)
+{
+    int  (*lock)(pthread_mutex_t *);
+
+    if (access(DIR "/full", F_OK) == 0) {
+        return EBUSY;
+    }
+
+    lock = (int (*)(pthread_mutex_t *)) dlsym(RTLD_NEXT,
+                                              "pthread_mutex_trylock");
+
+    return lock(m);
+}
+"""
+
+
+@pytest.mark.parametrize("http", ["", LEDGER])
+def test_ready_of_a_worker_without_a_place(gateway, tmp_path, monkeypatch,
+                                           http):
+    """As if all places were taken by workers of former configurations."""
+    locks = Shim(tmp_path / "shim", LOCKS, monkeypatch)
+    g = gateway(groups=GROUPS, http=http, locations=READY, workers=1,
+                keys=[Key("limited", "b", "concurrency=5")])
+    assert g.get("/ready").status == 200
+    g.expect("too many nginx workers")
+    locks.set("full")
+    g.reload()
+    r = g.get("/ready")
+    assert_flat(r, 503, "SERVICE_UNAVAILABLE")
+    assert "gateway is full" in r.json()["message"]
+    assert status(g, 503)["ok"] is False
+    assert_flat(g.chat(key=g.keys[4]), 503, "SERVICE_UNAVAILABLE")
+    locks.clear("full")
+    until(g, lambda g: g.get("/ready").status == 200)
+    assert g.chat(key=g.keys[4]).status == 200
+
+
 def test_status(gw):
     assert gw.chat().status == 200
     until(gw, lambda g: status(g)["ledger"]["queue"] == 0
