@@ -102,6 +102,51 @@ def test_an_expression_has_data(prometheus, title, ref, expression):
     assert prometheus.ask(filled(expression)), expression
 
 
+NOTHING = """
+evaluation_interval: 1m
+tests:
+  - interval: 15s
+    input_series:
+      - series: 'modelgw_requests_total{instance="gw:1", group="b", code=""}'
+        values: '%s'
+      - series: 'modelgw_requests_total{instance="gw:1", group="b",
+                                        code="UPSTREAM_ERROR"}'
+        values: '%s'
+    promql_expr_test:
+      - expr: %s
+        eval_time: 5m
+        exp_samples: [{value: %s}]
+"""
+
+
+@pytest.mark.parametrize("good, bad, ratio", [
+    ("7x40", "3x40", 0), ("0+3x40", "0+1x40", 0.25), ("_x40", "_x40", 0),
+    ("0+3x40", "_x40", 0)])
+def test_nothing_fails_without_traffic(tmp_path, good, bad, ratio):
+    """It is no number that Grafana would show as "NaN"."""
+    (expression,) = [e for title, _, e in EXPRESSIONS if title == "Failing"]
+    test = tmp_path / "test.yml"
+    test.write_text(NOTHING % (good, bad, json.dumps(filled(expression)),
+                               ratio))
+    run = promtool("test", "rules", str(test))
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_units_of_rates():
+    for p in panels():
+        if "a second" in p["description"] or p["title"].endswith("a second"):
+            assert re.search("ps$|/s$", p["fieldConfig"]["defaults"]["unit"]), \
+                p["title"]
+
+
+def test_steps_are_longer_than_scrapes():
+    """Grafana's rate interval is a minute at least with scrapes of 15 s."""
+    with open(os.path.join(lib.ROOT, "docs/metrics.md")) as f:
+        assert "scrape_interval: 15s" in f.read()
+    (annotation,) = board()["annotations"]["list"]
+    assert "[2m]" in annotation["expr"] and annotation["step"] == "60s"
+
+
 def test_variables_have_values(prometheus):
     for v in board()["templating"]["list"]:
         if v["type"] == "query":
