@@ -2,11 +2,13 @@
 runs."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -286,6 +288,61 @@ def test_end_of_grace(live):
         assert time.monotonic() < end
         time.sleep(0.05)
     shut(live.gw, old)
+
+
+def clock_ahead(g, seconds=3600):
+    """Restarts nginx with a last action as of a clock that was ahead."""
+    g.gw.stop()
+    time_of_it = int((time.time() + seconds) * 1000)
+    with contextlib.closing(sqlite3.connect(g.gw.path("ledger.db"))) as db:
+        db.execute("INSERT INTO actions VALUES (?1, ?1, 'x', 'x', 'x', 'x',"
+                   " '{}', '{}')", (time_of_it,))
+        db.commit()
+    g.gw.start()
+    return time_of_it
+
+
+def test_end_with_the_clock_ahead(gateway):
+    """What ends at once has ended for good, also when the times of actions are
+    in the future, and the table is filled again."""
+    g = Live(gateway(**PARTS))
+    rotated, revoked = g.new("turn"), g.new("gone")
+    clock_ahead(g)
+    old = g.send("POST", "/keys/turn/rotate", {"grace": "10h"}).json()["key"]
+    newest = g.send("POST", "/keys/turn/rotate").json()["key"]
+    g.send("POST", "/keys/gone/rotate", {"grace": "10h"})
+    assert g.send("DELETE", "/keys/gone").status == 200
+    between, works = Key("turn", "b"), Key("turn", "b")
+    between.secret, works.secret = old, newest
+    for n in (1, 2):
+        for key in (rotated, between, revoked):
+            shut(g.gw, key, 2)
+        admitted(g.gw, works, 2)
+        for query, ids in (("", ["gone", "turn"]), ("&state=active", ["turn"]),
+                           ("&state=revoked", ["gone"]),
+                           ("&state=expired", [])):
+            assert [k["id"] for k in g.ok("/keys?q=n" + query)["keys"]
+                    if k["source"] == "ledger"] == ids
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
+    assert store(g.gw, "SELECT id, state FROM keys ORDER BY id, state") == [
+        ("gone", "replaced"), ("gone", "revoked"), ("turn", "active"),
+        ("turn", "replaced"), ("turn", "replaced")]
+
+
+def test_start_with_the_clock_ahead(gateway):
+    """Secrets that were replaced take no place of the table."""
+    g = Live(gateway(**dict(PARTS, http=LEDGER + " modelgw_managed_keys 2;")))
+    key = g.new("turn")
+    clock_ahead(g)
+    for _ in range(4):
+        r = g.send("POST", "/keys/turn/rotate")
+        assert r.status == 200, r
+        key.secret = r.json()["key"]
+    g.gw.power_cut()
+    g.gw.start()
+    admitted(g.gw, key)
 
 
 @pytest.mark.parametrize("grace", ["", "x", "-1s", "400d", "1" * 300, 5, None])
