@@ -166,7 +166,9 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
             NGX_MODELGW_STORE_KEY_IN_USE,
         "UPDATE keys SET models = ?7 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
-        "UPDATE keys SET expires = ?8 WHERE id = ?1 AND state = 'active'",
+        "UPDATE keys SET expires = iif(state = 'active', ?8,"
+            " iif(?8, min(expires, ?8), expires)) WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
         "UPDATE keys SET budget = ?9, window = ?10 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
         NULL

@@ -345,6 +345,43 @@ def test_start_with_the_clock_ahead(gateway):
     admitted(g.gw, key)
 
 
+def test_expires_in_the_grace(gateway):
+    """No secret outlives its key; its grace is not made longer."""
+    g = Live(gateway(**PARTS))
+    keys = {}
+    for id in ("early", "late", "never"):
+        key = g.new(id)
+        new = g.send("POST", "/keys/%s/rotate" % id, {"grace": "300d"})
+        keys[id] = key, Key(id, "b")
+        keys[id][1].secret = new.json()["key"]
+
+    def expires(id, day):
+        r = g.send("PATCH", "/keys/" + id, {"expires": day})
+        assert r.status == 200, r
+
+    expires("early", "2020-01-01")
+    expires("late", "2099-01-01")
+    expires("never", "2098-01-01")
+    expires("never", None)
+    for n in (1, 2):
+        for key in keys["early"]:
+            shut(g.gw, key, 2)
+        for key in keys["late"] + keys["never"]:
+            admitted(g.gw, key, 2)
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
+
+    # what has expired stays so if the key is given another time
+
+    expires("early", None)
+    shut(g.gw, keys["early"][0])
+    admitted(g.gw, keys["early"][1])
+    end = (time.time() + 301 * 86400) * 1000
+    assert store(g.gw, "SELECT count(*) FROM keys WHERE state = 'rotated'"
+                 " AND expires BETWEEN 1 AND %d" % end) == [(3,)]
+
+
 @pytest.mark.parametrize("grace", ["", "x", "-1s", "400d", "1" * 300, 5, None])
 def test_bad_grace(live, grace):
     if not any(k["id"] == "graceful" for k in live.ok("/keys")["keys"]):
