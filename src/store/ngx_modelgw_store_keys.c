@@ -39,6 +39,8 @@
 static ngx_int_t ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
     ngx_uint_t *revoked);
+static ngx_int_t ngx_modelgw_store_key_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 static ngx_int_t ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
@@ -78,9 +80,8 @@ ngx_int_t
 ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
     ngx_modelgw_store_action_t *action)
 {
-    ngx_int_t                     rc;
-    ngx_uint_t                    revoked;
-    ngx_modelgw_ledger_account_t  a;
+    ngx_int_t   rc;
+    ngx_uint_t  revoked;
 
     action->target = &change->key.id;
 
@@ -90,15 +91,9 @@ ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
         return rc;
     }
 
-    /* if it exists, nothing changes */
-
-    a.name = change->owner;
-    a.founding = change->amount;
-    a.opened = change->time / 1000;
-
     change->key.version = 1;
 
-    if (ngx_modelgw_store_account(s, &a) != NGX_OK
+    if (ngx_modelgw_store_key_account(s, change) != NGX_OK
         || ngx_modelgw_store_key_insert(s, change) != NGX_OK)
     {
         return NGX_ERROR;
@@ -112,6 +107,33 @@ ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
     }
 
     return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+/*
+ * The account of a new key, if there is none yet: an action of its own, just
+ * before that of the key.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_key_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t                   rc;
+    ngx_modelgw_store_action_t  action;
+
+    ngx_memzero(&action, sizeof(ngx_modelgw_store_action_t));
+
+    action.target = &change->owner;
+
+    rc = ngx_modelgw_store_account_open(s, change, &action);
+
+    if (rc != NGX_OK) {
+        return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_change_record(s, change, change->time - 1,
+                                           &action);
 }
 
 

@@ -110,7 +110,7 @@ def test_create(live):
     assert live.balance("dora") < "5.00"
     shown = live.get("/keys/dora")
     assert shown.get("etag") == '"1"' and shown.json()["rpm"] == 60
-    assert live.actions("dora") == ["key.create"]
+    assert live.actions("dora") == ["account.create", "key.create"]
     assert [t["id"] for t in live.ok("/accounts/dora")["topups"]] \
         == ["founding:dora"]
 
@@ -126,6 +126,30 @@ def test_create_for_an_account(live):
     refused(live.gw.messages(key=key), 400, "INVALID_MODEL")
     assert live.new("no-credit", founding=False).secret
     assert live.balance("no-credit") == "0.00"
+
+
+@pytest.mark.parametrize("founding", [True, False])
+def test_account_that_a_key_opens(live, founding):
+    """It is an action of its own, as if an operator had opened it before."""
+    id = "opens-%d" % founding
+    live.new(id, account="of-" + id, founding=founding, note="of the key")
+    live.new(id + "-2", account="of-" + id)
+    (opened,) = live.ok("/actions?target=of-" + id)["actions"]
+    (made,) = live.ok("/actions?target=" + id)["actions"]
+    (second,) = live.ok("/actions?target=%s-2" % id)["actions"]
+    assert (opened["action"], made["action"], second["action"]) \
+        == ("account.create", "key.create", "key.create")
+    assert opened["before"] == {}
+    assert opened["after"] == {"state": "open", "note": "", "founding":
+                               "5.00" if founding else "0.00"}
+    assert opened["id"] == made["id"] - 1 and made["id"] < second["id"]
+    for member in ("actor", "address"):
+        assert opened[member] == made[member] == "127.0.0.1"
+    assert live.balance("of-" + id) == opened["after"]["founding"]
+    refused(live.send("POST", "/keys", {"id": id, "group": "b",
+                                        "account": "not-opened"}), 409,
+            "KEY_EXISTS")
+    assert live.ok("/actions?target=not-opened")["actions"] == []
 
 
 def test_id_that_is_made(live):
@@ -215,7 +239,8 @@ def test_revoke(live, how):
             "KEY_EXISTS")
     refused(live.send("PATCH", "/keys/" + key.id, {"rpm": 1}), 404,
             "NOT_FOUND")
-    assert live.actions(key.id) == ["key.create", "key.revoke"]
+    assert live.actions(key.id) == ["account.create", "key.create",
+                                    "key.revoke"]
 
 
 def test_log_of_revoked(gateway):
@@ -419,7 +444,7 @@ def test_set(live):
             "INVALID_FIELD", '"group"')
     refused(live.send("PATCH", "/keys/mute", {}), 400, "MISSING_FIELD")
     (action,) = [a for a in live.ok("/actions?target=mute")["actions"]
-                 if a["after"]["version"] == 2]
+                 if a["after"].get("version") == 2]
     assert action["before"]["rpm"] == 5 and action["after"]["tpm"] == 100000
 
 
@@ -444,7 +469,7 @@ def test_import(live):
     assert "key" not in key.answer.json()
     key.secret = secret
     admitted(live.gw, key)
-    assert live.actions("moved") == ["key.import"]
+    assert live.actions("moved") == ["account.create", "key.import"]
     refused(live.send("POST", "/keys", {
         "id": "other", "group": "b", "hash": "sha256:" + digest}), 409,
         "KEY_EXISTS", "hash")
@@ -971,13 +996,15 @@ def test_killed_writers(gateway):
     rows = {r[0] for r in store(g.gw, "SELECT id FROM keys")}
     acted = {r[0] for r in store(g.gw, "SELECT target FROM actions"
                                  " WHERE action = 'key.create'")}
+    opened = {r[0] for r in store(g.gw, "SELECT target FROM actions"
+                                  " WHERE action = 'account.create'")}
     credit = {r[0] for r in store(
         g.gw, "SELECT account FROM topups WHERE id LIKE 'founding:trial-%'"
         " OR id = 'founding:last'")}
     accounts = {r[0] for r in store(
         g.gw, "SELECT name FROM accounts WHERE name LIKE 'trial-%'"
         " OR name = 'last'")}
-    assert rows == acted == credit == accounts
+    assert rows == acted == opened == credit == accounts
     assert set(answered) <= rows
     for id, secret in answered.items():
         key = Key(id, "b")
