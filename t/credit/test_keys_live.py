@@ -735,6 +735,29 @@ def test_readers_add_no_record(gateway):
     assert r.json()["budget_resets_in"] is None
 
 
+def test_only_limits_take_a_record(gateway):
+    """Also of keys that are there as a configuration takes effect."""
+    g = Live(gateway(**PARTS))
+    n = records(g)
+    for i, limit in enumerate(({}, {}, {"rpm": 9}, {"tpm": 9}, {},
+                               {"concurrency": 1}, {"budget": "1/day"})):
+        admitted(g.gw, g.new("k-%d" % i, **limit), 1)
+    g.gw.reload()
+    assert records(g) == n + 4
+    g.gw.stop()
+    g.gw.start()
+    assert records(g) == n + 4
+
+    # a limit of the group is one of the key
+
+    one = lib.group_b(models=lib.MODELS_B.replace(";", " max_output=4000;"))
+    assert one in GROUPS
+    g.gw.groups = GROUPS.replace(one, one.replace("{", "{ limits rpm=60;", 1))
+    g.gw.write()
+    g.gw.reload()
+    assert records(g) >= n + 7
+
+
 def test_budget_of_a_configured_key(gateway):
     """One of its id that is imported does not begin another window."""
     g = Live(gateway(**PARTS, keys=[Key("moving", "b", "budget=1/month")]))
