@@ -148,15 +148,7 @@ static void
 ngx_http_modelgw_managed_limits(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_modelgw_key_t *key)
 {
-    ngx_modelgw_budget_t       budget;
-    ngx_http_modelgw_group_t  *group;
-
-    group = key->group;
-
-    ngx_http_modelgw_keys_budget(key, &budget);
-
-    if ((key->rpm || key->tpm || key->concurrency || budget.limit
-         || group->rpm || group->tpm || group->concurrency)
+    if (ngx_http_modelgw_keys_limited(key)
         && ngx_modelgw_ledger_key(mmcf->ledger, &key->id, &key->slot)
            != NGX_OK)
     {

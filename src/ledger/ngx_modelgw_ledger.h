@@ -253,7 +253,8 @@ typedef struct {
     uint64_t                    state;   /* ngx_modelgw_change_e */
     uint64_t                    tried;   /* it may be durable already */
     uint64_t                    time;    /* milliseconds since the Epoch; no two
-                                            have the same */
+                                            have the same; a new key also has
+                                            the one before */
     ngx_modelgw_change_kind_e   kind;
     uint32_t                    worker;
     uint32_t                    account; /* NONE: there is none in shared

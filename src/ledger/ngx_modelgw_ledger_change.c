@@ -95,7 +95,11 @@ ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
 
         c->tried = 0;
         c->reserved = reserved;
-        c->time = ngx_max(wanted->time, l->change_time + 1);
+
+        /* a key may be two actions: with its account, just before it */
+
+        c->time = ngx_max(wanted->time, l->change_time + 1
+                                  + (c->kind == NGX_MODELGW_CHANGE_KEY_NEW));
 
         ngx_modelgw_redo_add(&l->redo, &l->change_time, c->time);
         ngx_modelgw_redo_add(&l->redo, &l->reserved, l->reserved + reserved);

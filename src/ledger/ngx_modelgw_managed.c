@@ -358,7 +358,7 @@ void
 ngx_modelgw_managed_update(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key)
 {
-    uint64_t                    slot, expires;
+    uint64_t                    slot;
     ngx_str_t                   id;
     ngx_modelgw_managed_key_t   changed, *old;
 
@@ -370,12 +370,15 @@ ngx_modelgw_managed_update(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_open(m);
 
     while ((old = ngx_modelgw_managed_of_id(m, &id, &slot)) != NULL) {
-        expires = (old->state == NGX_MODELGW_KEY_ROTATED) ? old->expires
-                                                          : key->expires;
         changed = *key;
-        changed.expires = expires;
         changed.state = old->state;
         changed.next = old->next;
+
+        if (old->state == NGX_MODELGW_KEY_ROTATED
+            && (key->expires == 0 || key->expires > old->expires))
+        {
+            changed.expires = old->expires;
+        }
 
         ngx_memcpy(changed.digest, old->digest, NGX_MODELGW_KEY_DIGEST);
 

@@ -56,10 +56,11 @@ ngx_uint_t ngx_modelgw_managed_free(ngx_modelgw_managed_t *m);
 /*
  * For the writer, or a process that is alone.  Each may be repeated.  _put()
  * adds a key, or replaces the one with its digest.  _update() changes all keys
- * of its id, but for their digests, and for when those that were rotated
- * expire.  _rotate() adds a key, and lets the others of its id expire at
- * "until", seconds since the Epoch; 0: at once.  _revoke() revokes all of an
- * id.  A key that is put as revoked takes only a record that is free.
+ * of its id, but for their digests; those that were rotated expire no later
+ * than the key, and no later than before.  _rotate() adds a key, and lets the
+ * others of its id expire at "until", seconds since the Epoch; 0: at once.
+ * _revoke() revokes all of an id.  A key that is put as revoked takes only a
+ * record that is free.
  *     NGX_OK
  *     NGX_DECLINED  no room
  */

@@ -168,9 +168,9 @@ ngx_int_t ngx_modelgw_store_last_change(ngx_modelgw_store_t *s,
     uint64_t *time);
 
 /*
- * The same for keys that may be used at "time", seconds since the Epoch, then
- * for those that were revoked or rotated before.  The handler may return
- * NGX_DONE, and gets no more.
+ * The same for keys that may be used at "time", seconds since the Epoch, then,
+ * as revoked, for those that were revoked, replaced or rotated before.  The
+ * handler may return NGX_DONE, and gets no more.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 typedef ngx_int_t (*ngx_modelgw_store_key_pt)(void *data,

@@ -23,8 +23,6 @@
 
 static ngx_int_t ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
-static ngx_int_t ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
-    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 static ngx_int_t ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_topup(ngx_modelgw_store_t *s,
@@ -87,7 +85,7 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
             return NGX_OK;
         }
 
-        rc = ngx_modelgw_store_change_record(s, change, &action);
+        rc = ngx_modelgw_store_change_record(s, change, change->time, &action);
     }
 
     if (rc != NGX_OK) {
@@ -126,9 +124,10 @@ ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
-    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+    ngx_modelgw_change_t *change, uint64_t time,
+    ngx_modelgw_store_action_t *action)
 {
     sqlite3_stmt  *stmt;
 
@@ -139,7 +138,7 @@ ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, change->time);
+    (void) sqlite3_bind_int64(stmt, 1, time);
     ngx_modelgw_store_bind_name(stmt, 2, &change->actor);
     (void) sqlite3_bind_text(stmt, 3, (char *) change->address,
                              ngx_min(change->address_len,
@@ -359,6 +358,23 @@ static ngx_int_t
 ngx_modelgw_store_change_account_new(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
 {
+    ngx_int_t  rc;
+
+    rc = ngx_modelgw_store_account_open(s, change, action);
+
+    if (rc == NGX_DECLINED) {
+        action->result = NGX_MODELGW_CHANGE_OTHER;
+        return NGX_OK;
+    }
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_account_open(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
     ngx_int_t                     rc;
     ngx_uint_t                    closed;
     ngx_modelgw_out_t             out;
@@ -367,8 +383,7 @@ ngx_modelgw_store_change_account_new(ngx_modelgw_store_t *s,
     rc = ngx_modelgw_store_account_state(s, change, &action->before, &closed);
 
     if (rc != NGX_DECLINED) {
-        action->result = NGX_MODELGW_CHANGE_OTHER;
-        return rc;
+        return (rc == NGX_OK) ? NGX_DECLINED : NGX_ERROR;
     }
 
     a.name = change->owner;
@@ -379,7 +394,10 @@ ngx_modelgw_store_change_account_new(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    if (change->note_len
+    /* else the note is the key's */
+
+    if (change->kind == NGX_MODELGW_CHANGE_ACCOUNT_NEW
+        && change->note_len
         && ngx_modelgw_store_account_update(s, change) != NGX_OK)
     {
         return NGX_ERROR;

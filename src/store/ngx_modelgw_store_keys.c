@@ -1,8 +1,10 @@
 
 /*
  * Keys that operators make: a row a digest.  One that was rotated has several,
- * of which one, the newest, is active or revoked, and the others are "rotated":
- * they work until they expire.
+ * of which one, the newest, is "active" or "revoked".  The others are
+ * "rotated", and work until they expire, or "replaced": a rotation without
+ * grace, or a revocation, has ended them.  That is a state and not a time, as
+ * the clock may be set back.
  */
 
 
@@ -23,10 +25,22 @@
 #define NGX_MODELGW_STORE_KEY_NOTE     13
 #define NGX_MODELGW_STORE_KEY_CREATED  14
 
+/* the newest row of an id, rows that may be used */
+
+#define NGX_MODELGW_STORE_KEY_NEWEST  " state IN ('active', 'revoked')"
+#define NGX_MODELGW_STORE_KEY_IN_USE  " state IN ('active', 'rotated')"
+
+/* rows that are loaded as working at the time ?1 */
+
+#define NGX_MODELGW_STORE_KEY_WORKS                                           \
+    " (state = 'active' OR (state = 'rotated' AND expires > ?1))"
+
 
 static ngx_int_t ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
     ngx_uint_t *revoked);
+static ngx_int_t ngx_modelgw_store_key_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 static ngx_int_t ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
@@ -66,9 +80,8 @@ ngx_int_t
 ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
     ngx_modelgw_store_action_t *action)
 {
-    ngx_int_t                     rc;
-    ngx_uint_t                    revoked;
-    ngx_modelgw_ledger_account_t  a;
+    ngx_int_t   rc;
+    ngx_uint_t  revoked;
 
     action->target = &change->key.id;
 
@@ -78,15 +91,9 @@ ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
         return rc;
     }
 
-    /* if it exists, nothing changes */
-
-    a.name = change->owner;
-    a.founding = change->amount;
-    a.opened = change->time / 1000;
-
     change->key.version = 1;
 
-    if (ngx_modelgw_store_account(s, &a) != NGX_OK
+    if (ngx_modelgw_store_key_account(s, change) != NGX_OK
         || ngx_modelgw_store_key_insert(s, change) != NGX_OK)
     {
         return NGX_ERROR;
@@ -100,6 +107,33 @@ ngx_modelgw_store_key_new(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
     }
 
     return ngx_modelgw_store_key_find(s, change, &action->after, &revoked);
+}
+
+
+/*
+ * The account of a new key, if there is none yet: an action of its own, just
+ * before that of the key.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_key_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t                   rc;
+    ngx_modelgw_store_action_t  action;
+
+    ngx_memzero(&action, sizeof(ngx_modelgw_store_action_t));
+
+    action.target = &change->owner;
+
+    rc = ngx_modelgw_store_account_open(s, change, &action);
+
+    if (rc != NGX_OK) {
+        return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_change_record(s, change, change->time - 1,
+                                           &action);
 }
 
 
@@ -146,14 +180,19 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 
     static const char  *sets[] = {
         "UPDATE keys SET note = ?3 WHERE id = ?1 AND state = 'active'",
-        "UPDATE keys SET rpm = ?4 WHERE id = ?1 AND state != 'revoked'",
-        "UPDATE keys SET tpm = ?5 WHERE id = ?1 AND state != 'revoked'",
-        "UPDATE keys SET concurrency = ?6"
-            " WHERE id = ?1 AND state != 'revoked'",
-        "UPDATE keys SET models = ?7 WHERE id = ?1 AND state != 'revoked'",
-        "UPDATE keys SET expires = ?8 WHERE id = ?1 AND state = 'active'",
-        "UPDATE keys SET budget = ?9, window = ?10"
-            " WHERE id = ?1 AND state != 'revoked'",
+        "UPDATE keys SET rpm = ?4 WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
+        "UPDATE keys SET tpm = ?5 WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
+        "UPDATE keys SET concurrency = ?6 WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
+        "UPDATE keys SET models = ?7 WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
+        "UPDATE keys SET expires = iif(state = 'active', ?8,"
+            " iif(?8, min(expires, ?8), expires)) WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
+        "UPDATE keys SET budget = ?9, window = ?10 WHERE id = ?1 AND"
+            NGX_MODELGW_STORE_KEY_IN_USE,
         NULL
     };
 
@@ -180,7 +219,7 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 
     if (ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET version = version + 1, changed = ?11"
-            " WHERE id = ?1 AND state != 'revoked'")
+            " WHERE id = ?1 AND" NGX_MODELGW_STORE_KEY_IN_USE)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -192,7 +231,10 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 }
 
 
-/* the new row is as the old one, but for its digest */
+/*
+ * The new row is as the old one, but for its digest.  Older ones end at the end
+ * of the grace, at the latest; without one they are replaced.
+ */
 
 ngx_int_t
 ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
@@ -213,13 +255,14 @@ ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
             " created, ?11, note FROM keys WHERE id = ?1 AND state = 'active'")
         != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
-            "UPDATE keys SET state = 'rotated', changed = ?11,"
-            " expires = min(iif(expires, expires, ?12), ?12)"
-            " WHERE id = ?1 AND digest != ?2 AND state != 'revoked'")
+            "UPDATE keys SET changed = ?11,"
+            " state = iif(?12, 'rotated', 'replaced'),"
+            " expires = iif(?12, min(iif(expires, expires, ?12), ?12), expires)"
+            " WHERE id = ?1 AND digest != ?2 AND" NGX_MODELGW_STORE_KEY_IN_USE)
            != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET version = version + 1"
-            " WHERE id = ?1 AND state != 'revoked'")
+            " WHERE id = ?1 AND" NGX_MODELGW_STORE_KEY_IN_USE)
            != NGX_OK)
     {
         return NGX_ERROR;
@@ -254,13 +297,11 @@ ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
     }
 
     if (ngx_modelgw_store_key_step(s, change,
-            "UPDATE keys SET state = 'revoked', version = version + 1,"
-            " changed = ?11 WHERE id = ?1 AND state = 'active'")
-        != NGX_OK
-        || ngx_modelgw_store_key_step(s, change,
-            "UPDATE keys SET expires = min(expires, ?11)"
-            " WHERE id = ?1 AND state = 'rotated'")
-           != NGX_OK)
+            "UPDATE keys SET changed = ?11,"
+            " version = version + (state = 'active'),"
+            " state = iif(state = 'active', 'revoked', 'replaced')"
+            " WHERE id = ?1 AND" NGX_MODELGW_STORE_KEY_IN_USE)
+        != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -352,8 +393,8 @@ ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
     *stmt = NULL;
 
     if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
-                                   " WHERE id = ?1 AND state != 'rotated'",
-                                stmt)
+                                   " WHERE id = ?1 AND"
+                                   NGX_MODELGW_STORE_KEY_NEWEST, stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -439,8 +480,7 @@ ngx_modelgw_store_key_bind(sqlite3_stmt *stmt, ngx_modelgw_change_t *change)
                              window->len ? (char *) window->data : "",
                              window->len, SQLITE_STATIC);
     (void) sqlite3_bind_int64(stmt, 11, change->time);
-    (void) sqlite3_bind_int64(stmt, 12, change->until ? change->until * 1000
-                                                      : change->time);
+    (void) sqlite3_bind_int64(stmt, 12, change->until * 1000);
     ngx_modelgw_store_bind_name(stmt, 13, &change->owner);
     ngx_modelgw_store_bind_name(stmt, 14, &key->group);
 }
@@ -477,10 +517,8 @@ ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t  i;
 
     static const char  *sql[] = {
-        NGX_MODELGW_STORE_KEY " WHERE state = 'active'"
-            " OR (state = 'rotated' AND expires > ?1)",
-        NGX_MODELGW_STORE_KEY " WHERE state = 'revoked'"
-            " OR (state = 'rotated' AND expires <= ?1)"
+        NGX_MODELGW_STORE_KEY " WHERE" NGX_MODELGW_STORE_KEY_WORKS,
+        NGX_MODELGW_STORE_KEY " WHERE NOT" NGX_MODELGW_STORE_KEY_WORKS
     };
 
     rc = NGX_OK;
@@ -539,7 +577,8 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     ngx_modelgw_managed_key_t   key;
 
     if (ngx_modelgw_store_prepare(s, NGX_MODELGW_STORE_KEY
-            " WHERE state != 'rotated' AND (?1 IS NULL OR id = ?1)"
+            " WHERE" NGX_MODELGW_STORE_KEY_NEWEST
+            " AND (?1 IS NULL OR id = ?1)"
             " AND (?2 IS NULL OR instr(id, ?2) OR instr(account, ?2)"
                 " OR instr(note, ?2))"
             " AND (?3 IS NULL OR account = ?3)"
@@ -611,6 +650,13 @@ ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
     key->state = ngx_modelgw_store_key_word(stmt, 11,
                                             ngx_modelgw_store_key_states,
                                             NGX_MODELGW_KEY_REVOKED);
+
+    /* "replaced", or what is not known */
+
+    if (key->state == NGX_MODELGW_KEY_FREE) {
+        key->state = NGX_MODELGW_KEY_REVOKED;
+    }
+
     key->version = sqlite3_column_int64(stmt, 12);
 }
 

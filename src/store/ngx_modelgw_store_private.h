@@ -353,6 +353,20 @@ ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
 void ngx_modelgw_store_text(ngx_modelgw_out_t *out,
     ngx_modelgw_store_text_t *text);
 
+/* Writes the row of "actions"; the time is its id, too: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, uint64_t time,
+    ngx_modelgw_store_action_t *action);
+
+/*
+ * Opens the account of a change, and describes that.
+ *     NGX_OK
+ *     NGX_DECLINED  it exists; nothing was changed
+ *     NGX_ERROR     the batch is rolled back
+ */
+ngx_int_t ngx_modelgw_store_account_open(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
 /* of the type ngx_modelgw_store_change_pt */
 ngx_int_t ngx_modelgw_store_key_new(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);

@@ -2,11 +2,13 @@
 runs."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -112,7 +114,7 @@ def test_create(live):
     assert live.balance("dora") < "5.00"
     shown = live.get("/keys/dora")
     assert shown.get("etag") == '"1"' and shown.json()["rpm"] == 60
-    assert live.actions("dora") == ["key.create"]
+    assert live.actions("dora") == ["account.create", "key.create"]
     assert [t["id"] for t in live.ok("/accounts/dora")["topups"]] \
         == ["founding:dora"]
 
@@ -128,6 +130,30 @@ def test_create_for_an_account(live):
     refused(live.gw.messages(key=key), 400, "INVALID_MODEL")
     assert live.new("no-credit", founding=False).secret
     assert live.balance("no-credit") == "0.00"
+
+
+@pytest.mark.parametrize("founding", [True, False])
+def test_account_that_a_key_opens(live, founding):
+    """It is an action of its own, as if an operator had opened it before."""
+    id = "opens-%d" % founding
+    live.new(id, account="of-" + id, founding=founding, note="of the key")
+    live.new(id + "-2", account="of-" + id)
+    (opened,) = live.ok("/actions?target=of-" + id)["actions"]
+    (made,) = live.ok("/actions?target=" + id)["actions"]
+    (second,) = live.ok("/actions?target=%s-2" % id)["actions"]
+    assert (opened["action"], made["action"], second["action"]) \
+        == ("account.create", "key.create", "key.create")
+    assert opened["before"] == {}
+    assert opened["after"] == {"state": "open", "note": "", "founding":
+                               "5.00" if founding else "0.00"}
+    assert opened["id"] == made["id"] - 1 and made["id"] < second["id"]
+    for member in ("actor", "address"):
+        assert opened[member] == made[member] == "127.0.0.1"
+    assert live.balance("of-" + id) == opened["after"]["founding"]
+    refused(live.send("POST", "/keys", {"id": id, "group": "b",
+                                        "account": "not-opened"}), 409,
+            "KEY_EXISTS")
+    assert live.ok("/actions?target=not-opened")["actions"] == []
 
 
 def test_id_that_is_made(live):
@@ -217,7 +243,8 @@ def test_revoke(live, how):
             "KEY_EXISTS")
     refused(live.send("PATCH", "/keys/" + key.id, {"rpm": 1}), 404,
             "NOT_FOUND")
-    assert live.actions(key.id) == ["key.create", "key.revoke"]
+    assert live.actions(key.id) == ["account.create", "key.create",
+                                    "key.revoke"]
 
 
 def test_log_of_revoked(gateway):
@@ -292,6 +319,98 @@ def test_end_of_grace(live):
     shut(live.gw, old)
 
 
+def clock_ahead(g, seconds=3600):
+    """Restarts nginx with a last action as of a clock that was ahead."""
+    g.gw.stop()
+    time_of_it = int((time.time() + seconds) * 1000)
+    with contextlib.closing(sqlite3.connect(g.gw.path("ledger.db"))) as db:
+        db.execute("INSERT INTO actions VALUES (?1, ?1, 'x', 'x', 'x', 'x',"
+                   " '{}', '{}')", (time_of_it,))
+        db.commit()
+    g.gw.start()
+    return time_of_it
+
+
+def test_end_with_the_clock_ahead(gateway):
+    """What ends at once has ended for good, also when the times of actions are
+    in the future, and the table is filled again."""
+    g = Live(gateway(**PARTS))
+    rotated, revoked = g.new("turn"), g.new("gone")
+    clock_ahead(g)
+    old = g.send("POST", "/keys/turn/rotate", {"grace": "10h"}).json()["key"]
+    newest = g.send("POST", "/keys/turn/rotate").json()["key"]
+    g.send("POST", "/keys/gone/rotate", {"grace": "10h"})
+    assert g.send("DELETE", "/keys/gone").status == 200
+    between, works = Key("turn", "b"), Key("turn", "b")
+    between.secret, works.secret = old, newest
+    for n in (1, 2):
+        for key in (rotated, between, revoked):
+            shut(g.gw, key, 2)
+        admitted(g.gw, works, 2)
+        for query, ids in (("", ["gone", "turn"]), ("&state=active", ["turn"]),
+                           ("&state=revoked", ["gone"]),
+                           ("&state=expired", [])):
+            assert [k["id"] for k in g.ok("/keys?q=n" + query)["keys"]
+                    if k["source"] == "ledger"] == ids
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
+    assert store(g.gw, "SELECT id, state FROM keys ORDER BY id, state") == [
+        ("gone", "replaced"), ("gone", "revoked"), ("turn", "active"),
+        ("turn", "replaced"), ("turn", "replaced")]
+
+
+def test_start_with_the_clock_ahead(gateway):
+    """Secrets that were replaced take no place of the table."""
+    g = Live(gateway(**dict(PARTS, http=LEDGER + " modelgw_managed_keys 2;")))
+    key = g.new("turn")
+    clock_ahead(g)
+    for _ in range(4):
+        r = g.send("POST", "/keys/turn/rotate")
+        assert r.status == 200, r
+        key.secret = r.json()["key"]
+    g.gw.power_cut()
+    g.gw.start()
+    admitted(g.gw, key)
+
+
+def test_expires_in_the_grace(gateway):
+    """No secret outlives its key; its grace is not made longer."""
+    g = Live(gateway(**PARTS))
+    keys = {}
+    for id in ("early", "late", "never"):
+        key = g.new(id)
+        new = g.send("POST", "/keys/%s/rotate" % id, {"grace": "300d"})
+        keys[id] = key, Key(id, "b")
+        keys[id][1].secret = new.json()["key"]
+
+    def expires(id, day):
+        r = g.send("PATCH", "/keys/" + id, {"expires": day})
+        assert r.status == 200, r
+
+    expires("early", "2020-01-01")
+    expires("late", "2099-01-01")
+    expires("never", "2098-01-01")
+    expires("never", None)
+    for n in (1, 2):
+        for key in keys["early"]:
+            shut(g.gw, key, 2)
+        for key in keys["late"] + keys["never"]:
+            admitted(g.gw, key, 2)
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
+
+    # what has expired stays so if the key is given another time
+
+    expires("early", None)
+    shut(g.gw, keys["early"][0])
+    admitted(g.gw, keys["early"][1])
+    end = (time.time() + 301 * 86400) * 1000
+    assert store(g.gw, "SELECT count(*) FROM keys WHERE state = 'rotated'"
+                 " AND expires BETWEEN 1 AND %d" % end) == [(3,)]
+
+
 @pytest.mark.parametrize("grace", ["", "x", "-1s", "400d", "1" * 300, 5, None])
 def test_bad_grace(live, grace):
     if not any(k["id"] == "graceful" for k in live.ok("/keys")["keys"]):
@@ -329,7 +448,7 @@ def test_set(live):
             "INVALID_FIELD", '"group"')
     refused(live.send("PATCH", "/keys/mute", {}), 400, "MISSING_FIELD")
     (action,) = [a for a in live.ok("/actions?target=mute")["actions"]
-                 if a["after"]["version"] == 2]
+                 if a["after"].get("version") == 2]
     assert action["before"]["rpm"] == 5 and action["after"]["tpm"] == 100000
 
 
@@ -354,7 +473,7 @@ def test_import(live):
     assert "key" not in key.answer.json()
     key.secret = secret
     admitted(live.gw, key)
-    assert live.actions("moved") == ["key.import"]
+    assert live.actions("moved") == ["account.create", "key.import"]
     refused(live.send("POST", "/keys", {
         "id": "other", "group": "b", "hash": "sha256:" + digest}), 409,
         "KEY_EXISTS", "hash")
@@ -696,6 +815,29 @@ def test_readers_add_no_record(gateway):
     assert r.json()["budget_resets_in"] is None
 
 
+def test_only_limits_take_a_record(gateway):
+    """Also of keys that are there as a configuration takes effect."""
+    g = Live(gateway(**PARTS))
+    n = records(g)
+    for i, limit in enumerate(({}, {}, {"rpm": 9}, {"tpm": 9}, {},
+                               {"concurrency": 1}, {"budget": "1/day"})):
+        admitted(g.gw, g.new("k-%d" % i, **limit), 1)
+    g.gw.reload()
+    assert records(g) == n + 4
+    g.gw.stop()
+    g.gw.start()
+    assert records(g) == n + 4
+
+    # a limit of the group is one of the key
+
+    one = lib.group_b(models=lib.MODELS_B.replace(";", " max_output=4000;"))
+    assert one in GROUPS
+    g.gw.groups = GROUPS.replace(one, one.replace("{", "{ limits rpm=60;", 1))
+    g.gw.write()
+    g.gw.reload()
+    assert records(g) >= n + 7
+
+
 def test_budget_of_a_configured_key(gateway):
     """One of its id that is imported does not begin another window."""
     g = Live(gateway(**PARTS, keys=[Key("moving", "b", "budget=1/month")]))
@@ -967,13 +1109,15 @@ def test_killed_writers(gateway):
     rows = {r[0] for r in store(g.gw, "SELECT id FROM keys")}
     acted = {r[0] for r in store(g.gw, "SELECT target FROM actions"
                                  " WHERE action = 'key.create'")}
+    opened = {r[0] for r in store(g.gw, "SELECT target FROM actions"
+                                  " WHERE action = 'account.create'")}
     credit = {r[0] for r in store(
         g.gw, "SELECT account FROM topups WHERE id LIKE 'founding:trial-%'"
         " OR id = 'founding:last'")}
     accounts = {r[0] for r in store(
         g.gw, "SELECT name FROM accounts WHERE name LIKE 'trial-%'"
         " OR name = 'last'")}
-    assert rows == acted == credit == accounts
+    assert rows == acted == opened == credit == accounts
     assert set(answered) <= rows
     for id, secret in answered.items():
         key = Key(id, "b")

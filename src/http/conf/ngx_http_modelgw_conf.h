@@ -546,6 +546,9 @@ char *ngx_http_modelgw_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 void ngx_http_modelgw_keys_budget(ngx_modelgw_key_t *key,
     ngx_modelgw_budget_t *budget);
 
+/* Whether the key or its group has a limit or a budget: it needs a record. */
+ngx_uint_t ngx_http_modelgw_keys_limited(ngx_modelgw_key_t *key);
+
 /* Returns "a,b" as an array of ngx_str_t; NULL: no memory. */
 ngx_array_t *ngx_http_modelgw_keys_models(ngx_pool_t *pool, ngx_str_t *text);
 

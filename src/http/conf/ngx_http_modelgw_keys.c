@@ -522,6 +522,19 @@ ngx_http_modelgw_keys_budget(ngx_modelgw_key_t *key,
 }
 
 
+ngx_uint_t
+ngx_http_modelgw_keys_limited(ngx_modelgw_key_t *key)
+{
+    ngx_http_modelgw_group_t  *group;
+
+    group = key->group;
+
+    return key->rpm || key->tpm || key->concurrency || key->budget
+           || group->rpm || group->tpm || group->concurrency
+           || group->budget.limit;
+}
+
+
 /* Keys of one account are usually adjacent, they share its name. */
 
 static ngx_int_t

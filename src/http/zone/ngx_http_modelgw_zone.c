@@ -76,7 +76,6 @@ static void ngx_http_modelgw_zone_keys(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_log_t *log);
 static void ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
     ngx_modelgw_key_t *key);
-static ngx_uint_t ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_zone_account(ngx_http_modelgw_zone_ctx_t *ctx,
     ngx_modelgw_key_t *key);
 
@@ -439,7 +438,7 @@ ngx_http_modelgw_zone_count_keys(ngx_modelgw_keys_t *keys)
             return n;
         }
 
-        n += ngx_http_modelgw_zone_limited(key);
+        n += ngx_http_modelgw_keys_limited(key);
     }
 }
 
@@ -858,7 +857,7 @@ ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
     key->slot = NGX_MODELGW_LEDGER_NONE;
     key->account_index = NGX_MODELGW_LEDGER_NONE;
 
-    if (ngx_http_modelgw_zone_limited(key)
+    if (ngx_http_modelgw_keys_limited(key)
         && ngx_modelgw_ledger_key(ledger, &key->id, &key->slot) != NGX_OK)
     {
         key->slot = NGX_MODELGW_LEDGER_NONE;
@@ -876,19 +875,6 @@ ngx_http_modelgw_zone_key(ngx_http_modelgw_zone_ctx_t *ctx,
     if (ngx_modelgw_ledger_credit(ledger)) {
         ngx_http_modelgw_zone_account(ctx, key);
     }
-}
-
-
-static ngx_uint_t
-ngx_http_modelgw_zone_limited(ngx_modelgw_key_t *key)
-{
-    ngx_http_modelgw_group_t  *group;
-
-    group = key->group;
-
-    return key->rpm || key->tpm || key->concurrency || key->budget
-           || group->rpm || group->tpm || group->concurrency
-           || group->budget.limit;
 }
 
 

@@ -211,7 +211,10 @@ ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
 }
 
 
-/* Its record of limits is kept while the configuration is in force. */
+/*
+ * Its record of limits, if it has any, is kept while the configuration is in
+ * force.
+ */
 
 static void
 ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
@@ -245,15 +248,22 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
 
     group = ngx_http_modelgw_group_find(mmcf, key->group.data, key->group.len);
 
-    if (group == NULL
-        || ngx_modelgw_ledger_key(mmcf->ledger, &id, &slot) != NGX_OK)
-    {
+    if (group == NULL) {
         return;
     }
 
     own.group = group;
+    own.rpm = key->rpm;
+    own.tpm = key->tpm;
+    own.concurrency = key->concurrency;
     own.budget = key->budget;
     own.window = key->window;
+
+    if (!ngx_http_modelgw_keys_limited(&own)
+        || ngx_modelgw_ledger_key(mmcf->ledger, &id, &slot) != NGX_OK)
+    {
+        return;
+    }
 
     ngx_http_modelgw_keys_budget(&own, &budget);
 

@@ -371,7 +371,12 @@ test_change_account(void **state)
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &two), NGX_OK);
     assert_int_equal(two->time, TIME + 10);
     assert_int_equal(ngx_modelgw_ledger_change_time(l, TIME + 20), TIME + 20);
+
+    /* the time before is that of its account */
+
+    wanted.kind = NGX_MODELGW_CHANGE_KEY_NEW;
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three), NGX_OK);
+    assert_int_equal(three->time, TIME + 22);
     assert_int_equal(ngx_modelgw_ledger_change(l, &wanted, &three),
                      NGX_DECLINED);
     assert_int_equal(ngx_modelgw_ledger_accounts_free(l), 0);

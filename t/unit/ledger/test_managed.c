@@ -336,6 +336,46 @@ test_revoked(void **state)
 }
 
 
+/* a key that was rotated expires with the newest one, or before */
+
+static void
+test_update_expires(void **state)
+{
+    ngx_uint_t                  i;
+    ngx_modelgw_managed_t      *t;
+    ngx_modelgw_managed_key_t   one, two, key;
+
+    /* of the key, then of the one that was rotated */
+
+    static const uint64_t       times[][2] = {
+        { 0, 5000 }, { 6000, 5000 }, { 3000, 3000 }, { 4000, 3000 },
+        { 0, 3000 }, { 1, 1 }
+    };
+
+    t = table(2);
+    one = a_key(1, 1);
+    two = a_key(1, 2);
+
+    assert_int_equal(ngx_modelgw_managed_put(t, &one), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_rotate(t, &two, 5000), NGX_OK);
+
+    for (i = 0; i < 6; i++) {
+        two.expires = times[i][0];
+        ngx_modelgw_managed_update(t, &two);
+
+        assert_int_equal(ngx_modelgw_managed_find(t, two.digest, &key),
+                         NGX_OK);
+        assert_int_equal(key.expires, times[i][0]);
+        assert_int_equal(ngx_modelgw_managed_find(t, one.digest, &key),
+                         NGX_OK);
+        assert_int_equal(key.expires, times[i][1]);
+        assert_int_equal(key.state, NGX_MODELGW_KEY_ROTATED);
+    }
+
+    free(t);
+}
+
+
 /* rotated without grace: the old ones are revoked at once */
 
 static void
@@ -492,6 +532,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_revoked),
+        cmocka_unit_test(test_update_expires),
         cmocka_unit_test(test_rotate_at_once),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_readers),
