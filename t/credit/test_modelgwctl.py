@@ -520,12 +520,13 @@ def test_key_new_with_everything(tmp_path):
 @pytest.mark.parametrize("text", [
     "bob sha256:x b;", "x sha256:x b; bob sha256:y b;", "\tbob\n sha256:x\nb;",
     '"bob" sha256:x b;', "'bob' sha256:x b;", "# c\nbob sha256:x b;",
-    "x sha256:x b; # bob;\nbob sha256:x b;"])
+    "x sha256:x b; # bob;\nbob sha256:x b;",
+    "x sha256:x b;# bob;\nbob sha256:x b;", "x sha256:x b;\r\nbob\r\n x b;"])
 def test_duplicate_id(tmp_path, text):
     file = tmp_path / "keys.conf"
-    file.write_text(text)
+    file.write_bytes(text.encode())
     refused(key_new(file, "bob", "--group", "b"), 1, "bob", "already")
-    assert file.read_text() == text
+    assert file.read_bytes() == text.encode()
     assert os.listdir(tmp_path) == ["keys.conf"]
 
 
@@ -715,7 +716,154 @@ def test_keys_without_a_reload(live, tmp_path, shell):
     file.write_text("# keys\nin-%s sha256:%s b rpm=5\n    account=bob-1;\n"
                     "bad-%s sha256:%s nosuch;\n" % (id, digest, id, digest))
     p = ctl("key", "import", file)
+    assert p.returncode == 1
+    assert '%s:4: key "bad-%s" has the hash of line 2' % (file, id) in p.stderr
+    file.write_text(file.read_text().replace("bad-%s sha256:%s" % (id, digest),
+                                             "bad-%s sha256:%064x" % (id, 1)))
+    p = ctl("key", "import", file)
     assert p.returncode == 1 and p.stdout == "in-%s\n" % id
     assert "%s:4: " % file in p.stderr and "nosuch" in p.stderr
     moved = Key(id, "b", secret="sk-eu-" + id)
     assert live.get("/v1/models", key=moved).status == 200
+
+
+def sha256(name):
+    secret = "sk-eu-" + name
+    return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
+
+
+@pytest.fixture
+def importing(live, tmp_path):
+    """Writes a keys file and imports it; "@NAME" is the hash of sk-eu-NAME."""
+    def call(text, **kw):
+        file = tmp_path / "keys.conf"
+        file.write_bytes(re.sub("@([\\w-]+)", lambda m: sha256(m[1]),
+                                text).encode())
+        return run("--socket", live.path("admin.sock"), "key", "import", file,
+                   **kw)
+
+    return call
+
+
+def said(n, skipped=0, refused=0):
+    text = "modelgwctl: imported %d, skipped %d" % (n, skipped)
+    return text + (", refused %d" % refused if refused else "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import(importing, live, shell):
+    """As nginx reads a keys file: comments, quotes, several lines or keys a
+    line, CRLF."""
+    a, b, c, d, e = ["i%d-%s" % (i, shell) for i in range(5)]
+    text = ("# all; of them\r\n%s @%s b;# the first\r\n\r\n"
+            "  '%s'\t@%s\r\n  b  # in two lines; really\r\n rpm=7;\r\n"
+            "%s @%s b models=fam-b-one,fam-b-two; \"%s\" @%s b account=%s "
+            "budget=5.00/day expires=2035-01-01 tpm=1000 concurrency=2 ;#x\n"
+            "\t#%s @x b;\n%s @%s b;"
+            % (a, a, b, b, c, c, d, d, c, e, e, e))
+    p = importing(text, shell=shell)
+    assert ok(p, said(5)) == "".join("%s\n" % id for id in (a, b, c, d, e))
+    keys = {k["id"]: k for k in json.loads(ok(run(
+        "--socket", live.path("admin.sock"), "--json", "keys")))["keys"]}
+    assert keys[a]["account"] == a and keys[a]["rpm"] is None
+    assert keys[b]["rpm"] == 7 and keys[b]["models"] is None
+    assert keys[c]["models"] == ["fam-b-one", "fam-b-two"]
+    assert keys[d]["account"] == c and keys[d]["budget"] == "5.00/day"
+    assert keys[d]["expires"] == "2035-01-01" and keys[d]["tpm"] == 1000
+    assert live.get("/v1/models", key=Key(e, "b", secret="sk-eu-" + e)).status == 200
+
+    # again, and with one more
+
+    known = r".*/keys.conf:%d: key \"%s\" is in the ledger already, " \
+        "with this hash or another: skipped\n"
+    p = importing(text + "%s-6 @%s-6 b;" % (a, a), shell=shell)
+    lines = zip((2, 4, 7, 7, 9), (a, b, c, d, e))
+    assert ok(p, "".join(known % x for x in lines) + said(1, 5)) == a + "-6\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_of_many(importing, live, shell):
+    """By one curl for many keys, some of which are refused."""
+    id = "many-" + str(shell)
+    name = lambda i: "%s-%d" % (id, i)      # noqa: E731
+    lines = ["%s @%s %s;" % (name(i), name(i), "b" if i % 4 else "nosuch")
+             for i in range(8)]
+    p = importing("\n".join(lines), shell=shell)
+    assert p.returncode == 1
+    assert p.stdout.split() == [name(i) for i in range(8) if i % 4]
+    *wrong, last = p.stderr.splitlines()
+    assert last == said(6, 0, 2)
+    for i, line in zip((0, 4), wrong, strict=True):
+        assert line.endswith('keys.conf:%d: key "%s" was not imported: Unknown '
+                             'group "nosuch"' % (i + 1, name(i))), line
+
+    # the id that the hash has already is another
+
+    p = importing("%s-x @%s b;" % (id, name(1)), shell=shell)
+    assert p.returncode == 1 and p.stdout == ""
+    assert "Another key has the hash" in p.stderr and said(0, 0, 1) in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_ends_where_all_would_fail(importing, live, gateway, tmp_path,
+                                          shell):
+    gw = gateway(**dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET
+                        + " modelgw_managed_keys 51;"))
+    lines = ["full-%d @full-%d b;" % (i, i) for i in range(120)]
+    file = tmp_path / "keys.conf"
+    file.write_text(re.sub("@([\\w-]+)", lambda m: sha256(m[1]),
+                           "\n".join(lines)))
+    p = run("--socket", gw.path("admin.sock"), "key", "import", file,
+            shell=shell)
+    assert p.returncode == 1
+    assert p.stdout.split() == ["full-%d" % i for i in range(51)]
+    assert p.stderr.splitlines() == [
+        said(51), "modelgwctl: There are as many keys as "
+        '"modelgw_managed_keys" allows']
+    for where in (("--url", "http://127.0.0.1:1"), ("--socket", "/nowhere"),
+                  ("--url", "http://127.0.0.1:%d/v1" % gw.port)):
+        p = run(*where, "key", "import", file, shell=shell)
+        assert p.returncode == 1 and p.stdout == ""
+        assert p.stderr.count(where[1]) == 1 or "Not found" in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("text, line, word", [
+    ("one @one b", 1, '"one" does not end with ";"'),
+    ("one @one b;\ntwo @two b # ;\n", 2, '"two" does not end with ";"'),
+    ("one @one b;\ntwo @two b\n\nthree @three b;", 2, "unknown option"),
+    ("one @one b rpm=abc;", 1, "rpm must be a number"),
+    ("one @one b tpm=0;", 1, "tpm must be a number"),
+    ("one @one b concurrency=1000000001;", 1, "concurrency must be a number"),
+    ("one @one b rpm=;", 1, "rpm must be a number"),
+    ("one @one b rpm;", 1, "rpm must be a number"),
+    ("one @one b rpm=1 rpm=2;", 1, '"rpm" twice'),
+    ("one @one b models=;", 1, "models must be"),
+    ("one @one b account=a/b;", 1, "account must be"),
+    ("one @one b budget=5;", 1, "budget must be"),
+    ("one @one b expires=soon;", 1, "expires must be"),
+    ("one @one b owner=x;", 1, 'unknown option "owner"'),
+    ("\none @one;", 2, 'key "one" has no group'),
+    ("one @one rpm=5;", 1, 'key "one" has no group'),
+    ("one;", 1, 'the hash of key "one"'), ("one b;", 1, 'the hash of key "one"'),
+    ("one sha256:00 b;", 1, 'the hash of key "one"'),
+    ("one sk-eu-1234 b;", 1, "64 hex digits"),
+    ("a/b @one b;", 1, '"a/b" is not an id'),
+    ("# x\n include more.conf;", 2, '"include"'),
+    ("one @one b;\none @two b;", 2, 'key "one" is in line 1, too'),
+    ("one @one b;\ntwo @one b;", 2, "has the hash of line 1"),
+    ("one @one b rpm=1\\\"x;", 1, "rpm must be a number")])
+def test_import_of_wrong_lines(importing, shell, text, line, word):
+    """All that is wrong is said, and nothing is imported."""
+    p = importing(text, shell=shell)
+    refused(p, 1, "keys.conf:%d: " % line, word, "nothing was imported")
+    assert "sk-eu" not in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_of_no_keys(importing, tmp_path, shell):
+    refused(importing("", shell=shell), 1, "keys.conf has no keys")
+    refused(importing("# one;\n\n", shell=shell), 1, "keys.conf has no keys")
+    for path, word in ((tmp_path, "is a directory"),
+                       (tmp_path / "nosuch", "cannot be read")):
+        refused(run("key", "import", path, shell=shell), 1, str(path), word)
