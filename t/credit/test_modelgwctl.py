@@ -562,6 +562,7 @@ def test_no_duplicate_id(tmp_path, text):
     ["bob", "--group", "a", "--account", "a;b"],
     ["bob", "--group", "a", "--expires", "soon"],
     ["bob", "--group", "a", "--expires", "2030-1-1"],
+    ["bob", "--group", "a", "--expires", "2032-02-30"],
     ["bob", "--group", "a", "--prefix", "a b"],
     ["bob", "--group", "a", "--owner", "x"], ["bob", "--group", "a", "x"]])
 def test_key_new_misuse(tmp_path, args):
@@ -867,3 +868,115 @@ def test_import_of_no_keys(importing, tmp_path, shell):
     for path, word in ((tmp_path, "is a directory"),
                        (tmp_path / "nosuch", "cannot be read")):
         refused(run("key", "import", path, shell=shell), 1, str(path), word)
+
+
+def days(n):
+    return time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400 * n))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("day, real", [
+    ("2032-02-29", True), ("2400-02-29", True), ("2030-12-31", True),
+    ("2033-02-29", False), ("2100-02-29", False), ("2032-02-30", False),
+    ("2030-04-31", False), ("2030-13-01", False), ("2030-00-01", False),
+    ("2030-08-09", True), ("2030-09-08", True), ("2030-01-00", False),
+    ("2030-01-32", False), ("9999-12-31", True)])
+def test_days_that_there_are(tmp_path, ctl, shell, day, real):
+    new = key_new(tmp_path / "keys.conf", "bob", "--group", "a", "--expires",
+                  day, shell=shell)
+    if real:
+        ok(new, err=".*")
+        assert " expires=%s;" % day in (tmp_path / "keys.conf").read_text()
+        return
+    for p in (new, ctl("key", "new", "bob", "--group", "b", "--expires", day,
+                       shell=shell),
+              ctl("key", "set", "alice-1", "--expires", day, shell=shell)):
+        refused(p, 2, "--expires %s: " % day)
+    assert not (tmp_path / "keys.conf").exists()
+
+
+def test_days_in_the_past(tmp_path, live):
+    """A new key cannot expire today, one that there is can."""
+    def ctl(*args):
+        return run("--socket", live.path("admin.sock"), "key", *args)
+
+    ok(ctl("new", "today", "--group", "b"), ".*")
+    for day in ("2020-01-01", days(-1), days(0)):
+        for file in ((), ("--keys", tmp_path / "keys.conf")):
+            refused(ctl("new", "past", "--group", "b", "--expires", day, *file),
+                    2, "--expires %s" % day, "in the past, nor today")
+        if day != days(0):
+            refused(ctl("set", "today", "--expires", day), 2,
+                    "--expires %s" % day, "in the past")
+    ok(ctl("new", "tomorrow", "--group", "b", "--expires", days(2)), ".*")
+    out = ok(ctl("set", "today", "--expires", days(1)))
+    assert "expires: %s\n" % days(1) in out
+    assert "expires: -\n" in ok(ctl("set", "today", "--expires", "none"))
+    assert not (tmp_path / "keys.conf").exists()
+
+
+@pytest.fixture
+def default(tmp_path):
+    """modelgwctl with another default socket."""
+    def copy(path):
+        with open(CTL) as f:
+            text = f.read()
+        assert text.count("{MODELGW_ADMIN:-unix:/run/modelgw-admin.sock}") == 1
+        ctl = tmp_path / "modelgwctl"
+        ctl.write_text(text.replace("/run/modelgw-admin.sock", str(path)))
+
+        def call(*args, shell=None):
+            command = {"busybox": ["busybox", "sh"]}.get(shell,
+                                                         [shell or "sh"])
+            return subprocess.run(command + [ctl, *map(str, args)],
+                                  capture_output=True, text=True, timeout=60)
+
+        return call
+
+    return copy
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new_asks_the_gateway(live, default, tmp_path, shell):
+    """At the default socket, too: groups, models and ids."""
+    file = tmp_path / "keys.conf"
+    ctl = functools.partial(default(live.path("admin.sock")), shell=shell)
+    id = "ask-" + str(shell)
+    ok(ctl("key", "new", id, "--group", "b"), ".*")
+    for args, word in (((id, "--group", "b"), "in its ledger already"),
+                       (("alice-1", "--group", "b"), "in its configuration"),
+                       (("x", "--group", "nosuch"), 'unknown group "nosuch"'),
+                       (("x", "--group", "b", "--models", "no"), '"no"')):
+        refused(ctl("key", "new", *args, "--keys", file), 1, word,
+                "nothing was changed")
+        refused(run("--socket", live.path("admin.sock"), "key", "new", *args,
+                    "--keys", file), 1, word)
+    ok(ctl("key", "revoke", id))
+    refused(ctl("key", "new", id, "--group", "b", "--keys", file), 1, id)
+    assert not file.exists()
+    ok(ctl("key", "new", id + "-2", "--group", "b", "--keys", file), ".*reload.*")
+    assert file.read_text().startswith(id + "-2 sha256:")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new_without_a_gateway(default, tmp_path, shell):
+    """A socket that was left behind, or none."""
+    file = tmp_path / "keys.conf"
+    path = tmp_path / "left.sock"
+    ok(default(path)("key", "new", "one", "--group", "b", "--keys", file,
+                     shell=shell), "modelgwctl: key .*")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(path))
+    p = default(path)("key", "new", "two", "--group", "b", "--keys", file,
+                      shell=shell)
+    ok(p, "modelgwctl: unix:.*/left.sock does not answer: .*\n.* reload.*")
+    assert len(file.read_text().splitlines()) == 2
+    refused(run("--socket", path, "key", "new", "three", "--group", "b",
+                "--keys", file, shell=shell), 1, "no answer")
+
+
+def test_key_new_where_no_keys_are_managed(gw, tmp_path):
+    file = tmp_path / "keys.conf"
+    ctl = functools.partial(run, "--socket", gw.path("admin.sock"), "key", "new")
+    refused(ctl("alice-1", "--group", "b", "--keys", file), 1, "configuration")
+    ok(ctl("new", "--group", "b", "--keys", file), ".*")
