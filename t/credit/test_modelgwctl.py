@@ -375,15 +375,79 @@ def test_more(shell):
               b'{"usage":[{"key":"],\\"more\\":true}","cost":"1.00"}]}')
     for body, more in zip(answer, (True, "1f-2", False)):
         with answering(body) as url:
-            p = run("--url", url, "usage", shell=shell)
+            p = run("--url", url, "usage", "--limit", "1", shell=shell)
             text = ok(p, err=".*more rows.*limit.*" if more else "")
-            assert (more == "1f-2") == p.stderr.endswith("--after 1f-2\n")
+            assert (more == "1f-2") == ("--after 1f-2, " in p.stderr)
             assert text.split()[:2] == ["key", "cost"] and "1.00" in text
             assert len(text.splitlines()) == 2
         with answering(body) as url:
             p = run("--url", url, "usage", "--json", shell=shell)
             assert ok(p, err=".*more rows.*" if more else "") \
                 == body.decode() + "\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("command, limit, ways", [
+    ("calls", None, "--after x, a shorter time, or a higher --limit (10000 at "
+                    "most)"),
+    ("calls", 5000, "--after x, a shorter time, or a higher --limit (10000 at "
+                    "most)"),
+    ("calls", 10000, "--after x, a shorter time"),
+    ("usage", None, "a shorter time"), ("usage", 10000, "a shorter time"),
+    ("usage", 5, "a shorter time, or a higher --limit (10000 at most)"),
+    ("accounts", 5, "--after x, or a higher --limit (1000 at most)"),
+    ("keys", 999, "--after x, or a higher --limit (1000 at most)"),
+    ("keys", 1000, "--after x"), ("actions", 1000, "--after x"),
+    ("actions", None, "--after x, or a higher --limit (1000 at most)")])
+def test_how_to_see_more(shell, command, limit, ways):
+    """The limits are those that the command takes (see test_limits_of_lists)."""
+    after = "" if command == "usage" else ',"next":"x"'
+    body = '{"%s":[{"key":"a"}],"more":true%s}' % (command, after)
+    with answering(body.encode()) as url:
+        p = run("--url", url, command,
+                *(["--limit", limit] if limit else []), shell=shell)
+    ok(p, re.escape("modelgwctl: there are more rows: ask for " + ways))
+
+
+@pytest.mark.parametrize("command, most", [
+    ("calls", 10000), ("usage", 10000), ("accounts", 1000), ("keys", 1000),
+    ("actions", 1000)])
+def test_limits_of_lists(ctl, command, most):
+    ok(ctl(command, "--limit", most), "(modelgwctl: no rows)?")
+    refused(ctl(command, "--limit", most + 1), 1, "limit", "1 to %d" % most)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_call_of_a_request_id(ctl, shell):
+    """What the gateway refused itself is no call."""
+    refused_itself = ".* access log only"
+    p = ctl("calls", "--request-id", "f" * 32, shell=shell)
+    assert ok(p, "modelgwctl: no rows\n" + refused_itself
+              + "; without --from the last 24 hours are searched") == ""
+    p = ctl("calls", "--request-id", "f" * 32, "--from", "-7d", shell=shell)
+    assert ok(p, "modelgwctl: no rows\n" + refused_itself) == ""
+    p = ctl("--json", "calls", "--request-id", "f" * 32, shell=shell)
+    assert json.loads(ok(p, refused_itself + ".*")) == {"calls": []}
+    ok(ctl("calls", "--from", "-1h", "--key", "nobody", shell=shell),
+       "modelgwctl: no rows")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_groups_and_models(ctl, shell):
+    a, b = rows(ok(ctl("groups", shell=shell)))
+    assert a["name"] == "a" and b["name"] == "b" and b["rpm"] == "-"
+    assert "fam-b-one" in b["models"].split(",")
+    models = {m["id"]: m for m in rows(ok(ctl("models", shell=shell)))}
+    assert list(models["fam-b-one"]) == [
+        "id", "group", "upstream_id", "input", "output", "cache_read",
+        "cache_write", "context", "max_output"]
+    assert models["fam-b-one"]["group"] == "b"
+    assert models["fam-b-one"]["max_output"] == "4000"
+    all = json.loads(ok(ctl("models", "--json", shell=shell)))["models"]
+    assert {m["id"] for m in all} == set(models)
+    assert len(all[0]) > 9
+    for command in ("groups", "models"):
+        refused(ctl(command, "x", shell=shell), 2, "no arguments")
 
 
 @contextlib.contextmanager
