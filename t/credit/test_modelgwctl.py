@@ -375,15 +375,79 @@ def test_more(shell):
               b'{"usage":[{"key":"],\\"more\\":true}","cost":"1.00"}]}')
     for body, more in zip(answer, (True, "1f-2", False)):
         with answering(body) as url:
-            p = run("--url", url, "usage", shell=shell)
+            p = run("--url", url, "usage", "--limit", "1", shell=shell)
             text = ok(p, err=".*more rows.*limit.*" if more else "")
-            assert (more == "1f-2") == p.stderr.endswith("--after 1f-2\n")
+            assert (more == "1f-2") == ("--after 1f-2, " in p.stderr)
             assert text.split()[:2] == ["key", "cost"] and "1.00" in text
             assert len(text.splitlines()) == 2
         with answering(body) as url:
             p = run("--url", url, "usage", "--json", shell=shell)
             assert ok(p, err=".*more rows.*" if more else "") \
                 == body.decode() + "\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("command, limit, ways", [
+    ("calls", None, "--after x, a shorter time, or a higher --limit (10000 at "
+                    "most)"),
+    ("calls", 5000, "--after x, a shorter time, or a higher --limit (10000 at "
+                    "most)"),
+    ("calls", 10000, "--after x, a shorter time"),
+    ("usage", None, "a shorter time"), ("usage", 10000, "a shorter time"),
+    ("usage", 5, "a shorter time, or a higher --limit (10000 at most)"),
+    ("accounts", 5, "--after x, or a higher --limit (1000 at most)"),
+    ("keys", 999, "--after x, or a higher --limit (1000 at most)"),
+    ("keys", 1000, "--after x"), ("actions", 1000, "--after x"),
+    ("actions", None, "--after x, or a higher --limit (1000 at most)")])
+def test_how_to_see_more(shell, command, limit, ways):
+    """The limits are those that the command takes (see test_limits_of_lists)."""
+    after = "" if command == "usage" else ',"next":"x"'
+    body = '{"%s":[{"key":"a"}],"more":true%s}' % (command, after)
+    with answering(body.encode()) as url:
+        p = run("--url", url, command,
+                *(["--limit", limit] if limit else []), shell=shell)
+    ok(p, re.escape("modelgwctl: there are more rows: ask for " + ways))
+
+
+@pytest.mark.parametrize("command, most", [
+    ("calls", 10000), ("usage", 10000), ("accounts", 1000), ("keys", 1000),
+    ("actions", 1000)])
+def test_limits_of_lists(ctl, command, most):
+    ok(ctl(command, "--limit", most), "(modelgwctl: no rows)?")
+    refused(ctl(command, "--limit", most + 1), 1, "limit", "1 to %d" % most)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_call_of_a_request_id(ctl, shell):
+    """What the gateway refused itself is no call."""
+    refused_itself = ".* access log only"
+    p = ctl("calls", "--request-id", "f" * 32, shell=shell)
+    assert ok(p, "modelgwctl: no rows\n" + refused_itself
+              + "; without --from the last 24 hours are searched") == ""
+    p = ctl("calls", "--request-id", "f" * 32, "--from", "-7d", shell=shell)
+    assert ok(p, "modelgwctl: no rows\n" + refused_itself) == ""
+    p = ctl("--json", "calls", "--request-id", "f" * 32, shell=shell)
+    assert json.loads(ok(p, refused_itself + ".*")) == {"calls": []}
+    ok(ctl("calls", "--from", "-1h", "--key", "nobody", shell=shell),
+       "modelgwctl: no rows")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_groups_and_models(ctl, shell):
+    a, b = rows(ok(ctl("groups", shell=shell)))
+    assert a["name"] == "a" and b["name"] == "b" and b["rpm"] == "-"
+    assert "fam-b-one" in b["models"].split(",")
+    models = {m["id"]: m for m in rows(ok(ctl("models", shell=shell)))}
+    assert list(models["fam-b-one"]) == [
+        "id", "group", "upstream_id", "input", "output", "cache_read",
+        "cache_write", "context", "max_output"]
+    assert models["fam-b-one"]["group"] == "b"
+    assert models["fam-b-one"]["max_output"] == "4000"
+    all = json.loads(ok(ctl("models", "--json", shell=shell)))["models"]
+    assert {m["id"] for m in all} == set(models)
+    assert len(all[0]) > 9
+    for command in ("groups", "models"):
+        refused(ctl(command, "x", shell=shell), 2, "no arguments")
 
 
 @contextlib.contextmanager
@@ -520,12 +584,13 @@ def test_key_new_with_everything(tmp_path):
 @pytest.mark.parametrize("text", [
     "bob sha256:x b;", "x sha256:x b; bob sha256:y b;", "\tbob\n sha256:x\nb;",
     '"bob" sha256:x b;', "'bob' sha256:x b;", "# c\nbob sha256:x b;",
-    "x sha256:x b; # bob;\nbob sha256:x b;"])
+    "x sha256:x b; # bob;\nbob sha256:x b;",
+    "x sha256:x b;# bob;\nbob sha256:x b;", "x sha256:x b;\r\nbob\r\n x b;"])
 def test_duplicate_id(tmp_path, text):
     file = tmp_path / "keys.conf"
-    file.write_text(text)
+    file.write_bytes(text.encode())
     refused(key_new(file, "bob", "--group", "b"), 1, "bob", "already")
-    assert file.read_text() == text
+    assert file.read_bytes() == text.encode()
     assert os.listdir(tmp_path) == ["keys.conf"]
 
 
@@ -561,6 +626,7 @@ def test_no_duplicate_id(tmp_path, text):
     ["bob", "--group", "a", "--account", "a;b"],
     ["bob", "--group", "a", "--expires", "soon"],
     ["bob", "--group", "a", "--expires", "2030-1-1"],
+    ["bob", "--group", "a", "--expires", "2032-02-30"],
     ["bob", "--group", "a", "--prefix", "a b"],
     ["bob", "--group", "a", "--owner", "x"], ["bob", "--group", "a", "x"]])
 def test_key_new_misuse(tmp_path, args):
@@ -715,7 +781,266 @@ def test_keys_without_a_reload(live, tmp_path, shell):
     file.write_text("# keys\nin-%s sha256:%s b rpm=5\n    account=bob-1;\n"
                     "bad-%s sha256:%s nosuch;\n" % (id, digest, id, digest))
     p = ctl("key", "import", file)
+    assert p.returncode == 1
+    assert '%s:4: key "bad-%s" has the hash of line 2' % (file, id) in p.stderr
+    file.write_text(file.read_text().replace("bad-%s sha256:%s" % (id, digest),
+                                             "bad-%s sha256:%064x" % (id, 1)))
+    p = ctl("key", "import", file)
     assert p.returncode == 1 and p.stdout == "in-%s\n" % id
     assert "%s:4: " % file in p.stderr and "nosuch" in p.stderr
     moved = Key(id, "b", secret="sk-eu-" + id)
     assert live.get("/v1/models", key=moved).status == 200
+
+
+def sha256(name):
+    secret = "sk-eu-" + name
+    return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
+
+
+@pytest.fixture
+def importing(live, tmp_path):
+    """Writes a keys file and imports it; "@NAME" is the hash of sk-eu-NAME."""
+    def call(text, **kw):
+        file = tmp_path / "keys.conf"
+        file.write_bytes(re.sub("@([\\w-]+)", lambda m: sha256(m[1]),
+                                text).encode())
+        return run("--socket", live.path("admin.sock"), "key", "import", file,
+                   **kw)
+
+    return call
+
+
+def said(n, skipped=0, refused=0):
+    text = "modelgwctl: imported %d, skipped %d" % (n, skipped)
+    return text + (", refused %d" % refused if refused else "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import(importing, live, shell):
+    """As nginx reads a keys file: comments, quotes, several lines or keys a
+    line, CRLF."""
+    a, b, c, d, e = ["i%d-%s" % (i, shell) for i in range(5)]
+    text = ("# all; of them\r\n%s @%s b;# the first\r\n\r\n"
+            "  '%s'\t@%s\r\n  b  # in two lines; really\r\n rpm=7;\r\n"
+            "%s @%s b models=fam-b-one,fam-b-two; \"%s\" @%s b account=%s "
+            "budget=5.00/day expires=2035-01-01 tpm=1000 concurrency=2 ;#x\n"
+            "\t#%s @x b;\n%s @%s b;"
+            % (a, a, b, b, c, c, d, d, c, e, e, e))
+    p = importing(text, shell=shell)
+    assert ok(p, said(5)) == "".join("%s\n" % id for id in (a, b, c, d, e))
+    keys = {k["id"]: k for k in json.loads(ok(run(
+        "--socket", live.path("admin.sock"), "--json", "keys")))["keys"]}
+    assert keys[a]["account"] == a and keys[a]["rpm"] is None
+    assert keys[b]["rpm"] == 7 and keys[b]["models"] is None
+    assert keys[c]["models"] == ["fam-b-one", "fam-b-two"]
+    assert keys[d]["account"] == c and keys[d]["budget"] == "5.00/day"
+    assert keys[d]["expires"] == "2035-01-01" and keys[d]["tpm"] == 1000
+    assert live.get("/v1/models", key=Key(e, "b", secret="sk-eu-" + e)).status == 200
+
+    # again, and with one more
+
+    known = r".*/keys.conf:%d: key \"%s\" is in the ledger already, " \
+        "with this hash or another: skipped\n"
+    p = importing(text + "%s-6 @%s-6 b;" % (a, a), shell=shell)
+    lines = zip((2, 4, 7, 7, 9), (a, b, c, d, e))
+    assert ok(p, "".join(known % x for x in lines) + said(1, 5)) == a + "-6\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_of_many(importing, live, shell):
+    """By one curl for many keys, some of which are refused."""
+    id = "many-" + str(shell)
+    name = lambda i: "%s-%d" % (id, i)      # noqa: E731
+    lines = ["%s @%s %s;" % (name(i), name(i), "b" if i % 4 else "nosuch")
+             for i in range(8)]
+    p = importing("\n".join(lines), shell=shell)
+    assert p.returncode == 1
+    assert p.stdout.split() == [name(i) for i in range(8) if i % 4]
+    *wrong, last = p.stderr.splitlines()
+    assert last == said(6, 0, 2)
+    for i, line in zip((0, 4), wrong, strict=True):
+        assert line.endswith('keys.conf:%d: key "%s" was not imported: Unknown '
+                             'group "nosuch"' % (i + 1, name(i))), line
+
+    # the id that the hash has already is another
+
+    p = importing("%s-x @%s b;" % (id, name(1)), shell=shell)
+    assert p.returncode == 1 and p.stdout == ""
+    assert "Another key has the hash" in p.stderr and said(0, 0, 1) in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_ends_where_all_would_fail(importing, live, gateway, tmp_path,
+                                          shell):
+    gw = gateway(**dict(WITH_LEDGER, http=WITH_LEDGER["http"] + SOCKET
+                        + " modelgw_managed_keys 51;"))
+    lines = ["full-%d @full-%d b;" % (i, i) for i in range(120)]
+    file = tmp_path / "keys.conf"
+    file.write_text(re.sub("@([\\w-]+)", lambda m: sha256(m[1]),
+                           "\n".join(lines)))
+    p = run("--socket", gw.path("admin.sock"), "key", "import", file,
+            shell=shell)
+    assert p.returncode == 1
+    assert p.stdout.split() == ["full-%d" % i for i in range(51)]
+    assert p.stderr.splitlines() == [
+        said(51), "modelgwctl: There are as many keys as "
+        '"modelgw_managed_keys" allows']
+    for where in (("--url", "http://127.0.0.1:1"), ("--socket", "/nowhere"),
+                  ("--url", "http://127.0.0.1:%d/v1" % gw.port)):
+        p = run(*where, "key", "import", file, shell=shell)
+        assert p.returncode == 1 and p.stdout == ""
+        assert p.stderr.count(where[1]) == 1 or "Not found" in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("text, line, word", [
+    ("one @one b", 1, '"one" does not end with ";"'),
+    ("one @one b;\ntwo @two b # ;\n", 2, '"two" does not end with ";"'),
+    ("one @one b;\ntwo @two b\n\nthree @three b;", 2, "unknown option"),
+    ("one @one b rpm=abc;", 1, "rpm must be a number"),
+    ("one @one b tpm=0;", 1, "tpm must be a number"),
+    ("one @one b concurrency=1000000001;", 1, "concurrency must be a number"),
+    ("one @one b rpm=;", 1, "rpm must be a number"),
+    ("one @one b rpm;", 1, "rpm must be a number"),
+    ("one @one b rpm=1 rpm=2;", 1, '"rpm" twice'),
+    ("one @one b models=;", 1, "models must be"),
+    ("one @one b account=a/b;", 1, "account must be"),
+    ("one @one b budget=5;", 1, "budget must be"),
+    ("one @one b expires=soon;", 1, "expires must be"),
+    ("one @one b owner=x;", 1, 'unknown option "owner"'),
+    ("\none @one;", 2, 'key "one" has no group'),
+    ("one @one rpm=5;", 1, 'key "one" has no group'),
+    ("one;", 1, 'the hash of key "one"'), ("one b;", 1, 'the hash of key "one"'),
+    ("one sha256:00 b;", 1, 'the hash of key "one"'),
+    ("one sk-eu-1234 b;", 1, "64 hex digits"),
+    ("a/b @one b;", 1, '"a/b" is not an id'),
+    ("# x\n include more.conf;", 2, '"include"'),
+    ("one @one b;\none @two b;", 2, 'key "one" is in line 1, too'),
+    ("one @one b;\ntwo @one b;", 2, "has the hash of line 1"),
+    ("one @one b rpm=1\\\"x;", 1, "rpm must be a number")])
+def test_import_of_wrong_lines(importing, shell, text, line, word):
+    """All that is wrong is said, and nothing is imported."""
+    p = importing(text, shell=shell)
+    refused(p, 1, "keys.conf:%d: " % line, word, "nothing was imported")
+    assert "sk-eu" not in p.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_import_of_no_keys(importing, tmp_path, shell):
+    refused(importing("", shell=shell), 1, "keys.conf has no keys")
+    refused(importing("# one;\n\n", shell=shell), 1, "keys.conf has no keys")
+    for path, word in ((tmp_path, "is a directory"),
+                       (tmp_path / "nosuch", "cannot be read")):
+        refused(run("key", "import", path, shell=shell), 1, str(path), word)
+
+
+def days(n):
+    return time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400 * n))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("day, real", [
+    ("2032-02-29", True), ("2400-02-29", True), ("2030-12-31", True),
+    ("2033-02-29", False), ("2100-02-29", False), ("2032-02-30", False),
+    ("2030-04-31", False), ("2030-13-01", False), ("2030-00-01", False),
+    ("2030-08-09", True), ("2030-09-08", True), ("2030-01-00", False),
+    ("2030-01-32", False), ("9999-12-31", True)])
+def test_days_that_there_are(tmp_path, ctl, shell, day, real):
+    new = key_new(tmp_path / "keys.conf", "bob", "--group", "a", "--expires",
+                  day, shell=shell)
+    if real:
+        ok(new, err=".*")
+        assert " expires=%s;" % day in (tmp_path / "keys.conf").read_text()
+        return
+    for p in (new, ctl("key", "new", "bob", "--group", "b", "--expires", day,
+                       shell=shell),
+              ctl("key", "set", "alice-1", "--expires", day, shell=shell)):
+        refused(p, 2, "--expires %s: " % day)
+    assert not (tmp_path / "keys.conf").exists()
+
+
+def test_days_in_the_past(tmp_path, live):
+    """A new key cannot expire today, one that there is can."""
+    def ctl(*args):
+        return run("--socket", live.path("admin.sock"), "key", *args)
+
+    ok(ctl("new", "today", "--group", "b"), ".*")
+    for day in ("2020-01-01", days(-1), days(0)):
+        for file in ((), ("--keys", tmp_path / "keys.conf")):
+            refused(ctl("new", "past", "--group", "b", "--expires", day, *file),
+                    2, "--expires %s" % day, "in the past, nor today")
+        if day != days(0):
+            refused(ctl("set", "today", "--expires", day), 2,
+                    "--expires %s" % day, "in the past")
+    ok(ctl("new", "tomorrow", "--group", "b", "--expires", days(2)), ".*")
+    out = ok(ctl("set", "today", "--expires", days(1)))
+    assert "expires: %s\n" % days(1) in out
+    assert "expires: -\n" in ok(ctl("set", "today", "--expires", "none"))
+    assert not (tmp_path / "keys.conf").exists()
+
+
+@pytest.fixture
+def default(tmp_path):
+    """modelgwctl with another default socket."""
+    def copy(path):
+        with open(CTL) as f:
+            text = f.read()
+        assert text.count("{MODELGW_ADMIN:-unix:/run/modelgw-admin.sock}") == 1
+        ctl = tmp_path / "modelgwctl"
+        ctl.write_text(text.replace("/run/modelgw-admin.sock", str(path)))
+
+        def call(*args, shell=None):
+            command = {"busybox": ["busybox", "sh"]}.get(shell,
+                                                         [shell or "sh"])
+            return subprocess.run(command + [ctl, *map(str, args)],
+                                  capture_output=True, text=True, timeout=60)
+
+        return call
+
+    return copy
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new_asks_the_gateway(live, default, tmp_path, shell):
+    """At the default socket, too: groups, models and ids."""
+    file = tmp_path / "keys.conf"
+    ctl = functools.partial(default(live.path("admin.sock")), shell=shell)
+    id = "ask-" + str(shell)
+    ok(ctl("key", "new", id, "--group", "b"), ".*")
+    for args, word in (((id, "--group", "b"), "in its ledger already"),
+                       (("alice-1", "--group", "b"), "in its configuration"),
+                       (("x", "--group", "nosuch"), 'unknown group "nosuch"'),
+                       (("x", "--group", "b", "--models", "no"), '"no"')):
+        refused(ctl("key", "new", *args, "--keys", file), 1, word,
+                "nothing was changed")
+        refused(run("--socket", live.path("admin.sock"), "key", "new", *args,
+                    "--keys", file), 1, word)
+    ok(ctl("key", "revoke", id))
+    refused(ctl("key", "new", id, "--group", "b", "--keys", file), 1, id)
+    assert not file.exists()
+    ok(ctl("key", "new", id + "-2", "--group", "b", "--keys", file), ".*reload.*")
+    assert file.read_text().startswith(id + "-2 sha256:")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new_without_a_gateway(default, tmp_path, shell):
+    """A socket that was left behind, or none."""
+    file = tmp_path / "keys.conf"
+    path = tmp_path / "left.sock"
+    ok(default(path)("key", "new", "one", "--group", "b", "--keys", file,
+                     shell=shell), "modelgwctl: key .*")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(path))
+    p = default(path)("key", "new", "two", "--group", "b", "--keys", file,
+                      shell=shell)
+    ok(p, "modelgwctl: unix:.*/left.sock does not answer: .*\n.* reload.*")
+    assert len(file.read_text().splitlines()) == 2
+    refused(run("--socket", path, "key", "new", "three", "--group", "b",
+                "--keys", file, shell=shell), 1, "no answer")
+
+
+def test_key_new_where_no_keys_are_managed(gw, tmp_path):
+    file = tmp_path / "keys.conf"
+    ctl = functools.partial(run, "--socket", gw.path("admin.sock"), "key", "new")
+    refused(ctl("alice-1", "--group", "b", "--keys", file), 1, "configuration")
+    ok(ctl("new", "--group", "b", "--keys", file), ".*")
