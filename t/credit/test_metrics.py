@@ -474,7 +474,7 @@ def test_more_keys_than_have_room(gateway):
     """Of those that operators make the first ones have counters."""
     n = 250
     live = managed(gateway, n, " modelgw_metrics_zone 96k;",
-                   locations=LOCATION + ADMIN, keys=())
+                   locations=LOCATION + ADMIN, keys=(), workers=1)
     keys = [live.new("k%d" % i) for i in range(n)]
     for key in keys:
         assert live.gw.get("/v1/models", key=key).status == 200

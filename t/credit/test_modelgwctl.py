@@ -884,7 +884,8 @@ def test_import_ends_where_all_would_fail(importing, live, gateway, tmp_path,
     assert p.stdout.split() == ["full-%d" % i for i in range(51)]
     assert p.stderr.splitlines() == [
         said(51), "modelgwctl: There are as many keys as "
-        '"modelgw_managed_keys" allows']
+        '"modelgw_managed_keys 51" allows: revoke some, or raise it and '
+        'restart nginx']
     for where in (("--url", "http://127.0.0.1:1"), ("--socket", "/nowhere"),
                   ("--url", "http://127.0.0.1:%d/v1" % gw.port)):
         p = run(*where, "key", "import", file, shell=shell)
