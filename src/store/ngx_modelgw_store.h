@@ -179,6 +179,10 @@ typedef ngx_int_t (*ngx_modelgw_store_key_pt)(void *data,
 ngx_int_t ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     ngx_modelgw_store_key_pt handler, void *data);
 
+/* How many keys may be used at that time: NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_modelgw_store_keys_count(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_uint_t *n);
+
 
 /*
  * For a reader: what it reads from now on is of this instant.  Then whether

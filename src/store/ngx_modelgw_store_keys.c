@@ -531,6 +531,24 @@ ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
 }
 
 
+ngx_int_t
+ngx_modelgw_store_keys_count(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_uint_t *n)
+{
+    int64_t    count;
+    ngx_int_t  rc;
+
+    count = 0;
+
+    rc = ngx_modelgw_store_step(s, "SELECT count(*) FROM keys WHERE"
+                                   NGX_MODELGW_STORE_KEY_WORKS,
+                                time * 1000, 0, &count);
+    *n = count;
+
+    return rc;
+}
+
+
 static ngx_int_t
 ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
     uint64_t time, ngx_modelgw_store_key_pt handler, void *data)

@@ -190,6 +190,19 @@ ANYTHING = re.compile(r"sk-eu-[0-9a-f]{48}|\d{4}-\d\d-\d\dT[\d:.]{12}Z"
                       r"|\d{4}-\d\d-\d\d|\b1[78]\d{11,14}\b|…")
 
 
+def test_paths_of_the_demo():
+    """The table before the samples of docs/operating.md has those of PLACES."""
+    with open(os.path.join(ROOT, "docs/operating.md")) as f:
+        table = dict(re.findall(r"^\| `(/\S+)` +\| `build/run/(\S+)` +\|$",
+                                f.read(), re.M))
+    assert len(table) >= 5
+    for path, place in table.items():
+        for name, there in [*PLACES.items(),
+                            ("/etc/nginx/modelgw", "conf/modelgw")]:
+            path = path.replace(name, there)
+        assert path.lstrip("/") == place
+
+
 def samples(text):
     """(command, output) of each, as written."""
     found, more = [], False

@@ -978,6 +978,40 @@ def test_as_many_as_allowed(gateway):
     assert g.gw.get("/v1/models", key=keys[0]).status == 401
 
 
+def test_more_keys_than_allowed(gateway):
+    """At a start: refused with the number that is needed; a warning if there is
+    to be none, and customers would get 401."""
+    parts = dict(PARTS, http=LEDGER + " modelgw_managed_keys 9;")
+    g = Live(gateway(**parts))
+    keys = [g.new("k-%d" % i) for i in range(4)]
+    g.send("POST", "/keys/k-0/rotate", {"grace": "1h"})
+    g.send("POST", "/keys/k-1/rotate")
+    g.send("DELETE", "/keys/k-2")
+
+    def start(n):
+        g.gw.stop()
+        g.gw.http = LEDGER + (" modelgw_managed_keys %s;" % n if n else "")
+        g.gw.write()
+        g.gw.start()
+
+    g.gw.expect("the ledger has 4 keys, more than")
+    with pytest.raises(lib.Failed) as refusal:
+        start(3)
+    assert 'ledger has 4 keys, more than "modelgw_managed_keys 3"' \
+        in str(refusal.value)
+    for n in (None, "0"):
+        warnings = g.gw.log_count("the ledger has 4 keys that are refused: "
+                                  'they need "modelgw_managed_keys"')
+        start(n)
+        assert g.gw.log_count("the ledger has 4 keys that are refused: "
+                              'they need "modelgw_managed_keys"') > warnings
+        assert g.gw.get("/v1/models", key=keys[0]).status == 401
+    start(4)
+    admitted(g.gw, keys[0])
+    admitted(g.gw, keys[3])
+    assert g.gw.log_count("that are refused") == 2
+
+
 def test_configuration_wins(gateway):
     """An id or a hash that it has, too."""
     secret = "sk-eu-both"

@@ -1,5 +1,6 @@
 """The command modelgwctl: against a gateway, and on keys files."""
 
+import base64
 import contextlib
 import csv
 import datetime
@@ -163,8 +164,11 @@ def test_nobody_there(args):
 
 
 def test_no_admin_there(gw):
-    p = run("--url", "http://127.0.0.1:%d/v1" % gw.port, "accounts")
-    refused(p, 1, "Not found")
+    for path in ("/v1", "", "/"):
+        p = run("--url", "http://127.0.0.1:%d%s" % (gw.port, path), "accounts")
+        refused(p, 1, 'no "modelgw_admin"', "--url needs its path")
+    p = run("--url", "http://127.0.0.1:%d/admin" % gw.port, "call", "1")
+    assert "--url" not in p.stderr
 
 
 @pytest.mark.parametrize("command", [["accounts"], ["keys"], ["calls"],
@@ -890,7 +894,7 @@ def test_import_ends_where_all_would_fail(importing, live, gateway, tmp_path,
                   ("--url", "http://127.0.0.1:%d/v1" % gw.port)):
         p = run(*where, "key", "import", file, shell=shell)
         assert p.returncode == 1 and p.stdout == ""
-        assert p.stderr.count(where[1]) == 1 or "Not found" in p.stderr
+        assert p.stderr.count(where[1]) == 1 or "its path" in p.stderr
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -1045,3 +1049,29 @@ def test_key_new_where_no_keys_are_managed(gw, tmp_path):
     ctl = functools.partial(run, "--socket", gw.path("admin.sock"), "key", "new")
     refused(ctl("alice-1", "--group", "b", "--keys", file), 1, "configuration")
     ok(ctl("new", "--group", "b", "--keys", file), ".*")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_operators_by_name(gateway, tmp_path, shell):
+    """As in docs/operating.md: their passwords are in ~/.netrc."""
+    entry = hashlib.sha1(b"0123 random").digest()
+    gw = gateway(**dict(WITH_LEDGER, http=WITH_LEDGER["http"]
+                        + " modelgw_managed_keys 5;"), locations="""
+        location /admin/ { modelgw_admin; auth_basic modelgw;
+                           auth_basic_user_file $dir/operators; }""",
+                 files={"operators": "alice:{SHA}%s\n"
+                        % base64.b64encode(entry).decode()})
+    url = "--url", "http://127.0.0.1:%d/admin" % gw.port
+    netrc = tmp_path / ".netrc"
+    env = {"HOME": str(tmp_path)}
+    p = run(*url, "account", "note", "alice", "x", shell=shell, env=env)
+    refused(p, 1, "~/.netrc")
+    netrc.write_text("machine 127.0.0.1 login alice password '0123 random'\n"
+                     .replace("'", '"'))
+    ok(run(*url, "account", "note", "alice", "x", shell=shell, env=env))
+    file = tmp_path / "keys.conf"
+    file.write_text("by-name %s b;" % sha256("by-name"))
+    ok(run(*url, "key", "import", file, shell=shell, env=env), said(1))
+    actions = json.loads(ok(run(*url, "--json", "actions", env=env)))["actions"]
+    assert {a["actor"] for a in actions} == {"alice"}
+    assert {a["target"] for a in actions} == {"alice", "by-name"}

@@ -58,6 +58,16 @@ ngx_int_t ngx_http_modelgw_zone_keys_same(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_log_t *log);
 
 /*
+ * When nginx starts: fills the table, if there is one, from the store, and
+ * warns of keys that would need one.
+ *     NGX_OK
+ *     NGX_ERROR  no room, error is set; or of the store, whose error is set
+ */
+ngx_int_t ngx_http_modelgw_zone_keys_load(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_store_t *store, ngx_modelgw_store_error_t *error,
+    ngx_log_t *log);
+
+/*
  * Fills the table from the store.
  *     NGX_OK, NGX_ERROR (no room, or of the store, whose error is set then)
  */

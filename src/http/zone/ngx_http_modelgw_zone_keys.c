@@ -161,6 +161,44 @@ ngx_http_modelgw_zone_keys_same(ngx_http_modelgw_main_conf_t *mmcf,
 
 
 ngx_int_t
+ngx_http_modelgw_zone_keys_load(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_store_t *store, ngx_modelgw_store_error_t *error,
+    ngx_log_t *log)
+{
+    u_char      *p;
+    ngx_uint_t   n;
+
+    if (ngx_modelgw_store_keys_count(store, time(NULL), &n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (mmcf->managed == NULL) {
+
+        if (n) {
+            ngx_log_error(NGX_LOG_WARN, log, 0,
+                          "the ledger has %ui keys that are refused: they need "
+                          "\"modelgw_managed_keys\"", n);
+        }
+
+        return NGX_OK;
+    }
+
+    if (n > mmcf->managed_max) {
+        p = ngx_snprintf(error->data, NGX_MODELGW_STORE_ERROR,
+                         "the ledger has %ui keys, more than "
+                         "\"modelgw_managed_keys %ui\"",
+                         n, mmcf->managed_max);
+
+        error->len = p - error->data;
+
+        return NGX_ERROR;
+    }
+
+    return ngx_http_modelgw_zone_keys_fill(mmcf->managed, store);
+}
+
+
+ngx_int_t
 ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
     ngx_modelgw_store_t *store)
 {

@@ -302,8 +302,7 @@ static ngx_int_t
 ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store)
 {
-    u_char    *p;
-    uint64_t   time;
+    uint64_t  time;
 
     if (ngx_modelgw_store_last_change(store, &time) != NGX_OK
         || ngx_modelgw_store_closed(store, ngx_http_modelgw_load_closed, load)
@@ -314,23 +313,8 @@ ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
 
     ngx_modelgw_ledger_change_after(load->mmcf->ledger, time);
 
-    if (load->mmcf->managed == NULL
-        || ngx_http_modelgw_zone_keys_fill(load->mmcf->managed, store)
-           == NGX_OK)
-    {
-        return NGX_OK;
-    }
-
-    if (ngx_modelgw_managed_free(load->mmcf->managed) == 0) {
-        p = ngx_snprintf(load->error.data, NGX_MODELGW_STORE_ERROR,
-                         "the ledger has more keys than "
-                         "\"modelgw_managed_keys %ui\"",
-                         load->mmcf->managed_max);
-
-        load->error.len = p - load->error.data;
-    }
-
-    return NGX_ERROR;
+    return ngx_http_modelgw_zone_keys_load(load->mmcf, store, &load->error,
+                                           load->log);
 }
 
 
