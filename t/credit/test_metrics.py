@@ -450,6 +450,10 @@ def test_keys_that_operators_make_over_reloads(gateway):
         key.secret = secret
         assert gw.chat(key=key).status == 200
     same_cost(gw)
+    end = time.monotonic() + client.LIMIT
+    while len(gw.pids()) > 2:                   # of before the reload
+        assert time.monotonic() < end
+        time.sleep(0.01)
     gw.kill_workers()
     m = same_cost(gw)
     assert not fallen(before, m)

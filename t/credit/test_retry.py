@@ -318,8 +318,9 @@ def test_a_backup(pool):
 
 
 def test_a_server_that_is_down_is_no_other(pool):
-    """The refusal goes to the client, and the last server stays in rotation."""
-    p = pool(2, options="max_fails=1 fail_timeout=60s",
+    """The refusal goes to the client, and the last server stays in rotation.
+    One worker, which knows which one has failed."""
+    p = pool(2, options="max_fails=1 fail_timeout=60s", workers=1,
              block="server 127.0.0.1:1 down; keepalive 4;")
     for server in p.servers:
         server.script(refuse())
