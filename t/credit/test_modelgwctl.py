@@ -505,7 +505,11 @@ def test_the_gateway_refuses(ctl, args, word):
     ["accounts", "alice", "--limit", "1"], ["accounts", "--limit", "1", "a"],
     ["keys", "--sort", "name"], ["key", "list", "--by", "day"],
     ["usage", "--x", "y"], ["keys", "x"], ["key"], ["key", "old"],
-    ["--x", "accounts"], ["--socket"], ["--url", "ftp://x", "accounts"]])
+    ["accounts", "-x"], ["account", "close", "-x"], ["topup", "-x", "1"],
+    ["key", "show", "-x"], ["key", "new", "--group", "a"], ["account", "list", "x"],
+    ["account", "show"], ["account", "show", "a", "b"], ["account"],
+    ["accounts", "--json=1"], ["usage", "--csv=1"], ["--"],
+    ["--x", "accounts"], ["-x", "accounts"], ["--socket"], ["--url", "ftp://x", "accounts"]])
 def test_misuse(ctl, args):
     refused(ctl(*args), 2, "modelgwctl")
 
@@ -1075,3 +1079,55 @@ def test_operators_by_name(gateway, tmp_path, shell):
     actions = json.loads(ok(run(*url, "--json", "actions", env=env)))["actions"]
     assert {a["actor"] for a in actions} == {"alice"}
     assert {a["target"] for a in actions} == {"alice", "by-name"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_spellings(ctl, gw, shell):
+    """Aliases, "--name=value", options anywhere, and "--"."""
+    ctl = functools.partial(ctl, shell=shell)
+    assert ok(ctl("account", "list")) == ok(ctl("accounts"))
+    assert ok(ctl("account", "show", "dave-1")) == ok(ctl("accounts", "dave-1"))
+    assert ok(ctl("account", "list", "--q=dave")) \
+        == ok(ctl("accounts", "--q", "dave")) == ok(ctl("accounts", "--q=dave"))
+    assert ok(run("--socket=" + gw.path("admin.sock"), "keys", shell=shell)) \
+        == ok(run("keys", "--socket", gw.path("admin.sock"), shell=shell))
+    ok(ctl("accounts", "--q=a=b"), "modelgwctl: no rows")
+    refused(ctl("accounts", "--q="), 1, '"q" must be')
+
+    # what looks like an option is a value, or a text
+
+    id = "dash-" + str(shell)
+    for args, note in ((("open", id, "--note", "--json"), "--json"),
+                       (("note", id, "--", "--a=b"), "--a=b"),
+                       (("note", "--", id, "--help"), "--help")):
+        assert "note: %s\n" % note in ok(ctl("account", *args))
+    assert "note: --help\n" in ok(ctl("account", "show", "--", id))
+
+    # ids are named; those that begin with "-" are reached
+
+    for args in (("accounts", "-x"), ("key", "show", "-x"),
+                 ("topup", "-x", "1"), ("account", "close", "-x")):
+        refused(ctl(*args), 2, '"-x" is not an id')
+    refused(ctl("key", "new", "--group", "b"), 2, '"--group" is not an id')
+    refused(ctl("accounts", "--", "--x"), 1, 'No such account: "--x"')
+    refused(ctl("key", "show", "--", "-x"), 1, "Not found")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_new_as_json_and_without_credit(live, tmp_path, shell):
+    def ctl(*args):
+        return run("--socket", live.path("admin.sock"), *args, shell=shell)
+
+    id = "poor-" + str(shell)
+    ok(ctl("key", "new", id, "--no-founding", "--group=b"), ".*works now")
+    assert "balance: 0.00\n" in ok(ctl("accounts", id))
+    ok(ctl("key", "new", id + "-2", "--group=b", "--no-founding"), ".*")
+    assert "balance: 0.00\n" in ok(ctl("accounts", id + "-2"))
+    file = tmp_path / "keys.conf"
+    refused(ctl("key", "new", "x", "--group", "b", "--no-founding", "--keys",
+                file), 2, "does not go with --keys")
+    key = json.loads(ok(ctl("--json", "key", "new", id + "-3", "--group", "b",
+                            "--keys", file), ".*reload.*"))
+    assert key == {"id": id + "-3", "group": "b", "key": key["key"]}
+    digest = hashlib.sha256(key["key"].encode()).hexdigest()
+    assert file.read_text() == "%s-3 sha256:%s b;\n" % (id, digest)
