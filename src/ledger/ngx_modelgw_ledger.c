@@ -44,9 +44,9 @@
 
 #define NGX_MODELGW_LEDGER_SLACK   (8 * NGX_MODELGW_LEDGER_ALIGN)
 
-/* ms that clocks may differ at the end of a window */
+/* ms that a clock may be set back within a window, without an effect on it */
 
-#define NGX_MODELGW_LEDGER_SKEW    3600000
+#define NGX_MODELGW_LEDGER_SKEW    86400000
 
 /* workers get at most this part of the memory: 1/4 */
 

@@ -978,6 +978,42 @@ def test_as_many_as_allowed(gateway):
     assert g.gw.get("/v1/models", key=keys[0]).status == 401
 
 
+ALONE = """%s
+daemon off; master_process off; pid %s/nginx.pid; error_log %s/error.log;
+events {}
+http { access_log off;
+       client_body_temp_path %s; proxy_temp_path %s; fastcgi_temp_path %s;
+       uwsgi_temp_path %s; scgi_temp_path %s;
+       server { listen 127.0.0.1:%d;
+                location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }
+}}
+"""
+
+
+def test_a_server_of_the_administration_alone(tmp_path):
+    """There are no keys, and no table of them."""
+    port = free_port()
+    load = "load_module %s;" % lib.MODULE if lib.MODULE else ""
+    (tmp_path / "nginx.conf").write_text(ALONE % (
+        (load,) + (tmp_path,) * 7 + (port,)))
+    nginx = subprocess.Popen([lib.NGINX, "-c", str(tmp_path / "nginx.conf")])
+    try:
+        end = time.monotonic() + client.LIMIT
+        while True:
+            try:
+                r = client.h1(port, "GET", "/admin/keys", host="localhost")
+                break
+            except OSError:
+                assert time.monotonic() < end and nginx.poll() is None
+                time.sleep(0.02)
+        assert r.status == 200 and r.json() == {"keys": []}, r
+        refused(client.h1(port, "GET", "/admin/keys/x", host="localhost"), 404,
+                "NOT_FOUND")
+    finally:
+        nginx.terminate()
+        assert nginx.wait() == 0
+
+
 def test_more_keys_than_allowed(gateway):
     """At a start: refused with the number that is needed; a warning if there is
     to be none, and customers would get 401."""

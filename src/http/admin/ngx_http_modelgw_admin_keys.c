@@ -221,7 +221,8 @@ ngx_http_modelgw_admin_keys_list(ngx_http_modelgw_job_t *job,
 
     if (!more) {
         job->keys.limit = limit - list.n + 1;
-        job->place = ngx_modelgw_keys_count(job->mmcf->keys);
+        job->place = job->mmcf->keys
+                     ? ngx_modelgw_keys_count(job->mmcf->keys) : 0;
 
         if (ngx_http_modelgw_admin_keys_store(&list, store) != NGX_OK) {
             return NGX_ERROR;

@@ -23,6 +23,7 @@
 
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
+#include "ngx_modelgw_redo.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
@@ -69,6 +70,8 @@ static ngx_int_t ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_effect(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_budgets(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static void ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
@@ -114,11 +117,9 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         }
     }
 
-    if (b.n && ngx_http_modelgw_batch_budgets(w, &b) != NGX_OK) {
+    if (ngx_http_modelgw_batch_effect(w, &b) != NGX_OK) {
         return NGX_ERROR;
     }
-
-    ngx_http_modelgw_batch_durable(w, &b);
 
     if (b.begun) {
         w->shared->flushed = ngx_http_modelgw_writer_clock() - now;
@@ -479,6 +480,33 @@ ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
     }
 
     return NGX_OK;
+}
+
+
+/* What is durable takes effect; no configuration gives budgets meanwhile. */
+
+static ngx_int_t
+ngx_http_modelgw_batch_effect(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    ngx_int_t  rc;
+
+    if (b->n == 0) {
+        ngx_http_modelgw_batch_durable(w, b);
+        return NGX_OK;
+    }
+
+    ngx_modelgw_redo_mutex_lock(&w->shared->budgets);
+
+    rc = ngx_http_modelgw_batch_budgets(w, b);
+
+    if (rc == NGX_OK) {
+        ngx_http_modelgw_batch_durable(w, b);
+    }
+
+    ngx_modelgw_redo_mutex_unlock(&w->shared->budgets);
+
+    return rc;
 }
 
 

@@ -62,6 +62,8 @@ static ngx_int_t ngx_http_modelgw_budget_begin(ngx_http_modelgw_budget_t *b,
 static void ngx_http_modelgw_budget_copy(ngx_http_modelgw_budget_t *b);
 static ngx_int_t ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     ngx_modelgw_store_t *store);
+static ngx_uint_t ngx_http_modelgw_budget_wanted(ngx_http_modelgw_budget_t *b,
+    ngx_uint_t window);
 static void ngx_http_modelgw_budget_add(ngx_http_modelgw_budget_t *b,
     ngx_http_modelgw_budget_call_t *call);
 static ngx_int_t ngx_http_modelgw_budget_sum(void *data, ngx_str_t *name,
@@ -275,6 +277,10 @@ ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     ngx_uint_t  i;
 
     for (i = NGX_MODELGW_WINDOW_NONE + 1; i < NGX_MODELGW_WINDOWS; i++) {
+        if (!ngx_http_modelgw_budget_wanted(b, i)) {
+            continue;
+        }
+
         b->window = i;
 
         if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY,
@@ -287,6 +293,26 @@ ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
     }
 
     return NGX_OK;
+}
+
+
+/* whether one of the keys has that window */
+
+static ngx_uint_t
+ngx_http_modelgw_budget_wanted(ngx_http_modelgw_budget_t *b, ngx_uint_t window)
+{
+    ngx_uint_t                 i;
+    ngx_modelgw_ledger_key_t  *key;
+
+    for (i = 0; i < b->pending->n; i++) {
+        key = ngx_modelgw_ledger_key_at(b->ledger, b->pending->slots[i]);
+
+        if (key->window == (window | NGX_MODELGW_LEDGER_PENDING)) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

@@ -24,6 +24,7 @@
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_redo.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -564,6 +565,12 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
     mmcf->shared = (ngx_http_modelgw_shared_t *) p;
     mmcf->shared->managed = mmcf->managed;
 
+    if (ngx_modelgw_redo_mutex_init(&mmcf->shared->budgets) != NGX_OK) {
+        ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
+                      "robust mutexes are not supported");
+        return NGX_ERROR;
+    }
+
     p += ngx_pagesize;
     size -= ngx_pagesize;
 
@@ -757,7 +764,10 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
     }
 
     if (mmcf->keys) {
+        ngx_modelgw_redo_mutex_lock(&mmcf->shared->budgets);
         ngx_http_modelgw_zone_keys(mmcf, cycle->log);
+        ngx_modelgw_redo_mutex_unlock(&mmcf->shared->budgets);
+
         ngx_modelgw_ledger_wake(mmcf->ledger);
     }
 

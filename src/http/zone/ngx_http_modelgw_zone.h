@@ -87,6 +87,11 @@ struct ngx_http_modelgw_shared_s {
 
     ngx_modelgw_managed_t     *managed;      /* NULL: there are none */
 
+    pthread_mutex_t            budgets;      /* from when keys get budgets until
+                                                what they have spent is known:
+                                                by a configuration, or a
+                                                writer */
+
     /* for operators */
 
     ngx_atomic_t               flushed;      /* ms that the last flush took */
