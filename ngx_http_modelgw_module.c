@@ -84,6 +84,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       0,
       NULL },
 
+    { ngx_string("modelgw_operators"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_NOARGS,
+      ngx_http_modelgw_operators,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("modelgw"),
       NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_http_modelgw_set_enable,
@@ -141,10 +148,24 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       NULL },
 
     { ngx_string("modelgw_admin"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE2,
       ngx_http_modelgw_set_admin,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("modelgw_topup_url"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_url,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, topup_url),
+      NULL },
+
+    { ngx_string("modelgw_gateway_url"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_modelgw_set_url,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, gateway_url),
       NULL },
 
     { ngx_string("modelgw_ready"),
@@ -226,6 +247,7 @@ ngx_http_modelgw_check_main(ngx_conf_t *cf, void *conf)
     if (ngx_http_modelgw_init_main_conf(cf, mmcf) != NGX_CONF_OK
         || ngx_http_modelgw_zone_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_health_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_sessions_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_zone_metrics_check(cf, mmcf) != NGX_OK
         || ngx_http_modelgw_verdict_plans(cf, mmcf) != NGX_OK)
     {

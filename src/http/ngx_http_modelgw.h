@@ -237,6 +237,9 @@ typedef struct {
     ngx_modelgw_error_t                 error;        /* code.len 0: none */
     ngx_http_modelgw_abort_t           *abort;        /* NULL unless the client
                                                          has left */
+    void                               *client;       /* of the admin
+                                                         interface; NULL: not
+                                                         known (yet) */
     ngx_http_log_handler_pt             log_handler;  /* nginx's, which log.c
                                                          calls */
     unsigned                            logging:1;    /* in the one of log.c */
@@ -270,6 +273,20 @@ ngx_http_modelgw_ctx_t *ngx_http_modelgw_get_ctx(ngx_http_request_t *r);
  *     500           no memory, or an internal redirect from another one
  */
 ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
+
+/*
+ * Sets *key to the key with the digest, or to NULL if there is none.
+ *     NGX_OK
+ *     NGX_BUSY      the keys of operators are being loaded, try again
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_access_find(ngx_http_request_t *r,
+    ngx_http_modelgw_main_conf_t *mmcf, u_char *digest,
+    ngx_modelgw_key_t **key);
+
+/* Returns why such a key is refused; NULL: there is none. */
+ngx_http_modelgw_reason_e ngx_http_modelgw_access_refuses(
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);
 
 /*
  * Checks the key again when the body was read: it may be revoked, replaced or

@@ -307,18 +307,14 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
             return NGX_ERROR;
         }
 
-        key = ngx_modelgw_keys_find(mmcf->keys, digest);
+        rc = ngx_http_modelgw_access_find(r, mmcf, digest, &key);
 
-        if (key == NULL && mmcf->managed) {
-            rc = ngx_http_modelgw_managed(r, mmcf, digest, &key);
+        if (rc == NGX_BUSY) {
+            return ngx_http_modelgw_access_busy(r, ctx);
+        }
 
-            if (rc == NGX_ERROR) {
-                return NGX_ERROR;
-            }
-
-            if (rc == NGX_BUSY) {
-                return ngx_http_modelgw_access_busy(r, ctx);
-            }
+        if (rc != NGX_OK) {
+            return NGX_ERROR;
         }
     }
 
@@ -352,6 +348,24 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     }
 
     return ngx_http_modelgw_limit_request(r, ctx);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_access_find(ngx_http_request_t *r,
+    ngx_http_modelgw_main_conf_t *mmcf, u_char *digest, ngx_modelgw_key_t **key)
+{
+    ngx_int_t  rc;
+
+    *key = mmcf->keys ? ngx_modelgw_keys_find(mmcf->keys, digest) : NULL;
+
+    if (*key || mmcf->managed == NULL) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_modelgw_managed(r, mmcf, digest, key);
+
+    return (rc == NGX_DECLINED) ? NGX_OK : rc;
 }
 
 
@@ -422,6 +436,14 @@ ngx_http_modelgw_access_check(ngx_http_modelgw_main_conf_t *mmcf,
         return NGX_HTTP_MODELGW_REASON_MALFORMED;
     }
 
+    return ngx_http_modelgw_access_refuses(mmcf, key);
+}
+
+
+ngx_http_modelgw_reason_e
+ngx_http_modelgw_access_refuses(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_key_t *key)
+{
     if (key == NULL) {
         return NGX_HTTP_MODELGW_REASON_UNKNOWN;
     }

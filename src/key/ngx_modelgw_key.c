@@ -26,6 +26,8 @@
 #include <ngx_core.h>
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
@@ -78,6 +80,19 @@ ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest)
     }
 
     return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_key_code(u_char *secret, size_t secret_len, u_char *text,
+    size_t len, u_char *code)
+{
+    unsigned int  n;
+
+    return (HMAC(EVP_sha256(), secret, (int) secret_len, text, len, code, &n)
+            != NULL
+            && n == NGX_MODELGW_KEY_DIGEST)
+           ? NGX_OK : NGX_ERROR;
 }
 
 

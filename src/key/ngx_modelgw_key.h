@@ -47,6 +47,14 @@ typedef struct ngx_modelgw_keys_s  ngx_modelgw_keys_t;
  */
 ngx_int_t ngx_modelgw_key_digest(ngx_str_t *secret, u_char *digest);
 
+/*
+ * HMAC-SHA256 (RFC 2104) of the text of len bytes; code has room for
+ * NGX_MODELGW_KEY_DIGEST bytes.
+ *     NGX_OK, NGX_ERROR (OpenSSL failed)
+ */
+ngx_int_t ngx_modelgw_key_code(u_char *secret, size_t secret_len, u_char *text,
+    size_t len, u_char *code);
+
 /* Whether two digests are equal, in constant time. */
 ngx_uint_t ngx_modelgw_key_equal(u_char *one, u_char *two);
 

@@ -361,11 +361,12 @@ ngx_int_t ngx_modelgw_store_place(ngx_str_t *text,
  * "output":…,"cache_read":…,"cache_write":…,"cache_write_1h":…}}: the prices
  * that the call had, euro for a million tokens; null if they are not known.
  *     NGX_OK
- *     NGX_DECLINED  no such call, or it was rolled up
+ *     NGX_DECLINED  no such call, or it was rolled up, or it is not one of the
+ *                   account; len 0: of any
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id,
-    ngx_str_t *out, ngx_pool_t *pool);
+    ngx_str_t *account, ngx_str_t *out, ngx_pool_t *pool);
 
 
 typedef enum {

@@ -102,7 +102,7 @@ static const char  ngx_modelgw_store_call_sql[] =
     " prices.output, prices.cache_read, prices.cache_write,"
     " prices.cache_write_1h"
     " FROM calls LEFT JOIN prices ON prices.id = calls.price"
-    " WHERE calls.id = ?1";
+    " WHERE calls.id = ?1 AND (?2 IS NULL OR account = ?2)";
 
 
 static const char  ngx_modelgw_store_topups_sql[] =
@@ -405,8 +405,8 @@ ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text)
 
 
 ngx_int_t
-ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
-    ngx_pool_t *pool)
+ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id,
+    ngx_str_t *account, ngx_str_t *out, ngx_pool_t *pool)
 {
     ngx_int_t                 rc;
     sqlite3_stmt             *stmt;
@@ -420,6 +420,7 @@ ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id, ngx_str_t *out,
     }
 
     (void) sqlite3_bind_int64(stmt, 1, id);
+    ngx_modelgw_store_bind_str(stmt, 2, account);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
 

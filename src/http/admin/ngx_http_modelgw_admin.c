@@ -37,6 +37,26 @@
 
 #define NGX_HTTP_MODELGW_ADMIN_BODY     4096    /* bytes of a request's body */
 
+/* who may use a route */
+
+#define NGX_HTTP_MODELGW_ROLES_PAY                                            \
+    (NGX_HTTP_MODELGW_ROLE_BILLING|NGX_HTTP_MODELGW_ROLE_ADMIN)
+#define NGX_HTTP_MODELGW_ROLES_VIEW                                           \
+    (NGX_HTTP_MODELGW_ROLES_PAY|NGX_HTTP_MODELGW_ROLE_VIEWER)
+#define NGX_HTTP_MODELGW_ROLES_ALL                                            \
+    (NGX_HTTP_MODELGW_ROLES_VIEW|NGX_HTTP_MODELGW_ROLE_HOLDER)
+#define NGX_HTTP_MODELGW_ROLES_REVOKE                                         \
+    (NGX_HTTP_MODELGW_ROLE_ADMIN|NGX_HTTP_MODELGW_ROLE_HOLDER)
+
+/* from where a server can be reached */
+
+typedef enum {
+    NGX_HTTP_MODELGW_ADMIN_SOCKET = 0,   /* unix sockets only */
+    NGX_HTTP_MODELGW_ADMIN_LOOPBACK,     /* by all processes of the machine */
+    NGX_HTTP_MODELGW_ADMIN_NETWORK
+} ngx_http_modelgw_admin_reach_e;
+
+
 /* a row of the table of routes */
 
 typedef ngx_int_t (*ngx_http_modelgw_admin_find_pt)(ngx_http_request_t *r,
@@ -47,6 +67,8 @@ typedef struct {
                                                   an id follows a "/" */
     ngx_str_t                        tail;     /* after the id */
     ngx_uint_t                       method;   /* GET: also HEAD */
+    ngx_uint_t                       roles;    /* that may; 0: all, also those
+                                                  who have not signed in */
     ngx_http_modelgw_admin_find_pt   find;     /* NULL: nothing to find, or
                                                   to check */
     ngx_http_modelgw_job_pt          handler;  /* of the job; NULL: it is none,
@@ -58,18 +80,24 @@ typedef struct {
 } ngx_http_modelgw_admin_route_t;
 
 
+static ngx_int_t ngx_http_modelgw_admin_variable(ngx_conf_t *cf,
+    ngx_str_t *word, ngx_http_modelgw_loc_conf_t *mlcf);
 static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
-static ngx_uint_t ngx_http_modelgw_admin_unix(ngx_conf_t *cf);
+static ngx_http_modelgw_admin_reach_e ngx_http_modelgw_admin_reach(
+    ngx_conf_t *cf);
+static ngx_uint_t ngx_http_modelgw_admin_loopback(struct sockaddr *sockaddr);
 static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
     ngx_str_t *path);
-static ngx_int_t ngx_http_modelgw_admin_route(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *id,
-    ngx_http_modelgw_admin_route_t **route);
+static ngx_http_modelgw_admin_route_t *ngx_http_modelgw_admin_route(
+    ngx_http_request_t *r, ngx_str_t *path, ngx_str_t *id,
+    ngx_uint_t *methods);
 static ngx_uint_t ngx_http_modelgw_admin_matches(
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *path, ngx_str_t *id);
-static ngx_int_t ngx_http_modelgw_admin_method(ngx_http_request_t *r,
+static ngx_int_t ngx_http_modelgw_admin_allowed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route);
+static ngx_int_t ngx_http_modelgw_admin_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods);
 static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route,
@@ -85,82 +113,119 @@ static ngx_uint_t ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r);
 static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
 
     { ngx_string("accounts"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
       NULL, ngx_http_modelgw_admin_accounts_list, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE,
       ngx_http_modelgw_admin_account_params },
 
     { ngx_string("accounts"), ngx_null_string, NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_account_new, 0, NULL },
 
     { ngx_string("accounts/"), ngx_string("/topups"), NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLES_PAY,
       NULL, NULL, &ngx_http_modelgw_admin_topup, 0, NULL },
 
     { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       ngx_http_modelgw_admin_accounts_find_job,
       ngx_http_modelgw_admin_accounts_get, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
+      |NGX_HTTP_MODELGW_ADMIN_OWN, NULL },
 
     { ngx_string("accounts/"), ngx_null_string, NGX_HTTP_PATCH,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_account_set, 0, NULL },
 
     { ngx_string("actions"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
       NULL, ngx_http_modelgw_admin_list_actions, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE,
       ngx_http_modelgw_admin_action_params },
 
     { ngx_string("calls"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       NULL, ngx_http_modelgw_admin_query_calls, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
       |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_CSV, NULL },
 
     { ngx_string("calls/"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       ngx_http_modelgw_admin_query_find_call,
       ngx_http_modelgw_admin_query_call, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
 
     { ngx_string("usage"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       NULL, ngx_http_modelgw_admin_query_usage, NULL,
       NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
       |NGX_HTTP_MODELGW_ADMIN_QUERY|NGX_HTTP_MODELGW_ADMIN_BY
       |NGX_HTTP_MODELGW_ADMIN_CSV, NULL },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_list, NULL,
       NGX_HTTP_MODELGW_ADMIN_KEYS, ngx_http_modelgw_admin_key_params },
 
     { ngx_string("keys"), ngx_null_string, NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_key_new, 0, NULL },
 
     { ngx_string("keys/"), ngx_string("/rotate"), NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_key_rotate, 0, NULL },
 
     { ngx_string("keys/"), ngx_string("/revoke"), NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLES_REVOKE,
       NULL, NULL, &ngx_http_modelgw_admin_key_revoke, 0, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       ngx_http_modelgw_admin_keys_find, ngx_http_modelgw_admin_keys_get, NULL,
       NGX_HTTP_MODELGW_ADMIN_KEYS, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_PATCH,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_key_set, 0, NULL },
 
     { ngx_string("keys/"), ngx_null_string, NGX_HTTP_DELETE,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_key_revoke, 0, NULL },
 
     { ngx_string("groups"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
       NULL, ngx_http_modelgw_admin_list_groups, NULL, 0, NULL },
 
     { ngx_string("models"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
       NULL, ngx_http_modelgw_admin_list_models, NULL, 0, NULL },
 
     { ngx_string("refusals"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
       ngx_http_modelgw_admin_refusals_find, ngx_http_modelgw_admin_refusals,
       NULL, 0, NULL },
 
     { ngx_string("status"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
       NULL, ngx_http_modelgw_admin_status, NULL, 0, NULL },
 
-    { ngx_null_string, ngx_null_string, 0, NULL, NULL, NULL, 0, NULL }
+    { ngx_string("operators"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
+      NULL, NULL, &ngx_http_modelgw_admin_operators, 0, NULL },
+
+    { ngx_string("session"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_ALL,
+      NULL, NULL, &ngx_http_modelgw_admin_session_get, 0, NULL },
+
+    { ngx_string("session"), ngx_null_string, NGX_HTTP_POST,
+      0,
+      NULL, NULL, &ngx_http_modelgw_admin_session_new, 0, NULL },
+
+    { ngx_string("session"), ngx_null_string, NGX_HTTP_DELETE,
+      NGX_HTTP_MODELGW_ROLES_ALL,
+      NULL, NULL, &ngx_http_modelgw_admin_session_end, 0, NULL },
+
+    { ngx_null_string, ngx_null_string, 0, 0, NULL, NULL, NULL, 0, NULL }
 };
 
 
@@ -169,11 +234,21 @@ ngx_http_modelgw_set_admin(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_modelgw_loc_conf_t *mlcf = conf;
 
+    ngx_str_t                     *value;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     if (mlcf->admin.line) {
         return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts > 1
+        && (ngx_http_modelgw_admin_variable(cf, &value[1], mlcf) != NGX_OK
+            || ngx_http_modelgw_admin_variable(cf, &value[2], mlcf) != NGX_OK))
+    {
+        return NGX_CONF_ERROR;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -199,6 +274,69 @@ ngx_http_modelgw_set_admin(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* "actor=" or "role=", each once */
+
+static ngx_int_t
+ngx_http_modelgw_admin_variable(ngx_conf_t *cf, ngx_str_t *word,
+    ngx_http_modelgw_loc_conf_t *mlcf)
+{
+    ngx_str_t                          value;
+    ngx_uint_t                         role;
+    ngx_http_complex_value_t         **cv;
+    ngx_http_compile_complex_value_t   ccv;
+
+    cv = NULL;
+
+    if (ngx_strncmp(word->data, "actor=", 6) == 0) {
+        cv = &mlcf->admin_actor;
+        value.data = word->data + 6;
+
+    } else if (ngx_strncmp(word->data, "role=", 5) == 0) {
+        cv = &mlcf->admin_role;
+        value.data = word->data + 5;
+    }
+
+    if (cv == NULL || *cv) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\": \"modelgw_admin\" has "
+                           "none, or \"actor=\" and \"role=\"", word);
+        return NGX_ERROR;
+    }
+
+    value.len = word->data + word->len - value.data;
+
+    *cv = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (*cv == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+
+    ccv.cf = cf;
+    ccv.value = &value;
+    ccv.complex_value = *cv;
+
+    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if ((*cv)->lengths == NULL
+        && (value.len == 0
+            || (cv == &mlcf->admin_role
+                && ngx_http_modelgw_option_word_find(ngx_http_modelgw_roles,
+                                                     &value, &role)
+                   != NGX_OK)))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\": it is a variable, or a "
+                           "role: admin, billing or viewer", word);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
 /*
  * Called for each location when it has been merged.  "if" and limit_except are
  * nested locations and have the settings of the one around them.
@@ -208,13 +346,16 @@ char *
 ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t     *clcf;
-    ngx_http_modelgw_srv_conf_t  *mscf;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_modelgw_srv_conf_t   *mscf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->noname) {
         conf->admin = parent->admin;
+        conf->admin_actor = parent->admin_actor;
+        conf->admin_role = parent->admin_role;
     }
 
     if (conf->admin.line == 0) {
@@ -262,14 +403,30 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (!ngx_http_modelgw_admin_guarded(cf, clcf)) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "admin location \"%V\" is reachable over TCP without a "
-                      "password: any process that can connect may read "
-                      "balances, add credit and make keys; its server should "
-                      "listen on a unix socket only, in %s:%ui",
-                      &clcf->name, conf->admin.file, conf->admin.line);
+    mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_modelgw_module);
+
+    if (conf->admin_role || mmcf->operators
+        || ngx_http_modelgw_admin_guarded(cf, clcf))
+    {
+        return NGX_CONF_OK;
     }
+
+    if (ngx_http_modelgw_admin_reach(cf) == NGX_HTTP_MODELGW_ADMIN_NETWORK) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "admin location \"%V\" is open to the network: it "
+                      "needs \"modelgw_operators\" in http, or its server "
+                      "must listen on unix sockets or loopback addresses "
+                      "only, in %s:%ui",
+                      &clcf->name, conf->admin.file, conf->admin.line);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                  "admin location \"%V\" is reachable over TCP without a "
+                  "password: any process that can connect may read balances, "
+                  "add credit and make keys; its server should listen on a "
+                  "unix socket only, in %s:%ui",
+                  &clcf->name, conf->admin.file, conf->admin.line);
 
     return NGX_CONF_OK;
 }
@@ -359,28 +516,30 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
     return clcf->internal
            || ngx_http_modelgw_admin_users(cf, clcf)
            || (auth && auth->len)
-           || ngx_http_modelgw_admin_unix(cf);
+           || ngx_http_modelgw_admin_reach(cf) == NGX_HTTP_MODELGW_ADMIN_SOCKET;
 }
 
 
-/* whether the server listens on unix sockets only */
+/* from where the server can be reached */
 
-static ngx_uint_t
-ngx_http_modelgw_admin_unix(ngx_conf_t *cf)
+static ngx_http_modelgw_admin_reach_e
+ngx_http_modelgw_admin_reach(ngx_conf_t *cf)
 {
-    ngx_uint_t                   i, j, k;
-    ngx_http_conf_addr_t        *addr;
-    ngx_http_conf_port_t        *port;
-    ngx_http_core_srv_conf_t    *cscf, **server;
-    ngx_http_core_main_conf_t   *cmcf;
+    ngx_uint_t                       i, j, k;
+    ngx_http_conf_addr_t            *addr;
+    ngx_http_conf_port_t            *port;
+    ngx_http_core_srv_conf_t        *cscf, **server;
+    ngx_http_core_main_conf_t       *cmcf;
+    ngx_http_modelgw_admin_reach_e   reach;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
 
     if (cmcf->ports == NULL) {
-        return 0;
+        return NGX_HTTP_MODELGW_ADMIN_NETWORK;
     }
 
+    reach = NGX_HTTP_MODELGW_ADMIN_SOCKET;
     port = cmcf->ports->elts;
 
     for (i = 0; i < cmcf->ports->nelts; i++) {
@@ -396,14 +555,46 @@ ngx_http_modelgw_admin_unix(ngx_conf_t *cf)
             server = addr[j].servers.elts;
 
             for (k = 0; k < addr[j].servers.nelts; k++) {
-                if (server[k] == cscf) {
-                    return 0;
+
+                if (server[k] != cscf) {
+                    continue;
                 }
+
+                if (!ngx_http_modelgw_admin_loopback(addr[j].opt.sockaddr)) {
+                    return NGX_HTTP_MODELGW_ADMIN_NETWORK;
+                }
+
+                reach = NGX_HTTP_MODELGW_ADMIN_LOOPBACK;
             }
         }
     }
 
-    return 1;
+    return reach;
+}
+
+
+/* RFC 5735, 3; RFC 4291, 2.5.3 */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_loopback(struct sockaddr *sockaddr)
+{
+    struct sockaddr_in   *sin;
+#if (NGX_HAVE_INET6)
+    struct sockaddr_in6  *sin6;
+#endif
+
+    switch (sockaddr->sa_family) {
+
+#if (NGX_HAVE_INET6)
+    case AF_INET6:
+        sin6 = (struct sockaddr_in6 *) sockaddr;
+        return IN6_IS_ADDR_LOOPBACK(&sin6->sin6_addr);
+#endif
+
+    default: /* AF_INET */
+        sin = (struct sockaddr_in *) sockaddr;
+        return ntohl(sin->sin_addr.s_addr) >> 24 == 127;
+    }
 }
 
 
@@ -412,6 +603,7 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
 {
     ngx_int_t                        rc;
     ngx_str_t                        path, id;
+    ngx_uint_t                       methods;
     ngx_http_modelgw_ctx_t          *ctx;
     ngx_http_modelgw_admin_route_t  *route;
 
@@ -431,21 +623,29 @@ ngx_http_modelgw_admin_handler(ngx_http_request_t *r)
     }
 
     route = NULL;
-    ngx_str_null(&path);
+    methods = 0;
 
     rc = ngx_http_modelgw_admin_guard(r, ctx);
 
-    if (rc == NGX_OK && ngx_http_modelgw_admin_path(r, &path) != NGX_OK) {
-        rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                    "Not found");
+    if (rc == NGX_OK && ngx_http_modelgw_admin_path(r, &path) == NGX_OK) {
+        route = ngx_http_modelgw_admin_route(r, &path, &id, &methods);
+    }
+
+    if (rc == NGX_OK && (route == NULL || route->roles)) {
+        rc = ngx_http_modelgw_admin_sign_in(r, ctx);
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_admin_route(r, ctx, &path, &id, &route);
+        rc = route ? ngx_http_modelgw_admin_allowed(r, ctx, route)
+                   : ngx_http_modelgw_admin_unknown(r, ctx, methods);
     }
 
     if (rc == NGX_OK && route->change) {
         rc = ngx_http_modelgw_admin_query_none(r, ctx);
+    }
+
+    if (rc == NGX_OK && route->change) {
+        rc = ngx_http_modelgw_admin_holder_change(r, ctx, &id);
     }
 
     if (rc == NGX_OK && route->change) {
@@ -506,24 +706,23 @@ ngx_http_modelgw_admin_path(ngx_http_request_t *r, ngx_str_t *path)
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_admin_route(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *path, ngx_str_t *id,
-    ngx_http_modelgw_admin_route_t **route)
+/* NULL: there is none; *methods are those of the path, 0: it is unknown */
+
+static ngx_http_modelgw_admin_route_t *
+ngx_http_modelgw_admin_route(ngx_http_request_t *r, ngx_str_t *path,
+    ngx_str_t *id, ngx_uint_t *methods)
 {
     size_t                           tail;
-    ngx_uint_t                       methods;
     ngx_http_modelgw_admin_route_t  *one;
 
-    methods = 0;
     tail = 0;
 
     for (one = ngx_http_modelgw_admin_routes; one->path.len; one++) {
 
         if (!ngx_http_modelgw_admin_matches(one, path, id)
-            || (methods && one->tail.len != tail))
+            || (*methods && one->tail.len != tail))
         {
-            if (methods) {
+            if (*methods) {
                 break;
             }
 
@@ -533,20 +732,14 @@ ngx_http_modelgw_admin_route(ngx_http_request_t *r,
         if (one->method == r->method
             || (one->method == NGX_HTTP_GET && r->method == NGX_HTTP_HEAD))
         {
-            *route = one;
-            return NGX_OK;
+            return one;
         }
 
-        methods |= one->method;
+        *methods |= one->method;
         tail = one->tail.len;
     }
 
-    if (methods) {
-        return ngx_http_modelgw_admin_method(r, ctx, methods);
-    }
-
-    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                  "Not found");
+    return NULL;
 }
 
 
@@ -583,11 +776,35 @@ ngx_http_modelgw_admin_matches(ngx_http_modelgw_admin_route_t *route,
 
 
 static ngx_int_t
-ngx_http_modelgw_admin_method(ngx_http_request_t *r,
+ngx_http_modelgw_admin_allowed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route)
+{
+    ngx_http_modelgw_admin_client_t  *client;
+
+    client = ctx->client;
+
+    if (route->roles == 0 || (route->roles & client->role)) {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN, "FORBIDDEN",
+                                  "\"%V\" may not do this", &client->name);
+}
+
+
+/* 404, or 405 if the path has other methods */
+
+static ngx_int_t
+ngx_http_modelgw_admin_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t methods)
 {
     u_char     *p;
     ngx_str_t   allow;
+
+    if (methods == 0) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
+                                      "Not found");
+    }
 
     p = ngx_pnalloc(r->pool, sizeof(", GET, HEAD, POST, PATCH, DELETE"));
     if (p == NULL) {
@@ -650,21 +867,25 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     job->handler = route->handler;
     job->params = route->params;
 
-    if (route->find) {
+    rc = ngx_http_modelgw_admin_holder(r, ctx, id, job);
+
+    if (rc == NGX_OK && route->find) {
         rc = route->find(r, ctx, id, job);
-        if (rc != NGX_OK) {
-            return rc;
-        }
     }
 
-    rc = ngx_http_modelgw_admin_query(r, ctx, job);
-    if (rc != NGX_OK) {
-        return rc;
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_admin_query(r, ctx, job);
     }
 
-    ngx_http_modelgw_job_start(job);
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_admin_holder_query(r, ctx, job);
+    }
 
-    return NGX_OK;
+    if (rc == NGX_OK) {
+        ngx_http_modelgw_job_start(job);
+    }
+
+    return rc;
 }
 
 

@@ -17,6 +17,7 @@
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_session.h"
 #include "ngx_modelgw_store.h"
 
 #include "ngx_http_modelgw.h"
@@ -65,6 +66,44 @@ ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_SCRAPE  0x20    /* has places of its own */
 #define NGX_HTTP_MODELGW_ADMIN_KEYS    0x40    /* reads the store if there is
                                                   one */
+#define NGX_HTTP_MODELGW_ADMIN_OWN     0x80    /* the id is an account's */
+
+
+/* the session's, with the "=" */
+#define NGX_HTTP_MODELGW_ADMIN_COOKIE  "__Host-modelgw="
+
+
+/* how the client of a location is known */
+
+typedef enum {
+    NGX_HTTP_MODELGW_ADMIN_ANY = 0,            /* it is not; maybe by a
+                                                  password */
+    NGX_HTTP_MODELGW_ADMIN_UNIX,               /* by the kernel */
+    NGX_HTTP_MODELGW_ADMIN_VARIABLES,          /* actor= and role= */
+    NGX_HTTP_MODELGW_ADMIN_TOKENS              /* modelgw_operators */
+} ngx_http_modelgw_admin_from_e;
+
+/* who sends a request: ctx->client */
+
+typedef struct {
+    ngx_http_modelgw_admin_from_e     from;
+    ngx_str_t                         name;        /* for the audit log */
+    ngx_uint_t                        role;        /* 0: not known yet */
+    ngx_modelgw_key_t                *key;         /* of a holder; NULL: it is
+                                                      an operator */
+    ngx_modelgw_session_t             session;     /* expires 0: none */
+
+    /* headers, data NULL: not sent */
+
+    ngx_str_t                         authorization;
+    ngx_str_t                         cookie;      /* of the session */
+    ngx_str_t                         origin;
+    ngx_str_t                         site;        /* Sec-Fetch-Site */
+    ngx_str_t                         console;     /* X-Modelgw-Console */
+    unsigned                          twice:1;     /* one of them was sent more
+                                                      than once */
+    unsigned                          cookies:1;   /* any cookie was sent */
+} ngx_http_modelgw_admin_client_t;
 
 
 /*
@@ -121,6 +160,8 @@ struct ngx_http_modelgw_job_s {
                                                       configuration */
     ngx_modelgw_store_filter_t        filter;
     void                             *data;        /* of a scrape */
+    ngx_modelgw_key_t                *holder;      /* the key of who asks; NULL:
+                                                      an operator */
 
     ngx_str_t                         body;
     ngx_uint_t                        status;      /* 200 unless it is set */
@@ -169,7 +210,7 @@ ngx_int_t ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version);
 /* admin_guard.c */
 
 /*
- * Checks whether the client may use the interface at all.
+ * Creates ctx->client, and checks whether it may use the interface at all.
  *     NGX_OK
  *     NGX_DECLINED  refused, ctx->error is set
  *     NGX_ERROR     no memory, or getsockopt() failed
@@ -184,13 +225,42 @@ ngx_int_t ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_admin_host(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+
+/* admin_session.c */
+
 /*
- * Who sends the request, and from where, for the audit log: on a unix socket
- * "uid:N", else the user of "auth_basic", else the client's address.
- *     NGX_OK, NGX_ERROR (getsockopt() failed)
+ * Sets the name and the role of the client, as the location has it.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory, or OpenSSL failed
  */
-ngx_int_t ngx_http_modelgw_admin_actor(ngx_http_request_t *r,
-    ngx_modelgw_change_t *change);
+ngx_int_t ngx_http_modelgw_admin_sign_in(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+
+/* admin_holder.c */
+
+/*
+ * For a job of the holder of a key: it gets a copy of the key, and is limited
+ * to its account.  _holder() is to be called before it looks for the id of the
+ * path, _holder_query() after the query string was parsed.
+ *     NGX_OK        so it is, or the client is an operator
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_admin_holder(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+ngx_int_t ngx_http_modelgw_admin_holder_query(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_job_t *job);
+
+/*
+ * For a change by the holder of a key, which is of that key: replaces the id
+ * "self" by its own.
+ *     NGX_OK        so it is, or the client is an operator
+ *     NGX_DECLINED  refused, ctx->error is set
+ */
+ngx_int_t ngx_http_modelgw_admin_holder_change(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
 
 
 /* admin_job.c */
@@ -390,6 +460,7 @@ typedef struct {
     ngx_http_modelgw_change_pt        find;        /* what it changes */
     ngx_http_modelgw_change_pt        parse;       /* sets c->asked */
     ngx_http_modelgw_change_pt        answer;      /* sends the response */
+    unsigned                          local:1;     /* without the writer */
 } ngx_http_modelgw_change_kind_t;
 
 struct ngx_http_modelgw_change_s {
@@ -468,7 +539,7 @@ ngx_int_t ngx_http_modelgw_admin_change_failed(ngx_http_modelgw_change_t *c);
     ngx_memcpy((name)->data, (text)->data, (text)->len)
 
 
-/* admin_topup.c, admin_account.c, admin_key.c: kinds of such requests */
+/* admin_topup.c, admin_account.c, admin_key.c, admin_session.c: their kinds */
 
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_topup;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_new;
@@ -477,6 +548,10 @@ extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_new;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_set;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_rotate;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_revoke;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_new;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_get;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_end;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_operators;
 
 
 #endif /* _NGX_HTTP_MODELGW_ADMIN_H_INCLUDED_ */

@@ -76,7 +76,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_new = {
     NGX_HTTP_MODELGW_ACCOUNT_FOUNDING,
     NULL,
     ngx_http_modelgw_account_parse_new,
-    ngx_http_modelgw_account_answer
+    ngx_http_modelgw_account_answer,
+    0
 };
 
 ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_set = {
@@ -86,7 +87,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_set = {
     0,
     ngx_http_modelgw_admin_change_account,
     ngx_http_modelgw_account_parse_set,
-    ngx_http_modelgw_account_answer
+    ngx_http_modelgw_account_answer,
+    0
 };
 
 

@@ -333,6 +333,11 @@ ngx_http_modelgw_admin_accounts_get(ngx_http_modelgw_job_t *job,
                           NGX_HTTP_MODELGW_ACCOUNTS_SIZE + topups.len);
     ngx_http_modelgw_admin_accounts_write(&out, row);
     ngx_http_modelgw_admin_accounts_sums(&out, row);
+
+    if (job->holder) {
+        ngx_str_set(&note, "null");
+    }
+
     ngx_modelgw_out_text(&out, ",\"note\":");
     ngx_modelgw_out(&out, note.data, note.len);
     ngx_modelgw_out_text(&out, ",\"topups\":");

@@ -32,6 +32,7 @@
 static void ngx_http_modelgw_change_read(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_change_parse(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_change_start(ngx_http_modelgw_change_t *c);
+static void ngx_http_modelgw_change_actor(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_change_ask(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_change_full(ngx_http_modelgw_change_t *c,
     const char *text);
@@ -80,9 +81,10 @@ ngx_http_modelgw_admin_change(ngx_http_request_t *r,
 static void
 ngx_http_modelgw_change_read(ngx_http_request_t *r)
 {
-    ngx_int_t                   rc;
-    ngx_pool_cleanup_t         *cln;
-    ngx_http_modelgw_change_t  *c;
+    ngx_int_t                        rc;
+    ngx_pool_cleanup_t              *cln;
+    ngx_http_modelgw_change_t       *c;
+    ngx_http_modelgw_change_kind_t  *kind;
 
     cln = r->pool->cleanup;
 
@@ -91,11 +93,12 @@ ngx_http_modelgw_change_read(ngx_http_request_t *r)
     }
 
     c = cln->data;
+    kind = c->kind;
 
     rc = ngx_http_modelgw_change_parse(c);
 
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_change_start(c);
+        rc = kind->local ? kind->answer(c) : ngx_http_modelgw_change_start(c);
     }
 
     if (rc != NGX_OK) {
@@ -111,7 +114,9 @@ ngx_http_modelgw_change_parse(ngx_http_modelgw_change_t *c)
     ngx_uint_t                    i;
     ngx_http_modelgw_change_pt    steps[3];
 
-    if (c->mmcf->ledger_path.len == 0 || c->mmcf->ledger == NULL) {
+    if (!c->kind->local
+        && (c->mmcf->ledger_path.len == 0 || c->mmcf->ledger == NULL))
+    {
         return ngx_http_modelgw_error(c->request, c->ctx, NGX_HTTP_NOT_FOUND,
                                       "NOT_FOUND", "No ledger is configured");
     }
@@ -179,9 +184,7 @@ ngx_http_modelgw_change_start(ngx_http_modelgw_change_t *c)
                                                "later");
     }
 
-    if (ngx_http_modelgw_admin_actor(r, &c->asked) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_http_modelgw_change_actor(c);
 
     now = ngx_timeofday();
 
@@ -205,6 +208,27 @@ ngx_http_modelgw_change_start(ngx_http_modelgw_change_t *c)
     r->write_event_handler = ngx_http_request_empty_handler;
 
     return NGX_OK;
+}
+
+
+/* who sends the request, and from where, for the audit log */
+
+static void
+ngx_http_modelgw_change_actor(ngx_http_modelgw_change_t *c)
+{
+    ngx_str_t                        *text;
+    ngx_http_modelgw_admin_client_t  *client;
+
+    client = c->ctx->client;
+    text = &client->name;
+
+    c->asked.actor.len = ngx_min(text->len, NGX_MODELGW_LEDGER_NAME);
+    ngx_memcpy(c->asked.actor.data, text->data, c->asked.actor.len);
+
+    text = &c->request->connection->addr_text;
+
+    c->asked.address_len = ngx_min(text->len, NGX_MODELGW_LEDGER_ADDRESS);
+    ngx_memcpy(c->asked.address, text->data, c->asked.address_len);
 }
 
 

@@ -132,7 +132,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_new = {
     0,
     ngx_http_modelgw_key_managed,
     ngx_http_modelgw_key_parse_new,
-    ngx_http_modelgw_key_answer
+    ngx_http_modelgw_key_answer,
+    0
 };
 
 ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_set = {
@@ -142,7 +143,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_set = {
     0,
     ngx_http_modelgw_key_find,
     ngx_http_modelgw_key_parse_set,
-    ngx_http_modelgw_key_answer
+    ngx_http_modelgw_key_answer,
+    0
 };
 
 ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_rotate = {
@@ -152,7 +154,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_rotate = {
     0,
     ngx_http_modelgw_key_find,
     ngx_http_modelgw_key_parse_rotate,
-    ngx_http_modelgw_key_answer
+    ngx_http_modelgw_key_answer,
+    0
 };
 
 ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_revoke = {
@@ -162,7 +165,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_key_revoke = {
     0,
     ngx_http_modelgw_key_find,
     NULL,
-    ngx_http_modelgw_key_answer
+    ngx_http_modelgw_key_answer,
+    0
 };
 
 
@@ -823,10 +827,11 @@ ngx_http_modelgw_key_invalid(ngx_http_modelgw_change_t *c, ngx_uint_t i,
 static ngx_int_t
 ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
 {
-    ngx_str_t                 id, note, body;
-    ngx_uint_t                fresh;
-    ngx_modelgw_out_t         out;
-    ngx_modelgw_out_piece_t   piece;
+    ngx_str_t                         id, note, body;
+    ngx_uint_t                        fresh;
+    ngx_modelgw_out_t                 out;
+    ngx_modelgw_out_piece_t           piece;
+    ngx_http_modelgw_admin_client_t  *client;
 
     static const char  *done[] = {
         [NGX_MODELGW_CHANGE_KEY_NEW] = "made",
@@ -844,7 +849,9 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
     id.len = c->asked.key.id.len;
     id.data = c->asked.key.id.data;
 
-    note.len = c->asked.note_len;
+    client = c->ctx->client;
+
+    note.len = client->key ? 0 : c->asked.note_len;
     note.data = c->asked.note;
 
     fresh = (c->asked.kind == NGX_MODELGW_CHANGE_KEY_NEW);

@@ -271,6 +271,10 @@ ngx_http_modelgw_admin_keys_get(ngx_http_modelgw_job_t *job,
         if (key->id.len == job->keys.id.len
             && ngx_memcmp(key->id.data, job->keys.id.data, key->id.len) == 0)
         {
+            if (!ngx_http_modelgw_admin_keys_matches(&job->keys, key)) {
+                return NGX_DECLINED;
+            }
+
             ngx_http_modelgw_admin_keys_write(&list, key);
 
             return ngx_modelgw_out_piece_done(&list.out, &job->body);
@@ -446,6 +450,10 @@ ngx_http_modelgw_admin_keys_managed(void *data,
 
     id.len = key->id.len;
     id.data = key->id.data;
+
+    if (list->job->holder) {
+        note->len = 0;
+    }
 
     ngx_http_modelgw_admin_keys_comma(list);
     ngx_http_modelgw_admin_key_write(&list->out, list->job->mmcf, key, note);

@@ -33,9 +33,11 @@ static ngx_int_t ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
 static void ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     ngx_http_modelgw_group_t *group);
 static void ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_group_t *group, ngx_array_t *models, ngx_uint_t *n);
+    ngx_modelgw_key_t *holder, ngx_http_modelgw_group_t *group,
+    ngx_array_t *models, ngx_uint_t *n);
 static void ngx_http_modelgw_list_model(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model);
+    ngx_modelgw_key_t *holder, ngx_http_modelgw_group_t *group,
+    ngx_http_modelgw_model_t *model);
 static void ngx_http_modelgw_list_option(ngx_modelgw_out_t *out,
     ngx_http_modelgw_option_t *option, ngx_uint_t value);
 
@@ -269,8 +271,10 @@ ngx_http_modelgw_admin_list_models(ngx_http_modelgw_job_t *job,
     ngx_modelgw_out_text(&out, "{\"models\":[");
 
     for (i = 0; i < job->mmcf->groups.nelts; i++) {
-        ngx_http_modelgw_list_models(&out, group[i], &group[i]->models, &n);
-        ngx_http_modelgw_list_models(&out, group[i], &group[i]->patterns, &n);
+        ngx_http_modelgw_list_models(&out, job->holder, group[i],
+                                     &group[i]->models, &n);
+        ngx_http_modelgw_list_models(&out, job->holder, group[i],
+                                     &group[i]->patterns, &n);
     }
 
     ngx_modelgw_out_text(&out, "]}");
@@ -279,8 +283,10 @@ ngx_http_modelgw_admin_list_models(ngx_http_modelgw_job_t *job,
 }
 
 
+/* holder: lists what the key may call; NULL: all */
+
 static void
-ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
+ngx_http_modelgw_list_models(ngx_modelgw_out_t *out, ngx_modelgw_key_t *holder,
     ngx_http_modelgw_group_t *group, ngx_array_t *models, ngx_uint_t *n)
 {
     ngx_uint_t                 i;
@@ -290,11 +296,18 @@ ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
 
     for (i = 0; i < models->nelts; i++) {
 
+        if (holder
+            && (holder->group != group
+                || !ngx_http_modelgw_model_enabled(holder, &model[i].id)))
+        {
+            continue;
+        }
+
         if ((*n)++) {
             ngx_modelgw_out_text(out, ",");
         }
 
-        ngx_http_modelgw_list_model(out, group, &model[i]);
+        ngx_http_modelgw_list_model(out, holder, group, &model[i]);
     }
 }
 
@@ -302,7 +315,7 @@ ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
 /* what it can do, and its bounds, are those options that are words or counts */
 
 static void
-ngx_http_modelgw_list_model(ngx_modelgw_out_t *out,
+ngx_http_modelgw_list_model(ngx_modelgw_out_t *out, ngx_modelgw_key_t *holder,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_model_t *model)
 {
     u_char                     *p;
@@ -315,7 +328,13 @@ ngx_http_modelgw_list_model(ngx_modelgw_out_t *out,
     ngx_modelgw_out_text(out, ",\"group\":");
     ngx_modelgw_out_string(out, &group->name);
     ngx_modelgw_out_text(out, ",\"upstream_id\":");
-    ngx_modelgw_out_string(out, &model->upstream_id);
+
+    if (holder) {
+        ngx_modelgw_out_text(out, "null");
+
+    } else {
+        ngx_modelgw_out_string(out, &model->upstream_id);
+    }
 
     for (option = ngx_http_modelgw_model_options; option->name.len; option++) {
         p = (u_char *) model + option->offset;

@@ -928,7 +928,8 @@ ngx_int_t
 ngx_http_modelgw_admin_query_call(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    return ngx_modelgw_store_call_get(store, job->id, &job->body, job->pool);
+    return ngx_modelgw_store_call_get(store, job->id, &job->filter.account,
+                                      &job->body, job->pool);
 }
 
 

@@ -62,7 +62,8 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_topup = {
     NGX_HTTP_MODELGW_TOPUP_REASON,
     ngx_http_modelgw_admin_change_account,
     ngx_http_modelgw_topup_parse,
-    ngx_http_modelgw_topup_answer
+    ngx_http_modelgw_topup_answer,
+    0
 };
 
 

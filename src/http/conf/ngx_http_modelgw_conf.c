@@ -47,6 +47,8 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->managed = NULL;
      *     mmcf->managed_zone = NULL;
      *     mmcf->managed_place = { NULL, 0 };
+     *     mmcf->operators = NULL;
+     *     mmcf->sessions_zone = NULL;
      *     mmcf->key_prefix = { 0, NULL };
      *     mmcf->skip = NULL;
      *     mmcf->plans = { NULL };
@@ -102,7 +104,8 @@ ngx_http_modelgw_init_main_conf(ngx_conf_t *cf, void *conf)
     mmcf->skip = variants[0].skip;
 
     if (ngx_http_modelgw_group_check(cf, mmcf) != NGX_OK
-        || ngx_http_modelgw_keys_check(cf, mmcf) != NGX_OK)
+        || ngx_http_modelgw_keys_check(cf, mmcf) != NGX_OK
+        || ngx_http_modelgw_operators_check(cf, mmcf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -144,6 +147,11 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
      *     mlcf->place = { NULL, 0 };
      *     mlcf->admin = { NULL, 0 };
      *     mlcf->ready = { NULL, 0 };
+     *     mlcf->admin_users = 0;
+     *     mlcf->admin_actor = NULL;
+     *     mlcf->admin_role = NULL;
+     *     mlcf->topup_url = { 0, NULL };
+     *     mlcf->gateway_url = { 0, NULL };
      *     mlcf->metrics = { NULL, 0 };
      *     mlcf->metrics_keys = 0;
      *     mlcf->metrics_accounts = 0;
@@ -183,6 +191,8 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
                               NGX_HTTP_MODELGW_ABORT_AUTO);
     ngx_conf_merge_msec_value(conf->abort_timeout, prev->abort_timeout, 60000);
     ngx_conf_merge_msec_value(conf->keepalive, prev->keepalive, 15000);
+    ngx_conf_merge_str_value(conf->topup_url, prev->topup_url, "");
+    ngx_conf_merge_str_value(conf->gateway_url, prev->gateway_url, "");
 
     return NGX_CONF_OK;
 }
@@ -268,6 +278,45 @@ ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     mmcf->key_prefix = value[1];
+
+    return NGX_CONF_OK;
+}
+
+
+/* The console makes a link of it, and shows it as text to be pasted. */
+
+char *
+ngx_http_modelgw_set_url(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    u_char     *p;
+    char       *rv;
+    ngx_str_t  *url;
+
+    rv = ngx_conf_set_str_slot(cf, cmd, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    url = (ngx_str_t *) ((char *) conf + cmd->offset);
+
+    for (p = url->data; p < url->data + url->len; p++) {
+
+        if (*p <= ' ' || *p > '~' || ngx_strchr("\"'`\\<>$", *p)) {
+            break;
+        }
+    }
+
+    if (p < url->data + url->len
+        || (ngx_strncmp(url->data, "https://", 8) != 0
+            && ngx_strncmp(url->data, "http://", 7) != 0))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid address \"%V\" in \"%V\": it begins with "
+                           "\"https://\" or \"http://\" and has no blanks, "
+                           "quotes, \"\\\", \"<\", \">\" or \"$\"",
+                           url, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
 
     return NGX_CONF_OK;
 }

@@ -154,6 +154,22 @@ typedef struct {
 } ngx_http_modelgw_group_t;
 
 
+/* roles in the admin interface, one bit each */
+
+#define NGX_HTTP_MODELGW_ROLE_VIEWER   0x01
+#define NGX_HTTP_MODELGW_ROLE_BILLING  0x02
+#define NGX_HTTP_MODELGW_ROLE_ADMIN    0x04
+#define NGX_HTTP_MODELGW_ROLE_HOLDER   0x08        /* of a service key */
+
+
+typedef struct {
+    ngx_str_t                         name;
+    u_char                            digest[NGX_MODELGW_KEY_DIGEST];
+    ngx_uint_t                        role;        /* not HOLDER */
+    time_t                            expires;     /* as that of a key */
+} ngx_http_modelgw_operator_t;
+
+
 /*
  * models= lists of keys, in keys.c; shared memory beside the ledger, in zone.h
  */
@@ -177,6 +193,10 @@ typedef struct {
                                                       NULL: there are none */
     ngx_shm_zone_t                   *managed_zone;
     ngx_http_modelgw_place_t          managed_place; /* file NULL: not set */
+    ngx_array_t                      *operators;   /* of
+                                               ngx_http_modelgw_operator_t;
+                                               NULL: no modelgw_operators */
+    ngx_shm_zone_t                   *sessions_zone; /* NULL: the same */
     ngx_str_t                         key_prefix;
     ngx_modelgw_skip_pt               skip;
     ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
@@ -265,6 +285,11 @@ typedef struct {
                                                       same */
     ngx_uint_t                        admin_users; /* 1: "auth_basic" checks
                                                       them */
+    ngx_http_complex_value_t         *admin_actor; /* NULL: not set, nor is
+                                                      the role */
+    ngx_http_complex_value_t         *admin_role;
+    ngx_str_t                         topup_url;   /* len 0: none */
+    ngx_str_t                         gateway_url; /* len 0: none */
     ngx_http_modelgw_place_t          metrics;     /* of modelgw_metrics; line
                                                       0: not set */
     ngx_uint_t                        metrics_keys; /* with series, at most */
@@ -301,7 +326,10 @@ char *ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
 char *ngx_http_modelgw_check_loc_conf(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *mlcf);
 
-/* modelgw, modelgw_key_prefix, modelgw_abort, modelgw_keepalive */
+/*
+ * modelgw, modelgw_key_prefix, modelgw_abort, modelgw_keepalive,
+ * modelgw_topup_url and modelgw_gateway_url
+ */
 char *ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -310,6 +338,7 @@ char *ngx_http_modelgw_set_abort(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_modelgw_set_url(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* Whether text has 1 to max bytes, all letters, digits or in "also". */
 ngx_uint_t ngx_http_modelgw_conf_word(ngx_str_t *text, const char *also,
@@ -555,6 +584,49 @@ ngx_array_t *ngx_http_modelgw_keys_models(ngx_pool_t *pool, ngx_str_t *text);
 /* At the end of the http block: NGX_OK, NGX_ERROR (logged). */
 ngx_int_t ngx_http_modelgw_keys_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * For lines of other files with hashes; "what" is for messages.  _file() checks
+ * that only the owner and a group can write or replace the file that is read,
+ * _digest() reads the second word of the line, "sha256:HEX", into digest, which
+ * has room for NGX_MODELGW_KEY_DIGEST bytes.
+ *     NGX_OK, or another code (logged)
+ */
+ngx_int_t ngx_http_modelgw_keys_file(ngx_conf_t *cf, const char *what,
+    u_char *name);
+ngx_int_t ngx_http_modelgw_keys_digest(ngx_conf_t *cf, const char *what,
+    u_char *digest);
+
+/* A day, of the type ngx_http_modelgw_option_pt; the field is time_t. */
+ngx_int_t ngx_http_modelgw_keys_day(ngx_http_modelgw_option_t *option,
+    ngx_str_t *value, void *field);
+
+#define NGX_HTTP_MODELGW_DAY_TAKES    "a day as YYYY-MM-DD"
+
+/* Logs a warning that this expired then, seconds since the Epoch. */
+void ngx_http_modelgw_keys_expired(ngx_conf_t *cf, const char *what,
+    ngx_str_t *id, time_t expires);
+
+
+/* operators.c */
+
+/* modelgw_operators: reads the block. */
+char *ngx_http_modelgw_operators(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/*
+ * At the end of the http block: checks that no operator has the hash of a key.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_operators_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/* Returns the operator whose token has the digest, or NULL. */
+ngx_http_modelgw_operator_t *ngx_http_modelgw_operators_find(
+    ngx_http_modelgw_main_conf_t *mmcf, u_char *digest);
+
+/* roles of operators, as words; a value has one bit */
+extern ngx_conf_enum_t  ngx_http_modelgw_roles[];
 
 
 /* lint.c: checks of gateway locations */

@@ -76,13 +76,10 @@ static char *ngx_http_modelgw_keys_line(ngx_conf_t *cf, ngx_command_t *cmd,
 static void ngx_http_modelgw_keys_reuse(ngx_conf_t *cf);
 static ngx_int_t ngx_http_modelgw_keys_place(ngx_conf_t *cf,
     ngx_http_modelgw_keys_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_keys_file(ngx_conf_t *cf, u_char *name);
 static ngx_uint_t ngx_http_modelgw_keys_replaceable(ngx_file_info_t *file,
     u_char *dir, ngx_file_info_t *info);
 static ngx_modelgw_key_t *ngx_http_modelgw_keys_add(ngx_conf_t *cf,
     ngx_http_modelgw_keys_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_keys_digest(ngx_conf_t *cf, ngx_str_t *id,
-    ngx_str_t *text, u_char *digest);
 static void ngx_http_modelgw_keys_duplicate(ngx_conf_t *cf, ngx_str_t *id,
     ngx_modelgw_key_t *twin);
 static char *ngx_http_modelgw_keys_options(ngx_conf_t *cf,
@@ -95,10 +92,6 @@ static ngx_int_t ngx_http_modelgw_keys_list(ngx_conf_t *cf,
     ngx_str_t *value);
 static ngx_int_t ngx_http_modelgw_keys_text(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_modelgw_keys_day(ngx_http_modelgw_option_t *option,
-    ngx_str_t *value, void *field);
-static void ngx_http_modelgw_keys_expired(ngx_conf_t *cf,
-    ngx_modelgw_key_t *key);
 static ngx_int_t ngx_http_modelgw_lists_init(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_array_t *ngx_http_modelgw_lists_get(ngx_conf_t *cf,
@@ -129,7 +122,7 @@ static ngx_http_modelgw_option_t  ngx_http_modelgw_keys_table[] = {
       ngx_http_modelgw_keys_field(budget), NGX_HTTP_MODELGW_BUDGET_TAKES,
       NULL },
     { ngx_string("expires="), ngx_http_modelgw_keys_day,
-      ngx_http_modelgw_keys_field(expires), "a day as YYYY-MM-DD", NULL },
+      ngx_http_modelgw_keys_field(expires), NGX_HTTP_MODELGW_DAY_TAKES, NULL },
     { ngx_null_string, NULL, 0, NULL, NULL }
 };
 
@@ -284,12 +277,12 @@ ngx_http_modelgw_keys_place(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx)
 
     ngx_memcpy(ctx->place.file, name, len);
 
-    return ngx_http_modelgw_keys_file(cf, ctx->place.file);
+    return ngx_http_modelgw_keys_file(cf, "keys", ctx->place.file);
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_keys_file(ngx_conf_t *cf, u_char *name)
+ngx_int_t
+ngx_http_modelgw_keys_file(ngx_conf_t *cf, const char *what, u_char *name)
 {
     size_t            len;
     u_char           *dir;
@@ -299,8 +292,8 @@ ngx_http_modelgw_keys_file(ngx_conf_t *cf, u_char *name)
 
     if (ngx_file_access(file) & S_IWOTH) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "keys file \"%s\" can be written by others: "
-                           "chmod o-w", name);
+                           "%s file \"%s\" can be written by others: "
+                           "chmod o-w", what, name);
         return NGX_ERROR;
     }
 
@@ -325,8 +318,8 @@ ngx_http_modelgw_keys_file(ngx_conf_t *cf, u_char *name)
 
     if (ngx_http_modelgw_keys_replaceable(file, dir, &info)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "keys file \"%s\" is in a directory that others "
-                           "can write: chmod o-w \"%s\"", name, dir);
+                           "%s file \"%s\" is in a directory that others "
+                           "can write: chmod o-w \"%s\"", what, name, dir);
         return NGX_ERROR;
     }
 
@@ -377,9 +370,7 @@ ngx_http_modelgw_keys_add(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx)
         return NULL;
     }
 
-    if (ngx_http_modelgw_keys_digest(cf, &value[0], &value[1], digest)
-        != NGX_OK)
-    {
+    if (ngx_http_modelgw_keys_digest(cf, "key", digest) != NGX_OK) {
         return NULL;
     }
 
@@ -415,11 +406,13 @@ ngx_http_modelgw_keys_add(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx)
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_keys_digest(ngx_conf_t *cf, ngx_str_t *id, ngx_str_t *text,
-    u_char *digest)
+ngx_int_t
+ngx_http_modelgw_keys_digest(ngx_conf_t *cf, const char *what, u_char *digest)
 {
-    ngx_str_t  hex;
+    ngx_str_t  *id, *text, hex;
+
+    id = cf->args->elts;
+    text = &id[1];
 
     hex.data = text->data + (sizeof("sha256:") - 1);
     hex.len = text->len - (sizeof("sha256:") - 1);
@@ -433,8 +426,9 @@ ngx_http_modelgw_keys_digest(ngx_conf_t *cf, ngx_str_t *id, ngx_str_t *text,
     /* the wrong word may be the key itself, so it is not logged */
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid hash of key \"%V\": it is \"sha256:\" and 64 "
-                       "hex digits, as of: printf %%s KEY | sha256sum", id);
+                       "invalid hash of %s \"%V\": it is \"sha256:\" and 64 "
+                       "hex digits, as of: printf %%s KEY | sha256sum", what,
+                       id);
 
     return NGX_DECLINED;
 }
@@ -492,7 +486,7 @@ ngx_http_modelgw_keys_options(ngx_conf_t *cf, ngx_http_modelgw_keys_ctx_t *ctx,
     key->expires = given.expires;
 
     if (key->expires && key->expires <= ngx_time()) {
-        ngx_http_modelgw_keys_expired(cf, key);
+        ngx_http_modelgw_keys_expired(cf, "key", &key->id, key->expires);
     }
 
     if (key->budget && ctx->mmcf->budget_place.file == NULL) {
@@ -595,7 +589,7 @@ ngx_http_modelgw_keys_text(ngx_http_modelgw_option_t *option, ngx_str_t *value,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_keys_day(ngx_http_modelgw_option_t *option, ngx_str_t *value,
     void *field)
 {
@@ -615,15 +609,16 @@ ngx_http_modelgw_keys_day(ngx_http_modelgw_option_t *option, ngx_str_t *value,
 }
 
 
-static void
-ngx_http_modelgw_keys_expired(ngx_conf_t *cf, ngx_modelgw_key_t *key)
+void
+ngx_http_modelgw_keys_expired(ngx_conf_t *cf, const char *what, ngx_str_t *id,
+    time_t expires)
 {
     ngx_tm_t  tm;
 
-    ngx_gmtime(key->expires, &tm);
+    ngx_gmtime(expires, &tm);
 
     ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                       "key \"%V\" has expired on %4d-%02d-%02d", &key->id,
+                       "%s \"%V\" has expired on %4d-%02d-%02d", what, id,
                        tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday);
 }
 

@@ -14,6 +14,7 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_session.h"
 #include "ngx_modelgw_store.h"
 
 #include "ngx_http_modelgw_conf.h"
@@ -188,6 +189,51 @@ void ngx_http_modelgw_health_count(ngx_http_modelgw_group_t *group,
 /* Sets the sums over the last five minutes. */
 void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
     ngx_uint_t *calls, ngx_uint_t *errors);
+
+
+/*
+ * sessions.c: the shared memory of sign-ins to the admin interface, if there is
+ * a modelgw_operators; all but the first function need it
+ */
+
+#define NGX_HTTP_MODELGW_SESSION_TIME  43200  /* seconds */
+
+/*
+ * At the end of the http block: adds the zone to the cycle if it is needed.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_sessions_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * Makes a session of session->digest, whose other members are set, and writes
+ * the NGX_MODELGW_SESSION_TEXT characters of its cookie.
+ *     NGX_OK, NGX_ERROR (OpenSSL failed)
+ */
+ngx_int_t ngx_http_modelgw_sessions_write(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_session_t *session, u_char *text);
+
+/*
+ * Reads a cookie.
+ *     NGX_OK        *session is set
+ *     NGX_DECLINED  not one of this nginx since its start, expired, or ended
+ *     NGX_ERROR     OpenSSL failed
+ */
+ngx_int_t ngx_http_modelgw_sessions_read(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *text, ngx_modelgw_session_t *session);
+
+/* Ends a session before it expires, in all workers. */
+void ngx_http_modelgw_sessions_end(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_session_t *session);
+
+/*
+ * _wait() returns for how many seconds the client's address may not sign in,
+ * since too many of its attempts have failed, as _failed() counts them; or 0.
+ */
+time_t ngx_http_modelgw_sessions_wait(ngx_http_modelgw_main_conf_t *mmcf,
+    struct sockaddr *sockaddr);
+void ngx_http_modelgw_sessions_failed(ngx_http_modelgw_main_conf_t *mmcf,
+    struct sockaddr *sockaddr);
 
 
 /*

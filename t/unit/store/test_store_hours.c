@@ -995,6 +995,9 @@ test_one_call(void **state)
     ngx_modelgw_price_t         old;
     ngx_modelgw_store_t        *s;
     ngx_modelgw_store_price_t   price;
+    ngx_str_t                  any = ngx_null_string;
+    ngx_str_t                  own = ngx_string("account-1");
+    ngx_str_t                  other = ngx_string("account");
 
     memset(&price, 0, sizeof(price));
     ngx_str_set(&price.group, "a");
@@ -1020,7 +1023,7 @@ test_one_call(void **state)
 
     /* of a call whose configuration has not stored it, then of that */
 
-    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &out, u->pool));
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &any, &out, u->pool));
     assert_non_null(ngx_strnstr(out.data, "},\"price\":{\"group\":\"\","
         "\"model\":\"family_a-large\",\"from\":\"2026-11-22T06:47:00.123Z\","
         "\"input\":\"3.00\",", out.len));
@@ -1040,14 +1043,17 @@ test_one_call(void **state)
     assert_int_equal(unit_sql(u, "SELECT id FROM actions WHERE id = time"),
                      UNIT_TIME + 7);
 
-    assert_int_equal(ngx_modelgw_store_call_get(s, 3, &out, u->pool),
+    assert_int_equal(ngx_modelgw_store_call_get(s, 3, &any, &out, u->pool),
                      NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_store_call_get(s, 2, &other, &out, u->pool),
+                     NGX_DECLINED);
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &own, &out, u->pool));
 
-    unit_store_ok(s, ngx_modelgw_store_call_get(s, 1, &out, u->pool));
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 1, &any, &out, u->pool));
     assert_memory_equal(out.data, "{\"call\":{\"id\":1,", 16);
     assert_non_null(ngx_strnstr(out.data, "},\"price\":null}", out.len));
 
-    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &out, u->pool));
+    unit_store_ok(s, ngx_modelgw_store_call_get(s, 2, &any, &out, u->pool));
     assert_non_null(ngx_strnstr(out.data, "},\"price\":{\"group\":\"a\","
         "\"model\":\"family_a-large\",\"from\":\"2026-11-22T06:47:00.123Z\","
         "\"input\":\"3.00\",\"output\":\"15.00\",\"cache_read\":\"0.30\","

@@ -1,0 +1,328 @@
+
+/*
+ * What the workers share about sign-ins to the admin interface: the secret of
+ * sessions, those that were ended, and failed attempts.
+ *
+ * A session is a signed cookie, see src/key/ngx_modelgw_session.h, and nothing
+ * is kept of it.  So one that was ended by its owner must be remembered until
+ * it expires.  There is room for the last 1024; of more within 12 hours the one
+ * that expires first is forgotten.
+ *
+ * The secret is made when nginx starts: a restart ends all sessions, a reload
+ * none.
+ *
+ * Attempts are counted by address, of IPv6 by its first 64 bits, which one
+ * client has.  Both arrays are short, and read for sign-ins and by operators
+ * only: they are walked.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_session.h"
+#include "ngx_http_modelgw_zone.h"
+
+
+#define NGX_HTTP_MODELGW_SESSIONS_SIZE      (128 * 1024)  /* bytes of the
+                                                             zone */
+#define NGX_HTTP_MODELGW_SESSIONS_ENDED     1024
+#define NGX_HTTP_MODELGW_SESSIONS_FAILURES  1024
+
+#define NGX_HTTP_MODELGW_SESSIONS_ATTEMPTS  10   /* that fail, of an address */
+#define NGX_HTTP_MODELGW_SESSIONS_WINDOW    60   /* seconds */
+
+
+typedef struct {
+    u_char                             id[NGX_MODELGW_SESSION_ID];
+    uint64_t                           expires;  /* 0: free */
+} ngx_http_modelgw_ended_t;
+
+
+typedef struct {
+    u_char                             address[8];
+    time_t                             since;    /* of the window; 0: free */
+    ngx_uint_t                         n;
+} ngx_http_modelgw_failures_t;
+
+
+typedef struct {
+    u_char                             secret[NGX_MODELGW_SESSION_SECRET];
+    ngx_http_modelgw_ended_t           ended[NGX_HTTP_MODELGW_SESSIONS_ENDED];
+    ngx_http_modelgw_failures_t
+                               failures[NGX_HTTP_MODELGW_SESSIONS_FAILURES];
+} ngx_http_modelgw_sessions_t;
+
+
+static ngx_int_t ngx_http_modelgw_sessions_init(ngx_shm_zone_t *zone,
+    void *data);
+static ngx_http_modelgw_sessions_t *ngx_http_modelgw_sessions_lock(
+    ngx_http_modelgw_main_conf_t *mmcf);
+static void ngx_http_modelgw_sessions_unlock(
+    ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_http_modelgw_failures_t *ngx_http_modelgw_sessions_failures(
+    ngx_http_modelgw_sessions_t *sessions, struct sockaddr *sockaddr);
+
+
+ngx_int_t
+ngx_http_modelgw_sessions_check(ngx_conf_t *cf,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_str_t  name = ngx_string("modelgw_sessions");
+
+    if (mmcf->operators == NULL) {
+        return NGX_OK;
+    }
+
+    mmcf->sessions_zone = ngx_shared_memory_add(cf, &name,
+                                                NGX_HTTP_MODELGW_SESSIONS_SIZE,
+                                                &ngx_http_modelgw_module);
+    if (mmcf->sessions_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    mmcf->sessions_zone->init = ngx_http_modelgw_sessions_init;
+    mmcf->sessions_zone->data = mmcf;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_sessions_init(ngx_shm_zone_t *zone, void *data)
+{
+    ngx_slab_pool_t              *shpool;
+    ngx_http_modelgw_sessions_t  *sessions;
+
+    if (data) {
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) zone->shm.addr;
+
+    sessions = ngx_slab_calloc(shpool, sizeof(ngx_http_modelgw_sessions_t));
+    if (sessions == NULL) {
+        return NGX_ERROR;
+    }
+
+    shpool->data = sessions;
+
+    return ngx_modelgw_key_random(sessions->secret,
+                                  NGX_MODELGW_SESSION_SECRET);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_sessions_write(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_session_t *session, u_char *text)
+{
+    ngx_slab_pool_t              *shpool;
+    ngx_http_modelgw_sessions_t  *sessions;
+
+    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
+    sessions = shpool->data;
+
+    if (ngx_modelgw_key_random(session->id, NGX_MODELGW_SESSION_ID) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    session->expires = (uint64_t) ngx_time() + NGX_HTTP_MODELGW_SESSION_TIME;
+
+    return ngx_modelgw_session_write(sessions->secret, session, text);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_sessions_read(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *text, ngx_modelgw_session_t *session)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    i;
+    ngx_slab_pool_t              *shpool;
+    ngx_http_modelgw_ended_t     *ended;
+    ngx_http_modelgw_sessions_t  *sessions;
+
+    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
+    sessions = shpool->data;
+
+    rc = ngx_modelgw_session_read(sessions->secret, text,
+                                  (uint64_t) ngx_time(), session);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    sessions = ngx_http_modelgw_sessions_lock(mmcf);
+
+    for (i = 0; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
+        ended = &sessions->ended[i];
+
+        if (ended->expires == session->expires
+            && ngx_memcmp(ended->id, session->id, NGX_MODELGW_SESSION_ID) == 0)
+        {
+            rc = NGX_DECLINED;
+            break;
+        }
+    }
+
+    ngx_http_modelgw_sessions_unlock(mmcf);
+
+    return rc;
+}
+
+
+void
+ngx_http_modelgw_sessions_end(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_session_t *session)
+{
+    ngx_uint_t                    i;
+    ngx_http_modelgw_ended_t     *ended;
+    ngx_http_modelgw_sessions_t  *sessions;
+
+    sessions = ngx_http_modelgw_sessions_lock(mmcf);
+
+    ended = sessions->ended;
+
+    for (i = 1; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
+        if (sessions->ended[i].expires < ended->expires) {
+            ended = &sessions->ended[i];
+        }
+    }
+
+    ngx_memcpy(ended->id, session->id, NGX_MODELGW_SESSION_ID);
+    ended->expires = session->expires;
+
+    ngx_http_modelgw_sessions_unlock(mmcf);
+}
+
+
+time_t
+ngx_http_modelgw_sessions_wait(ngx_http_modelgw_main_conf_t *mmcf,
+    struct sockaddr *sockaddr)
+{
+    time_t                        wait;
+    ngx_http_modelgw_failures_t  *f;
+
+    f = ngx_http_modelgw_sessions_failures(
+                                       ngx_http_modelgw_sessions_lock(mmcf),
+                                       sockaddr);
+
+    wait = (f->n < NGX_HTTP_MODELGW_SESSIONS_ATTEMPTS)
+           ? 0
+           : f->since + NGX_HTTP_MODELGW_SESSIONS_WINDOW - ngx_time();
+
+    ngx_http_modelgw_sessions_unlock(mmcf);
+
+    return ngx_max(wait, 0);
+}
+
+
+void
+ngx_http_modelgw_sessions_failed(ngx_http_modelgw_main_conf_t *mmcf,
+    struct sockaddr *sockaddr)
+{
+    ngx_http_modelgw_failures_t  *f;
+
+    f = ngx_http_modelgw_sessions_failures(
+                                       ngx_http_modelgw_sessions_lock(mmcf),
+                                       sockaddr);
+
+    if (f->n++ == 0) {
+        f->since = ngx_time();
+    }
+
+    ngx_http_modelgw_sessions_unlock(mmcf);
+}
+
+
+static ngx_http_modelgw_sessions_t *
+ngx_http_modelgw_sessions_lock(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_slab_pool_t  *shpool;
+
+    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
+
+    ngx_shmtx_lock(&shpool->mutex);
+
+    return shpool->data;
+}
+
+
+static void
+ngx_http_modelgw_sessions_unlock(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_slab_pool_t  *shpool;
+
+    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
+
+    ngx_shmtx_unlock(&shpool->mutex);
+}
+
+
+/*
+ * Returns the record of the address, or makes one of that which is the oldest.
+ * An IPv4 address has a prefix that no IPv6 address has (RFC 6890: 100::/64 is
+ * discarded).
+ */
+
+static ngx_http_modelgw_failures_t *
+ngx_http_modelgw_sessions_failures(ngx_http_modelgw_sessions_t *sessions,
+    struct sockaddr *sockaddr)
+{
+    u_char                        address[8];
+    ngx_uint_t                    i;
+    struct sockaddr_in           *sin;
+#if (NGX_HAVE_INET6)
+    struct sockaddr_in6          *sin6;
+#endif
+    ngx_http_modelgw_failures_t  *f, *oldest;
+
+    ngx_memcpy(address, "\1\0\0\0\0\0\0\0", 8);
+
+    switch (sockaddr->sa_family) {
+
+    case AF_INET:
+        sin = (struct sockaddr_in *) sockaddr;
+        ngx_memcpy(address + 4, &sin->sin_addr, 4);
+        break;
+
+#if (NGX_HAVE_INET6)
+    case AF_INET6:
+        sin6 = (struct sockaddr_in6 *) sockaddr;
+
+        if (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr)) {
+            ngx_memcpy(address + 4, sin6->sin6_addr.s6_addr + 12, 4);
+
+        } else {
+            ngx_memcpy(address, sin6->sin6_addr.s6_addr, 8);
+        }
+
+        break;
+#endif
+    }
+
+    oldest = sessions->failures;
+
+    for (i = 0; i < NGX_HTTP_MODELGW_SESSIONS_FAILURES; i++) {
+        f = &sessions->failures[i];
+
+        if (f->since && ngx_memcmp(f->address, address, 8) == 0) {
+            oldest = f;
+            break;
+        }
+
+        if (f->since < oldest->since) {
+            oldest = f;
+        }
+    }
+
+    if (i == NGX_HTTP_MODELGW_SESSIONS_FAILURES
+        || ngx_time() - oldest->since >= NGX_HTTP_MODELGW_SESSIONS_WINDOW)
+    {
+        ngx_memcpy(oldest->address, address, 8);
+        oldest->n = 0;
+    }
+
+    return oldest;
+}
