@@ -192,6 +192,10 @@ typedef struct {
     ngx_modelgw_ledger_name_t   account;
     ngx_modelgw_ledger_name_t   group;
     uint64_t                    expires; /* seconds since the Epoch; 0: never */
+    uint64_t                    old_until; /* the end of the grace of an older
+                                            one, seconds since the Epoch; 0:
+                                            there is none; of what operators
+                                            are told, not of the table */
     uint64_t                    version;
     int64_t                     budget;  /* nano-euro */
     uint32_t                    window;  /* ngx_modelgw_window_e */

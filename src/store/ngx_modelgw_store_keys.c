@@ -17,13 +17,22 @@
 
 /* what ngx_modelgw_store_key_row() reads, from column 0 on */
 
-#define NGX_MODELGW_STORE_KEY                                                 \
+#define ngx_modelgw_store_key_sql(old)                                        \
     "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"   \
-    " budget, window, expires / 1000, state, version, note, created"          \
+    " budget, window, expires / 1000, state, version, note, created, " old    \
     " FROM keys"
 
 #define NGX_MODELGW_STORE_KEY_NOTE     13
 #define NGX_MODELGW_STORE_KEY_CREATED  14
+#define NGX_MODELGW_STORE_KEY_OLD      15
+
+/* when the last of the older ones expires; not read for the table */
+
+#define NGX_MODELGW_STORE_KEY          ngx_modelgw_store_key_sql(             \
+    "(SELECT max(old.expires) / 1000 FROM keys AS old"                        \
+    " WHERE old.id = keys.id AND old.state = 'rotated')")
+
+#define NGX_MODELGW_STORE_KEY_TABLE    ngx_modelgw_store_key_sql("0")
 
 /* the newest row of an id, rows that may be used */
 
@@ -64,6 +73,8 @@ static ngx_uint_t ngx_modelgw_store_key_word(sqlite3_stmt *stmt, int i,
     ngx_str_t *words, ngx_uint_t n);
 static void ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
     ngx_modelgw_managed_key_t *key, ngx_str_t *note);
+static void ngx_modelgw_store_key_time(ngx_modelgw_out_t *out,
+    const char *name, uint64_t time);
 static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
     const char *name, ngx_modelgw_ledger_name_t *value);
 
@@ -517,8 +528,8 @@ ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t  i;
 
     static const char  *sql[] = {
-        NGX_MODELGW_STORE_KEY " WHERE" NGX_MODELGW_STORE_KEY_WORKS,
-        NGX_MODELGW_STORE_KEY " WHERE NOT" NGX_MODELGW_STORE_KEY_WORKS
+        NGX_MODELGW_STORE_KEY_TABLE " WHERE" NGX_MODELGW_STORE_KEY_WORKS,
+        NGX_MODELGW_STORE_KEY_TABLE " WHERE NOT" NGX_MODELGW_STORE_KEY_WORKS
     };
 
     rc = NGX_OK;
@@ -676,6 +687,7 @@ ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
     }
 
     key->version = sqlite3_column_int64(stmt, 12);
+    key->old_until = sqlite3_column_int64(stmt, NGX_MODELGW_STORE_KEY_OLD);
 }
 
 
@@ -750,15 +762,8 @@ ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
         ngx_modelgw_out_string(out, &ngx_modelgw_windows[key->window]);
     }
 
-    ngx_modelgw_out_text(out, ",\"expires\":");
-
-    if (key->expires) {
-        ngx_modelgw_out_time(out, key->expires * 1000);
-
-    } else {
-        ngx_modelgw_out_text(out, "null");
-    }
-
+    ngx_modelgw_store_key_time(out, ",\"expires\":", key->expires);
+    ngx_modelgw_store_key_time(out, ",\"old_until\":", key->old_until);
     ngx_modelgw_out_text(out, ",\"state\":");
     ngx_modelgw_out_string(out, &ngx_modelgw_store_key_states[key->state]);
     ngx_modelgw_out_text(out, ",\"version\":");
@@ -766,6 +771,21 @@ ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
     ngx_modelgw_out_text(out, ",\"note\":");
     ngx_modelgw_out_string(out, note);
     ngx_modelgw_out_text(out, "}");
+}
+
+
+static void
+ngx_modelgw_store_key_time(ngx_modelgw_out_t *out, const char *name,
+    uint64_t time)
+{
+    ngx_modelgw_out(out, (u_char *) name, ngx_strlen(name));
+
+    if (time) {
+        ngx_modelgw_out_time(out, time * 1000);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
 }
 
 

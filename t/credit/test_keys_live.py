@@ -1,6 +1,7 @@
 """modelgw_managed_keys: keys that are made, changed and revoked while nginx
 runs."""
 
+import calendar
 import concurrent.futures
 import contextlib
 import hashlib
@@ -107,7 +108,7 @@ def test_create(live):
         "resets_in": {"rpm": 0, "tpm": None},
         "source": "ledger", "state": "active", "version": 1, "budget": None,
         "budget_used": None, "budget_resets_in": None,
-        "note": "for the fair"}
+        "old_secret_until": None, "note": "for the fair"}
     admitted(live.gw, key)
     r = live.gw.chat(key=key)
     assert r.status == 200 and r.get("x-ratelimit-limit-requests") == "60", r
@@ -317,6 +318,58 @@ def test_end_of_grace(live):
         assert time.monotonic() < end
         time.sleep(0.05)
     shut(live.gw, old)
+
+
+def test_grace_is_told(gateway):
+    """By the key and in the audit log.  A rotation ends all older secrets, at
+    the latest, and none later than before."""
+    g = Live(gateway(**PARTS))
+
+    def grace(r):
+        assert r.status == 200, r
+        told = r.json()["old_secret_until"]
+        shown = g.key("turn")["old_secret_until"]
+        (listed,) = [k["old_secret_until"] for k in g.ok("/keys")["keys"]
+                     if k["id"] == "turn" and k["source"] == "ledger"]
+        action = g.ok("/actions?target=turn&limit=1")["actions"][0]
+        assert told == shown == listed == action["after"]["old_until"]
+        if told is None:
+            return None
+        end = calendar.timegm(time.strptime(told, "%Y-%m-%dT%H:%M:%S.000Z"))
+        return round((end - time.time()) / 3600)
+
+    def rotate(body=None):
+        r = g.send("POST", "/keys/turn/rotate", body)
+        keys.append(Key("turn", "b"))
+        keys[-1].secret = r.json()["key"]
+        return grace(r)
+
+    keys = [g.new("turn")]
+    assert rotate({"grace": "240h"}) == 240
+    assert rotate({"grace": "20h"}) == 20
+    assert rotate({"grace": "40h"}) == 40
+    ends = [(e / 1000 - time.time()) / 3600 for e, in store(
+        g.gw, "SELECT expires FROM keys WHERE state = 'rotated'"
+        " ORDER BY expires")]
+    assert [round(e) for e in ends] == [20, 20, 40]
+    assert grace(g.send("PATCH", "/keys/turn", {"note": "x"})) == 40
+    action = g.ok("/actions?target=turn&limit=1")["actions"][0]
+    assert action["before"]["old_until"] == action["after"]["old_until"]
+    assert rotate() is None
+    for key in keys[:-1]:
+        shut(g.gw, key, 1)
+    assert rotate({"grace": "10h"}) == 10
+    assert grace(g.send("DELETE", "/keys/turn")) is None
+
+    # one whose grace is over
+
+    g.new("short")
+    r = g.send("POST", "/keys/short/rotate", {"grace": "1s"})
+    end = time.monotonic() + client.LIMIT
+    while g.key("short")["old_secret_until"] is not None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert "old_secret_until" not in g.key("bob-1")
 
 
 def clock_ahead(g, seconds=3600):

@@ -585,6 +585,14 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
                                                  == NGX_MODELGW_KEY_REVOKED));
     ngx_modelgw_out_text(out, ",\"version\":");
     ngx_modelgw_out_number(out, key->version);
+    ngx_modelgw_out_text(out, ",\"old_secret_until\":");
+
+    if (key->old_until > (uint64_t) time(NULL)) {
+        ngx_modelgw_out_time(out, key->old_until * 1000);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
 
     ngx_modelgw_out_text(out, ",\"note\":");
     ngx_modelgw_out_string(out, note);
