@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sqlite3
+import struct
 import subprocess
 import threading
 import time
@@ -462,6 +463,40 @@ def test_expires_in_the_grace(gateway):
     end = (time.time() + 301 * 86400) * 1000
     assert store(g.gw, "SELECT count(*) FROM keys WHERE state = 'rotated'"
                  " AND expires BETWEEN 1 AND %d" % end) == [(3,)]
+
+
+def test_actions_with_the_clock_ahead(gateway):
+    """Their ids, which are their times, stay in order and unique."""
+    g = Live(gateway(**PARTS))
+    last = clock_ahead(g)
+    for n in range(3):
+        r = g.send("POST", "/keys", {"group": "b", "id": "k-%d" % n})
+        assert r.status == 201, r
+        assert g.send("PATCH", "/keys/k-%d" % n, {"rpm": 1}).status == 200
+        actions = g.ok("/actions?limit=3")["actions"][::-1]
+        assert [(a["id"], a["action"]) for a in actions] == [
+            (last + 1, "account.create"), (last + 2, "key.create"),
+            (last + 3, "key.set")]
+        last += 3
+        g.gw.power_cut()
+        g.gw.start()
+
+
+def test_room_after_the_grace(gateway):
+    """A secret whose grace has ended takes no place."""
+    g = Live(gateway(**dict(PARTS, http=LEDGER + " modelgw_managed_keys 2;")))
+    old = g.new("turn")
+    new = Key("turn", "b")
+    new.secret = g.send("POST", "/keys/turn/rotate",
+                        {"grace": "2s"}).json()["key"]
+    refused(g.send("POST", "/keys", {"id": "next", "group": "b"}), 503,
+            "SERVICE_UNAVAILABLE", "modelgw_managed_keys")
+    end = time.monotonic() + client.LIMIT
+    while g.send("POST", "/keys", {"id": "next", "group": "b"}).status != 201:
+        assert time.monotonic() < end, "no room"
+        time.sleep(0.1)
+    admitted(g.gw, new)
+    shut(g.gw, old)
 
 
 @pytest.mark.parametrize("grace", ["", "x", "-1s", "400d", "1" * 300, 5, None])
@@ -1182,6 +1217,71 @@ def test_many_at_once(gateway):
     for t in users:
         t.join()
     assert not wrong
+
+
+class Table:
+    """The table of keys in shared memory, of ngx_modelgw_managed.c, which is
+    found by its size and the number of its slots."""
+
+    SEQ, MAX, NSLOTS, SLOTS = 0, 24, 56, 64     # offsets
+
+    def __init__(self, pid, size):
+        self.memory = "/proc/%d/mem" % pid
+        with open("/proc/%d/maps" % pid) as f:
+            areas = [line.split()[0].split("-") for line in f
+                     if " rw-s " in line]
+        found = []
+        for start, end in ((int(a, 16), int(b, 16)) for a, b in areas):
+            data = self.read(start, end - start)
+            at = data.find(struct.pack("<Q", size))
+            while at >= 0:
+                if data[at - self.MAX + self.NSLOTS:][:8] \
+                        == struct.pack("<Q", size + size // 2 + 2):
+                    found.append(start + at - self.MAX)
+                at = data.find(struct.pack("<Q", size), at + 1)
+        (self.start,) = found
+        self.nslots = self.number(self.NSLOTS)
+
+    def read(self, at, size):
+        with open(self.memory, "rb", 0) as f:
+            f.seek(at)
+            return f.read(size)
+
+    def write(self, at, data):
+        with open(self.memory, "r+b", 0) as f:
+            f.seek(at)
+            assert f.write(data) == len(data)
+
+    def number(self, offset):
+        return struct.unpack("<Q", self.read(self.start + offset, 8))[0]
+
+    def damage(self):
+        """As a writer leaves it that is killed in a change."""
+        seq = self.number(self.SEQ)
+        assert seq % 2 == 0
+        self.write(self.start + self.SEQ, struct.pack("<Q", seq + 1))
+        self.write(self.number(self.SLOTS), b"\0" * (4 * self.nslots))
+        return seq
+
+
+def test_damaged_table(gateway):
+    """It is filled again from the ledger by the writer, without a restart."""
+    g = Live(gateway(**dict(PARTS, http=LEDGER
+                            + " modelgw_managed_keys 12345;")))
+    keys = [g.new("k-%d" % i) for i in range(5)]
+    assert g.send("DELETE", "/keys/k-4").status == 200
+    table = Table(g.gw.process.pid, 12345)
+    for _ in range(2):
+        seq = table.damage()
+        end = time.monotonic() + client.LIMIT
+        while table.number(Table.SEQ) % 2:
+            assert g.gw.get("/v1/models", key=keys[0]).status in (200, 503)
+            assert time.monotonic() < end, "the table is not filled"
+        assert table.number(Table.SEQ) > seq
+        for key in keys[:4]:
+            admitted(g.gw, key, 2)
+        shut(g.gw, keys[4])
+    admitted(g.gw, g.new("after"))
 
 
 TRIALS = int(os.environ.get("MODELGW_KEY_TRIALS", "20"))
