@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import struct
@@ -1350,6 +1351,77 @@ def test_killed_writers(gateway):
         assert g.balance(id) == "5.00"
     assert store(g.gw, "SELECT count(*) FROM audit WHERE difference != 0") \
         == [(0,)]
+
+
+def writer(gw):
+    """The worker that has the ledger open."""
+    end = time.monotonic() + client.LIMIT
+    while True:
+        for pid in gw.pids():
+            folder = "/proc/%d/fd" % pid
+            for fd in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    if os.readlink(os.path.join(folder, fd)) \
+                            == gw.path("ledger.db-wal"):
+                        return pid
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def killed_after_commit(g, requests):
+    """Answers of requests whose changes are one batch, which was committed when
+    its writer was killed: the next one publishes them."""
+    ready, go = g.gw.path("gdb.ready"), g.gw.path("gdb.go")
+    gdb = subprocess.Popen(
+        ["gdb", "-q", "-nx", "-batch", "-p", str(writer(g.gw)),
+         "-ex", "set pagination off", "-ex", "set confirm off",
+         "-ex", "shell touch %s; until [ -e %s ]; do sleep 0.05; done"
+         % (ready, go),
+         "-ex", "tbreak ngx_modelgw_store_commit", "-ex", "continue",
+         "-ex", "backtrace", "-ex", "finish", "-ex", "kill"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        try:
+            end = time.monotonic() + 2 * client.LIMIT
+            while not os.path.exists(ready):
+                assert time.monotonic() < end and gdb.poll() is None
+                time.sleep(0.02)
+            answers = []
+            for request in requests:
+                answers.append(pool.submit(g.send, *request))
+                time.sleep(0.3)
+        finally:
+            with open(go, "w"):
+                pass
+        out = gdb.communicate(timeout=2 * client.LIMIT)[0]
+        assert "ngx_http_modelgw_batch" in out, out
+        return [a.result() for a in answers]
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="no gdb")
+def test_killed_after_a_commit(gateway):
+    """Changes of one key in one batch, published by the next writer."""
+    g = Live(gateway(**PARTS, workers=2))
+    g.gw.expect("exited on signal 9")
+    grace, ended = [g.new("grace")], [g.new("ended")]
+    answers = killed_after_commit(g, [
+        ("POST", "/keys/grace/rotate", {"grace": "1h"}),
+        ("POST", "/keys/grace/rotate", {"grace": "2h"}),
+        ("POST", "/keys/ended/rotate", {"grace": "1h"}),
+        ("POST", "/keys/ended/rotate")])
+    for keys, r in zip((grace, grace, ended, ended), answers):
+        assert r.status == 200, r
+        keys.append(Key(keys[0].id, "b"))
+        keys[-1].secret = r.json()["key"]
+    for n in (1, 2):
+        for key in grace + ended[2:]:
+            admitted(g.gw, key, 2)
+        for key in ended[:2]:
+            shut(g.gw, key, 2)
+        if n == 1:
+            g.gw.power_cut()
+            g.gw.start()
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -38,6 +38,7 @@ typedef struct {
     ngx_uint_t             held;
     ngx_uint_t             due;              /* holds for the next batch */
     ngx_uint_t             begun;            /* 1: the transaction has begun */
+    ngx_uint_t             refill;           /* 1: of the table of keys */
     uint32_t               first;            /* new account */
     uint32_t               last;             /* new account, exclusive */
     ngx_uint_t             n;                /* number of changes */
@@ -231,6 +232,7 @@ ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
     b->held = ngx_min(w->due, NGX_HTTP_MODELGW_BATCH_CALLS);
     b->due = held - b->held;
     b->begun = 0;
+    b->refill = 0;
     b->n = 0;
 
     b->first = ngx_modelgw_ledger_stored(w->ledger);
@@ -350,6 +352,13 @@ ngx_http_modelgw_batch_accounts(ngx_http_modelgw_writer_t *w,
 }
 
 
+/*
+ * A change of a key that was tried before may be durable already.  It is read
+ * as the key is now, after later changes of the same batch: the table is filled
+ * again then, and none of them is published one by one, but revocations: they
+ * are final, and drop records of limits, too.
+ */
+
 static ngx_int_t
 ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b)
@@ -369,6 +378,13 @@ ngx_http_modelgw_batch_changes(ngx_http_modelgw_writer_t *w,
             }
 
             keys--;
+        }
+
+        if (b->changes[i]->kind >= NGX_MODELGW_CHANGE_KEY_NEW
+            && b->changes[i]->tried
+            && w->shared->managed)
+        {
+            b->refill = 1;
         }
 
         if (ngx_http_modelgw_batch_begin(w, b) != NGX_OK
@@ -500,6 +516,14 @@ ngx_http_modelgw_batch_effect(ngx_http_modelgw_writer_t *w,
 
     rc = ngx_http_modelgw_batch_budgets(w, b);
 
+    if (rc == NGX_OK && b->refill) {
+        rc = ngx_http_modelgw_zone_keys_fill(w->shared->managed, w->store);
+
+        if (rc != NGX_OK) {
+            ngx_modelgw_store_error(w->store, &w->error);
+        }
+    }
+
     if (rc == NGX_OK) {
         ngx_http_modelgw_batch_durable(w, b);
     }
@@ -566,7 +590,10 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
 
     for (i = 0; i < b->n; i++) {
 
-        if (b->results[i] == NGX_MODELGW_CHANGE_MADE) {
+        if (b->results[i] == NGX_MODELGW_CHANGE_MADE
+            && (!b->refill
+                || b->changes[i]->kind == NGX_MODELGW_CHANGE_KEY_REVOKE))
+        {
             ngx_http_modelgw_batch_publish(w, b->changes[i]);
         }
 
