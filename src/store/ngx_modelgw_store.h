@@ -235,7 +235,8 @@ ngx_int_t ngx_modelgw_store_call(ngx_modelgw_store_t *s,
  * change->amount of an account that is opened becomes what it was opened with.
  *     NGX_OK        *result is NGX_MODELGW_CHANGE_MADE (also for the same one
  *                   again, recognized by its time); or another one, and nothing
- *                   was changed: _KNOWN and _OTHER (see the enum), or _FAILED:
+ *                   was changed: _KNOWN and _OTHER (see the enum, _KNOWN
+ *                   also if it is so already), or _FAILED:
  *                   the account does not exist, or its balance would leave
  *                   int64
  *     NGX_ERROR

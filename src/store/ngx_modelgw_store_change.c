@@ -432,9 +432,9 @@ ngx_modelgw_store_change_account_set(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
 {
     ngx_int_t   rc;
-    ngx_uint_t  closed;
+    ngx_uint_t  was, closed;
 
-    rc = ngx_modelgw_store_account_state(s, change, &action->before, &closed);
+    rc = ngx_modelgw_store_account_state(s, change, &action->before, &was);
 
     if (rc == NGX_DECLINED) {
         action->result = NGX_MODELGW_CHANGE_FAILED;
@@ -449,7 +449,16 @@ ngx_modelgw_store_change_account_set(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    if (!(change->sets & NGX_MODELGW_CHANGE_STATE)) {
+    if (action->before.len == action->after.len
+        && ngx_memcmp(action->before.data, action->after.data,
+                      action->after.len)
+           == 0)
+    {
+        action->result = NGX_MODELGW_CHANGE_KNOWN;
+        return NGX_OK;
+    }
+
+    if (closed == was) {
         ngx_str_set(&action->name, "account.note");
 
     } else if (closed) {

@@ -225,6 +225,28 @@ def test_close_account(admin):
         == ["account.open", "topup", "account.close"]
 
 
+def test_changes_that_change_nothing(admin):
+    """They are answered as others, and are no action."""
+    assert post(admin, "/accounts", {"id": "calm"}).status == 201
+    for body, action in (
+            ({"state": "open"}, None),
+            ({"state": "closed"}, "account.close"),
+            ({"state": "closed"}, None),
+            ({"state": "closed", "note": "n"}, "account.note"),
+            ({"state": "closed", "note": "n"}, None),
+            ({"note": "n"}, None),
+            ({"state": "open", "note": "n"}, "account.open"),
+            ({"note": ""}, "account.note"), ({"note": ""}, None)):
+        last = actions(admin, "?target=calm")
+        r = patch(admin, "/accounts/calm", body)
+        assert r.status == 200, r
+        for member in body:
+            assert r.json()[member] == body[member]
+            assert admin.ok("/accounts/calm")[member] == body[member]
+        new = actions(admin, "?target=calm")[:-len(last)]
+        assert [a["action"] for a in new] == ([action] if action else [])
+
+
 def test_restart_keeps_closed_accounts(gateway):
     g = Admin(gateway(**WITH_LEDGER, locations=ADMIN, keys=KEYS))
     assert patch(g, "/accounts/shop", {"state": "closed"}).status == 200

@@ -173,7 +173,9 @@ ngx_http_modelgw_account_answer(ngx_http_modelgw_change_t *c)
         return ngx_http_modelgw_account_exists(c);
     }
 
-    if (c->asked.state != NGX_MODELGW_CHANGE_MADE) {
+    if (c->asked.state != NGX_MODELGW_CHANGE_MADE
+        && c->asked.state != NGX_MODELGW_CHANGE_KNOWN)
+    {
         return ngx_http_modelgw_admin_change_failed(c);
     }
 
