@@ -1677,10 +1677,14 @@ def has_ipv6():
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
 def test_host_as_an_ipv6_address(gateway):
     six, both = lib.free_port(), lib.free_port()
+    # the second one is open to the network: somebody must say who it is
     g = gateway(http="""
+    map $remote_addr $its_role { default admin; }
     server { listen [::1]:%d; location / { modelgw_admin; } }
-    server { listen [::]:%d ipv6only=off; location / { modelgw_admin; } }"""
-                % (six, both))
+    server {
+        listen [::]:%d ipv6only=off;
+        location / { modelgw_admin actor=$remote_addr role=$its_role; }
+    }""" % (six, both))
     for addr, port, good, bad in (
             ("::1", six, ["[::1]", "[::1]:1", "localhost"],
              ["evil.example", "127.0.0.1", "::1", "[::2]", "[::1", "[]"]),
