@@ -4,8 +4,7 @@
  *
  *     32  digest of the token
  *      8  expires, most significant byte first
- *      9  id
- *     32  HMAC-SHA256 of the 49 bytes before
+ *     32  HMAC-SHA256 of the 40 bytes before
  */
 
 
@@ -16,9 +15,7 @@
 
 
 #define NGX_MODELGW_SESSION_EXPIRES  NGX_MODELGW_KEY_DIGEST
-#define NGX_MODELGW_SESSION_AT_ID    (NGX_MODELGW_SESSION_EXPIRES + 8)
-#define NGX_MODELGW_SESSION_CODE                                              \
-    (NGX_MODELGW_SESSION_AT_ID + NGX_MODELGW_SESSION_ID)
+#define NGX_MODELGW_SESSION_CODE     (NGX_MODELGW_SESSION_EXPIRES + 8)
 #define NGX_MODELGW_SESSION_BYTES                                             \
     (NGX_MODELGW_SESSION_CODE + NGX_MODELGW_KEY_DIGEST)
 
@@ -37,9 +34,6 @@ ngx_modelgw_session_write(u_char *secret, ngx_modelgw_session_t *session,
         bytes[NGX_MODELGW_SESSION_EXPIRES + i]
                                   = (u_char) (session->expires >> (56 - 8 * i));
     }
-
-    ngx_memcpy(bytes + NGX_MODELGW_SESSION_AT_ID, session->id,
-               NGX_MODELGW_SESSION_ID);
 
     if (ngx_modelgw_key_code(secret, NGX_MODELGW_SESSION_SECRET, bytes,
                              NGX_MODELGW_SESSION_CODE,
@@ -89,8 +83,6 @@ ngx_modelgw_session_read(u_char *secret, ngx_str_t *text, uint64_t now,
     }
 
     ngx_memcpy(session->digest, bytes, NGX_MODELGW_KEY_DIGEST);
-    ngx_memcpy(session->id, bytes + NGX_MODELGW_SESSION_AT_ID,
-               NGX_MODELGW_SESSION_ID);
 
     session->expires = 0;
 

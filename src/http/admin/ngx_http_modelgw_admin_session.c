@@ -497,7 +497,7 @@ ngx_http_modelgw_session_write(ngx_modelgw_out_t *out,
     ngx_modelgw_out_text(out, ",\"expires\":");
 
     if (client->session.expires) {
-        ngx_modelgw_out_time(out, client->session.expires * 1000);
+        ngx_modelgw_out_time(out, client->session.expires);
 
     } else {
         ngx_modelgw_out_text(out, "null");

@@ -283,13 +283,17 @@ ngx_http_modelgw_set_key_prefix(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* The console makes a link of it, and shows it as text to be pasted. */
+/*
+ * The console makes a link of it, and shows it as text to be pasted.  A "%s",
+ * where it puts the account, must not be in the host.
+ */
 
 char *
 ngx_http_modelgw_set_url(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    u_char     *p;
     char       *rv;
+    size_t      host;
+    u_char     *p, *last;
     ngx_str_t  *url;
 
     rv = ngx_conf_set_str_slot(cf, cmd, conf);
@@ -299,26 +303,43 @@ ngx_http_modelgw_set_url(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     url = (ngx_str_t *) ((char *) conf + cmd->offset);
 
-    for (p = url->data; p < url->data + url->len; p++) {
+    p = url->data;
+    last = p + url->len;
+
+    if (ngx_strncmp(p, "https://", 8) == 0) {
+        p += 8;
+
+    } else if (ngx_strncmp(p, "http://", 7) == 0) {
+        p += 7;
+
+    } else {
+        goto invalid;
+    }
+
+    host = strcspn((char *) p, "/?#%");
+
+    if (host == 0 || p[host] == '%') {
+        goto invalid;
+    }
+
+    for ( /* void */ ; p < last; p++) {
 
         if (*p <= ' ' || *p > '~' || ngx_strchr("\"'`\\<>$", *p)) {
-            break;
+            goto invalid;
         }
     }
 
-    if (p < url->data + url->len
-        || (ngx_strncmp(url->data, "https://", 8) != 0
-            && ngx_strncmp(url->data, "http://", 7) != 0))
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid address \"%V\" in \"%V\": it begins with "
-                           "\"https://\" or \"http://\" and has no blanks, "
-                           "quotes, \"\\\", \"<\", \">\" or \"$\"",
-                           url, &cmd->name);
-        return NGX_CONF_ERROR;
-    }
-
     return NGX_CONF_OK;
+
+invalid:
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid address \"%V\" in \"%V\": it begins with "
+                       "\"https://\" or \"http://\" and a host, and has no "
+                       "blanks, quotes, \"\\\", \"<\", \">\" or \"$\"",
+                       url, &cmd->name);
+
+    return NGX_CONF_ERROR;
 }
 
 

@@ -1,12 +1,13 @@
 
 /*
  * What the workers share about sign-ins to the admin interface: the secret of
- * sessions, those that were ended, and failed attempts.
+ * sessions, tokens that have signed out, and failed attempts.
  *
  * A session is a signed cookie, see src/key/ngx_modelgw_session.h, and nothing
- * is kept of it.  So one that was ended by its owner must be remembered until
- * it expires.  There is room for the last 1024; of more within 12 hours the one
- * that expires first is forgotten.
+ * is kept of it.  So signing out must be remembered until the session expires.
+ * It ends all sessions of the token, and a token has one record, so that nobody
+ * can push out those of others.  There is room for 1024 tokens within 12 hours;
+ * of more the one that signed out first is forgotten.
  *
  * The secret is made when nginx starts: a restart ends all sessions, a reload
  * none.
@@ -36,8 +37,9 @@
 
 
 typedef struct {
-    u_char                             id[NGX_MODELGW_SESSION_ID];
-    uint64_t                           expires;  /* 0: free */
+    u_char                             digest[NGX_MODELGW_KEY_DIGEST];
+    uint64_t                           expires;  /* of the last session that was
+                                                    ended; 0: free */
 } ngx_http_modelgw_ended_t;
 
 
@@ -58,6 +60,9 @@ typedef struct {
 
 static ngx_int_t ngx_http_modelgw_sessions_init(ngx_shm_zone_t *zone,
     void *data);
+static ngx_http_modelgw_ended_t *ngx_http_modelgw_sessions_ended(
+    ngx_http_modelgw_sessions_t *sessions, u_char *digest);
+static uint64_t ngx_http_modelgw_sessions_now(void);
 static ngx_http_modelgw_sessions_t *ngx_http_modelgw_sessions_lock(
     ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_sessions_unlock(
@@ -118,17 +123,23 @@ ngx_int_t
 ngx_http_modelgw_sessions_write(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_modelgw_session_t *session, u_char *text)
 {
-    ngx_slab_pool_t              *shpool;
+    ngx_http_modelgw_ended_t     *ended;
     ngx_http_modelgw_sessions_t  *sessions;
 
-    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
-    sessions = shpool->data;
+    session->expires = ngx_http_modelgw_sessions_now()
+                       + NGX_HTTP_MODELGW_SESSION_TIME * 1000;
 
-    if (ngx_modelgw_key_random(session->id, NGX_MODELGW_SESSION_ID) != NGX_OK) {
-        return NGX_ERROR;
+    sessions = ngx_http_modelgw_sessions_lock(mmcf);
+
+    ended = ngx_http_modelgw_sessions_ended(sessions, session->digest);
+
+    /* the clock of a worker may be some milliseconds late */
+
+    if (ended && session->expires <= ended->expires) {
+        session->expires = ended->expires + 1;
     }
 
-    session->expires = (uint64_t) ngx_time() + NGX_HTTP_MODELGW_SESSION_TIME;
+    ngx_http_modelgw_sessions_unlock(mmcf);
 
     return ngx_modelgw_session_write(sessions->secret, session, text);
 }
@@ -139,30 +150,19 @@ ngx_http_modelgw_sessions_read(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_str_t *text, ngx_modelgw_session_t *session)
 {
     ngx_int_t                     rc;
-    ngx_uint_t                    i;
-    ngx_slab_pool_t              *shpool;
     ngx_http_modelgw_ended_t     *ended;
     ngx_http_modelgw_sessions_t  *sessions;
 
-    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
-    sessions = shpool->data;
-
-    rc = ngx_modelgw_session_read(sessions->secret, text,
-                                  (uint64_t) ngx_time(), session);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
     sessions = ngx_http_modelgw_sessions_lock(mmcf);
 
-    for (i = 0; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
-        ended = &sessions->ended[i];
+    rc = ngx_modelgw_session_read(sessions->secret, text,
+                                  ngx_http_modelgw_sessions_now(), session);
 
-        if (ended->expires == session->expires
-            && ngx_memcmp(ended->id, session->id, NGX_MODELGW_SESSION_ID) == 0)
-        {
+    if (rc == NGX_OK) {
+        ended = ngx_http_modelgw_sessions_ended(sessions, session->digest);
+
+        if (ended && session->expires <= ended->expires) {
             rc = NGX_DECLINED;
-            break;
         }
     }
 
@@ -176,24 +176,70 @@ void
 ngx_http_modelgw_sessions_end(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_modelgw_session_t *session)
 {
+    uint64_t                      last;
     ngx_uint_t                    i;
     ngx_http_modelgw_ended_t     *ended;
     ngx_http_modelgw_sessions_t  *sessions;
 
     sessions = ngx_http_modelgw_sessions_lock(mmcf);
 
-    ended = sessions->ended;
+    ended = ngx_http_modelgw_sessions_ended(sessions, session->digest);
 
-    for (i = 1; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
-        if (sessions->ended[i].expires < ended->expires) {
-            ended = &sessions->ended[i];
+    if (ended == NULL) {
+        ended = sessions->ended;
+
+        for (i = 1; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
+
+            if (sessions->ended[i].expires < ended->expires) {
+                ended = &sessions->ended[i];
+            }
+        }
+
+        ngx_memcpy(ended->digest, session->digest, NGX_MODELGW_KEY_DIGEST);
+        ended->expires = 0;
+    }
+
+    last = ngx_http_modelgw_sessions_now()
+           + NGX_HTTP_MODELGW_SESSION_TIME * 1000;
+
+    ended->expires = ngx_max(ended->expires, last);
+    ended->expires = ngx_max(ended->expires, session->expires);
+
+    ngx_http_modelgw_sessions_unlock(mmcf);
+}
+
+
+/* returns the record of a token that has signed out, or NULL */
+
+static ngx_http_modelgw_ended_t *
+ngx_http_modelgw_sessions_ended(ngx_http_modelgw_sessions_t *sessions,
+    u_char *digest)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_HTTP_MODELGW_SESSIONS_ENDED; i++) {
+
+        if (sessions->ended[i].expires
+            && ngx_memcmp(sessions->ended[i].digest, digest,
+                          NGX_MODELGW_KEY_DIGEST)
+               == 0)
+        {
+            return &sessions->ended[i];
         }
     }
 
-    ngx_memcpy(ended->id, session->id, NGX_MODELGW_SESSION_ID);
-    ended->expires = session->expires;
+    return NULL;
+}
 
-    ngx_http_modelgw_sessions_unlock(mmcf);
+
+static uint64_t
+ngx_http_modelgw_sessions_now(void)
+{
+    ngx_time_t  *tp;
+
+    tp = ngx_timeofday();
+
+    return (uint64_t) tp->sec * 1000 + tp->msec;
 }
 
 

@@ -196,7 +196,7 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
  * a modelgw_operators; all but the first function need it
  */
 
-#define NGX_HTTP_MODELGW_SESSION_TIME  43200  /* seconds */
+#define NGX_HTTP_MODELGW_SESSION_TIME  43200ULL  /* seconds */
 
 /*
  * At the end of the http block: adds the zone to the cycle if it is needed.
@@ -206,8 +206,8 @@ ngx_int_t ngx_http_modelgw_sessions_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
- * Makes a session of session->digest, whose other members are set, and writes
- * the NGX_MODELGW_SESSION_TEXT characters of its cookie.
+ * Makes a session of session->digest, whose end is set, and writes the
+ * NGX_MODELGW_SESSION_TEXT characters of its cookie.
  *     NGX_OK, NGX_ERROR (OpenSSL failed)
  */
 ngx_int_t ngx_http_modelgw_sessions_write(ngx_http_modelgw_main_conf_t *mmcf,
@@ -222,7 +222,7 @@ ngx_int_t ngx_http_modelgw_sessions_write(ngx_http_modelgw_main_conf_t *mmcf,
 ngx_int_t ngx_http_modelgw_sessions_read(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_str_t *text, ngx_modelgw_session_t *session);
 
-/* Ends a session before it expires, in all workers. */
+/* Ends all sessions of the token of this one, in all workers. */
 void ngx_http_modelgw_sessions_end(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_modelgw_session_t *session);
 

@@ -25,7 +25,6 @@ session_of(ngx_modelgw_session_t *session)
         session->digest[i] = (u_char) (i * 7);
     }
 
-    ngx_memcpy(session->id, "\377\376id\0idid", NGX_MODELGW_SESSION_ID);
     session->expires = NOW + 43200;
 }
 
@@ -50,22 +49,19 @@ test_write(void **state)
     dst.data = bytes;
 
     assert_int_equal(ngx_decode_base64url(&dst, &src), NGX_OK);
-    assert_int_equal(dst.len, 81);
+    assert_int_equal(dst.len, 72);
 
     assert_memory_equal(bytes, session.digest, 32);
     assert_memory_equal(bytes + 32, "\0\0\0\0\x6b\x4a\x7a\xc0", 8);
-    assert_memory_equal(bytes + 40, session.id, 9);
-
-    assert_non_null(HMAC(EVP_sha256(), secret, sizeof(secret), bytes, 49, code,
+    assert_non_null(HMAC(EVP_sha256(), secret, sizeof(secret), bytes, 40, code,
                          &len));
-    assert_memory_equal(bytes + 49, code, 32);
+    assert_memory_equal(bytes + 40, code, 32);
 
     ngx_memset(&read, 0, sizeof(read));
 
     assert_int_equal(ngx_modelgw_session_read(secret, &src, NOW, &read),
                      NGX_OK);
     assert_memory_equal(read.digest, session.digest, 32);
-    assert_memory_equal(read.id, session.id, NGX_MODELGW_SESSION_ID);
     assert_int_equal(read.expires, session.expires);
 }
 
