@@ -215,7 +215,7 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       NULL, NULL, &ngx_http_modelgw_admin_operators, 0, NULL },
 
     { ngx_string("session"), ngx_null_string, NGX_HTTP_GET,
-      NGX_HTTP_MODELGW_ROLES_ALL,
+      0,
       NULL, NULL, &ngx_http_modelgw_admin_session_get, 0, NULL },
 
     { ngx_string("session"), ngx_null_string, NGX_HTTP_POST,

@@ -50,8 +50,11 @@ static ngx_int_t ngx_http_modelgw_session_find(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, u_char *digest);
 static ngx_int_t ngx_http_modelgw_session_required(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_session_parse(ngx_http_modelgw_change_t *c);
+static ngx_int_t ngx_http_modelgw_session_parse_new(
+    ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_session_start(ngx_http_modelgw_change_t *c);
+static ngx_int_t ngx_http_modelgw_session_parse_get(
+    ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_session_answer(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_session_stop(ngx_http_modelgw_change_t *c);
 static ngx_int_t ngx_http_modelgw_session_set(ngx_http_request_t *r,
@@ -74,13 +77,14 @@ ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_new = {
     .fields = ngx_http_modelgw_session_fields,
     .nfields = 1,
     .required = 1,
-    .parse = ngx_http_modelgw_session_parse,
+    .parse = ngx_http_modelgw_session_parse_new,
     .answer = ngx_http_modelgw_session_start,
     .local = 1
 };
 
 ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_get = {
     .fields = ngx_http_modelgw_session_fields,
+    .parse = ngx_http_modelgw_session_parse_get,
     .answer = ngx_http_modelgw_session_answer,
     .local = 1
 };
@@ -340,7 +344,7 @@ ngx_http_modelgw_session_required(ngx_http_request_t *r,
 /* POST /session */
 
 static ngx_int_t
-ngx_http_modelgw_session_parse(ngx_http_modelgw_change_t *c)
+ngx_http_modelgw_session_parse_new(ngx_http_modelgw_change_t *c)
 {
     ngx_str_t                         token;
     ngx_http_modelgw_admin_client_t  *client;
@@ -398,7 +402,27 @@ ngx_http_modelgw_session_start(ngx_http_modelgw_change_t *c)
 }
 
 
-/* GET /session */
+/*
+ * GET /session.  The console asks it first: that a client without a credential
+ * has not signed in is an answer, and no error.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_session_parse_get(ngx_http_modelgw_change_t *c)
+{
+    ngx_http_modelgw_admin_client_t  *client;
+
+    client = c->ctx->client;
+
+    if (client->from == NGX_HTTP_MODELGW_ADMIN_TOKENS
+        && client->authorization.data == NULL && client->cookie.data == NULL)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_admin_sign_in(c->request, c->ctx);
+}
+
 
 static ngx_int_t
 ngx_http_modelgw_session_answer(ngx_http_modelgw_change_t *c)
@@ -590,6 +614,8 @@ ngx_http_modelgw_operators_answer(ngx_http_modelgw_change_t *c)
 }
 
 
+/* NULL: none */
+
 static ngx_str_t *
 ngx_http_modelgw_session_role(ngx_uint_t role)
 {
@@ -604,5 +630,5 @@ ngx_http_modelgw_session_role(ngx_uint_t role)
         }
     }
 
-    return &holder;
+    return (role == NGX_HTTP_MODELGW_ROLE_HOLDER) ? &holder : NULL;
 }
