@@ -1,7 +1,7 @@
 # modelgw: build, demo and tests.
 #
 #   make            build/ngx_http_modelgw_module.so for the packaged nginx
-#   make install    the module, its snippets, modelgwctl (with DESTDIR)
+#   make install    the module, its snippets, modelgwctl, the console (DESTDIR)
 #   make run        the demo on 127.0.0.1:8080, until Ctrl-C
 #   make test       everything that CI runs
 #   make help       the other targets
@@ -35,7 +35,9 @@ MODULES_DIR = $(shell nginx -V 2>&1 \
                 | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p')
 CONF_DIR    = /etc/nginx/modelgw
 SBIN_DIR    = /usr/sbin
+SHARE_DIR   = /usr/share/modelgw
 
+CONSOLE     = $(BUILD)/console
 MODULE      = $(BUILD)/ngx_http_modelgw_module.so
 NGINX_OBJS  = $(BUILD)/module
 
@@ -48,7 +50,7 @@ SOURCES     = config ngx_http_modelgw_module.c \
 JOBS        = $(shell nproc 2>/dev/null || echo 1)
 
 
-.PHONY: all module install run test check style clang unit pytest vectors \
+.PHONY: all module console install run test check style clang unit pytest vectors \
         test-asan test-matrix fuzz fuzz-quick bench bench-quick bench-growth \
         bench-instructions bench-scan bench-ledger bench-store \
         bench-questions \
@@ -116,7 +118,10 @@ quote       = '$(subst ','\'',$(1))'
 FORCE:
 
 
-install: module
+# the console is left out where npm, which fetches its libraries, is missing
+
+install: module $(if $(shell command -v npm)$(wildcard $(CONSOLE)/.complete),\
+        console)
 	@[ -n "$(MODULES_DIR)" ] || \
 	    { echo "nginx -V names no --modules-path; set MODULES_DIR"; exit 1; }
 	install -D -m 644 $(MODULE) \
@@ -131,12 +136,21 @@ install: module
 	    fi; \
 	    install -m 644 $$f $$to || exit 1; \
 	done
+	@if [ -f $(CONSOLE)/.complete ]; then \
+	    to=$(DESTDIR)$(SHARE_DIR)/console; \
+	    echo "install the console to $$to"; \
+	    rm -rf $$to && install -d -m 755 $$to/vendor \
+	    && install -m 644 $(CONSOLE)/*.* $$to \
+	    && install -m 644 $(CONSOLE)/vendor/* $$to/vendor; \
+	else \
+	    echo "NOTICE: npm is missing: the console is not installed"; \
+	fi
 
 
 # The rest by subject.
 
-include t/unit/unit.mk t/fuzz/fuzz.mk t/bench/bench.mk t/tools/nginx.mk \
-        t/tools/pytest.mk
+include console/console.mk t/unit/unit.mk t/fuzz/fuzz.mk t/bench/bench.mk \
+        t/tools/nginx.mk t/tools/pytest.mk
 
 
 # Style: the house rules that a program can see, the order of the rooms first.
@@ -206,7 +220,8 @@ run: setup-run
 
 help:
 	@echo 'make                 build the module'
-	@echo 'make install         install it (DESTDIR, {MODULES,CONF,SBIN}_DIR)'
+	@echo 'make install         install it (DESTDIR, {MODULES,CONF,SBIN,SHARE}_DIR)'
+	@echo 'make console         lay out the console, with libraries from npm'
 	@echo 'make run             the demo (MODELGW_PORT, MODELGW_A_SECRET, ...)'
 	@echo 'make test            all of these, cheapest first:'
 	@echo '$(STEPS)' | fmt -w 58 | sed 's/^/                     /'

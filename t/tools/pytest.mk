@@ -73,6 +73,7 @@ test-on-%:
 	&& $(MAKE) --no-print-directory -s install BUILD=$(BUILD)/nginx-$* \
 	    NGINX_SRC=$(BUILD)/src/nginx-$* DESTDIR=$(BUILD)/nginx-$*/root \
 	    NGINX_FLAGS='$(MATRIX_FLAGS)' \
+	    CONSOLE=$(CONSOLE) CONSOLE_TGZ=$(CONSOLE_TGZ) \
 	    MODULES_DIR=/usr/lib/nginx/modules \
 	&& t/tools/docker.sh $(BUILD)/nginx-$*/nginx $(BUILD)/nginx-$*/root \
 	&& MODELGW_NGINX=$(abspath $(BUILD))/nginx-$*/nginx \

@@ -1,0 +1,151 @@
+// Requests to the administration interface, and what its answers mean.
+
+export class ApiError extends Error {
+  constructor(status, code, message, retry) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.retry = retry;
+  }
+
+  // what the reader can do about it
+  get help() {
+    const wait = this.retry ? `Try again in ${this.retry} s.` : "Try again in a moment.";
+    return {
+      NETWORK: "The gateway cannot be reached: check the connection and whether nginx is running, then try again.",
+      SIGN_IN_REQUIRED: "Sign in again; this page is opened afterwards.",
+      FORBIDDEN: "Your role does not allow this: ask an operator with the role admin.",
+      TOPUP_CONFLICT: "Another top-up has this reference: choose another reference.",
+      ACCOUNT_EXISTS: "Choose another id, or open the account that has this one.",
+      KEY_EXISTS: "Choose another id: an id is never used twice, not even after it was revoked.",
+      CONFIGURED_KEY: "Change it in the configuration, then reload nginx.",
+      PRECONDITION_FAILED: "Somebody else has changed the key meanwhile: close this, look at it as it is now, and change it again.",
+    }[this.code] || {
+      404: "It may have been removed, or the address is mistyped.",
+      429: `Too many requests. ${wait}`,
+      503: `The gateway is busy, or cannot write its ledger: see Status. ${wait}`,
+    }[this.status] || (this.status >= 500 ? "See nginx's error log, then try again." : "");
+  }
+}
+
+// who is signed in: the answer of GET session
+
+let session = null;
+
+export const who = () => session;
+export const isHolder = () => session.role === "holder";
+export const mayKeys = () => session.role === "admin";
+export const mayMoney = () => session.role === "admin" || session.role === "billing";
+
+export const query = params => {
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(params || {})) {
+    if (value !== undefined && value !== null && value !== "") q.set(name, value);
+  }
+  return q.toString() ? "?" + q : "";
+};
+
+// path`/accounts/${id}`: the parts are escaped
+export const path = (texts, ...parts) =>
+  texts.reduce((all, text, i) => all + encodeURIComponent(parts[i - 1]) + text);
+
+async function send(method, where, { body, headers, signal } = {}) {
+  let answer;
+  try {
+    answer = await fetch("api" + where, {
+      method, signal, credentials: "same-origin", cache: "no-store",
+      headers: {
+        "X-Modelgw-Console": "1",
+        ...(body !== undefined && { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new ApiError(0, "NETWORK", "No answer");
+  }
+
+  // a /status that is not ok is 503, with the whole answer
+  if (answer.ok || (where === "/status" && answer.status === 503
+      && answer.headers.get("Content-Type")?.startsWith("application/json"))) return answer;
+
+  const { code = "", message = `HTTP status ${answer.status}` } =
+    await answer.json().catch(() => ({}));
+  if (code === "SIGN_IN_REQUIRED" && where !== "/session" && session) {
+    session = null;
+    dispatchEvent(new Event("signedout"));
+  }
+  throw new ApiError(answer.status, code, message, answer.headers.get("Retry-After"));
+}
+
+async function json(method, where, options) {
+  const answer = await send(method, where, options);
+  const data = answer.status === 204 ? null : await answer.json().catch(() => null);
+  if (data === null && answer.status !== 204) {
+    throw new ApiError(answer.status, "", "The answer is not JSON");
+  }
+  if (where === "/status" && data.ok === undefined) {
+    throw new ApiError(answer.status, data.code, data.message, answer.headers.get("Retry-After"));
+  }
+  return data;
+}
+
+export const get = (where, params, signal) => json("GET", where + query(params), { signal });
+export const post = (where, body = {}, headers) => json("POST", where, { body, headers });
+export const patch = (where, body, headers) => json("PATCH", where, { body, headers });
+
+export async function download(where, params, name) {
+  const answer = await send("GET", where + query(params), { headers: { Accept: "text/csv" } });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+export async function loadSession() {
+  try {
+    session = await get("/session");
+  } catch (e) {
+    if (e.code !== "SIGN_IN_REQUIRED") throw e;
+    session = null;
+  }
+  return session;
+}
+
+export async function signIn(token) {
+  await post("/session", { token });
+  if (!await loadSession()) {
+    throw new ApiError(0, "COOKIE", "The token is right, but the browser has not kept the session's cookie. "
+      + "Browsers keep it over https only, or on this very machine: open this page with https://.");
+  }
+}
+
+export async function signOut() {
+  try {
+    await json("DELETE", "/session");
+  } finally {
+    session = null;
+    dispatchEvent(new Event("signedout"));
+  }
+}
+
+// Amounts are decimal text, and are added as integers: nano-euro.
+
+export const nano = text => {
+  const [, sign, euro, rest = ""] = /^(-?)(\d+)\.?(\d*)$/.exec(text) || [0, "", "0"];
+  return BigInt(euro + rest.padEnd(9, "0").slice(0, 9)) * (sign ? -1n : 1n);
+};
+
+export const euro = (n, digits = 9) => {
+  const text = (n < 0n ? -n : n).toString().padStart(digits + 1, "0");
+  return (n < 0n ? "-" : "") + text.slice(0, -digits) + "."
+    + text.slice(-digits).replace(/0+$/, "").padEnd(2, "0");
+};
+
+export const sum = texts => euro(texts.reduce((all, text) => all + nano(text), 0n));
+
+// getRandomValues is there without https, randomUUID is not
+export const random = () =>
+  [...crypto.getRandomValues(new Uint8Array(8))].map(b => b.toString(16).padStart(2, "0")).join("");

@@ -1,0 +1,141 @@
+// Refusals, status, the audit log, operators.
+
+import { html, useGet, count, size, Time, Badge, Link, KeyLink, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Filter }
+  from "./ui.js";
+import { path } from "./api.js";
+
+
+export function Refusals() {
+  const from = useGet("/refusals");
+  return html`
+    <${Page} title="Refusals" actions=${html`<button type="button" class="quiet" onClick=${from.reload}>Refresh</button>`}>
+      ${from.error?.status === 404 ? html`<div class="problem" role="alert">
+          <p><strong>Refusals are not counted</strong></p>
+          <p>Add a location with <code>modelgw_metrics;</code> to nginx.conf and reload nginx: refusals have the counters of the metrics.</p></div>`
+        : html`<${Loaded} from=${from}>${data => html`
+          <p class="hint">Requests that were refused since nginx was started, <${Time} at=${data.since} /> UTC. When and why: in the access log.</p>
+          <${Section} title="By key">
+            <${Table} name="Refusals by key" rows=${data.keys} columns=${[
+              ["Key", k => html`<${KeyLink} id=${k.id} />`],
+              ["Rate limited (429)", k => count(k.rate_limited), "num"],
+              ["No credit (402)", k => count(k.insufficient_credit), "num"],
+              ["Over budget (402)", k => count(k.budget_exceeded), "num"],
+              ["Other refusals (4xx)", k => count(k.refused), "num"],
+              ["Failed (5xx)", k => count(k.failed), "num"],
+            ]} empty="No key was refused since the start." />
+          <//>
+          <${Section} title="By code">
+            <${Table} name="Refusals by code" rows=${data.codes} columns=${[
+              ["Code", c => html`<code>${c.code}</code>`],
+              ["Group", c => c.group || "no valid key"],
+              ["Endpoint", c => c.endpoint],
+              ["Requests", c => count(c.requests), "num"],
+            ]} empty="Nothing was refused since the start." />
+          <//>
+          <p><a href="#/keys">How the limits of keys stand now</a></p>`}<//>`}
+    <//>`;
+}
+
+
+const Part = ({ n, max }) => max ? html`
+  <span class="part"><meter min="0" max=${max} high=${max * 0.8} value=${n} aria-label="part in use">${n}</meter> ${count(n)} of ${count(max)}</span>` : count(n);
+
+export function Status() {
+  const from = useGet("/status", null, { every: 5000 });
+  return html`
+    <${Page} title="Status">
+      <${Loaded} from=${from}>${s => html`
+        <${Tiles} items=${[
+          ["Gateway", html`<${Badge} text=${s.ok ? "admits calls" : "admits no calls"} kind=${s.ok ? "good" : "bad"} />`],
+          ["Calls in flight", count(s.in_flight)],
+          ["Workers", count(s.workers.running), s.workers.leaving ? `${s.workers.leaving} leaving` : "none leaving"],
+          ["Ledger", s.ledger ? html`<${Badge} text=${s.ledger.writable ? "writable" : "not writable"} kind=${s.ledger.writable ? "good" : "bad"} />` : "none"],
+        ]} />
+        ${!s.ok && html`<div class="problem" role="alert"><p><strong>No call is admitted.</strong></p>
+          <p>Look at the disk of the ledger and at nginx's error log: it says why at the level alert.</p></div>`}
+        <${Section} title="Upstreams">
+          <${Table} name="Upstreams" rows=${s.groups} columns=${[
+            ["Group", g => g.name],
+            ["Errors in 5 minutes", g => g.error_ratio_5m === null ? "–"
+              : html`<${Badge} text=${(g.error_ratio_5m * 100).toFixed(1) + " %"} kind=${g.error_ratio_5m > 0.2 ? "bad" : g.error_ratio_5m > 0.02 ? "warn" : "good"} />`],
+            ["Last answer (UTC)", g => html`<${Time} at=${g.last_ok} none="none yet" />`],
+            ["Last failure (UTC)", g => html`<${Time} at=${g.last_error} none="none" />`],
+          ]} empty="No group is configured." />
+        <//>
+        ${s.ledger && html`<${Section} title="Ledger"><${Facts} items=${[
+          ["File", html`<code>${s.ledger.path}</code>`],
+          ["Size", size(s.ledger.size)],
+          ["Ended calls not written yet", count(s.ledger.queue)],
+          ["Oldest call in flight (UTC)", html`<${Time} at=${s.ledger.oldest_open} none="none" />`],
+          ["Last flush took", `${s.ledger.last_flush_ms} ms`],
+        ]} /><//>`}
+        ${s.zone && html`<${Section} title="Shared memory"><${Facts} items=${[
+          ["Accounts", html`<${Part} n=${s.zone.accounts} max=${s.zone.accounts_max} />`],
+          ["Keys with limits", html`<${Part} n=${s.zone.keys} max=${s.zone.keys_max} />`],
+          ["Calls", html`<${Part} n=${s.zone.calls} max=${s.zone.calls_max} />`],
+        ]} /><//>`}
+        <${Section} title="Versions"><${Facts} items=${[
+          ["modelgw", s.version], ["nginx", s.nginx],
+          ["Started (UTC)", html`<${Time} at=${s.started} />`],
+          ["Configuration loaded (UTC)", html`<${Time} at=${s.config_time} />`],
+        ]} /><//>
+        <p class="hint">Asked again every 5 seconds.</p>`}<//>
+    <//>`;
+}
+
+
+const said = value => value === null || value === "" ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
+
+function Changes({ of: { before, after } }) {
+  const names = [...new Set([...Object.keys(before || {}), ...Object.keys(after || {})])]
+    .filter(n => n !== "version" && said(before?.[n] ?? null) !== said(after?.[n] ?? null));
+  if (!names.length) return "–";
+  return html`<ul class="changes">${names.map(n => html`<li>${n}: ${before && n in before && html`<del>${said(before[n])}</del> → `}${
+    after && n in after ? html`<ins>${said(after[n])}</ins>` : "gone"}</li>`)}</ul>`;
+}
+
+const target = a => a.action.startsWith("key.") ? html`<${KeyLink} id=${a.target} />`
+  : /^(account|topup|correction)/.test(a.action) ? html`<${Link} to=${["accounts", a.target]}>${a.target}<//>` : a.target;
+
+export function Actions({ params }) {
+  const from = useGet("/actions", { limit: 50, ...params });
+  return html`
+    <${Page} title="Audit log">
+      <${Filter} at="actions" params=${params}>
+        <${Field} label="Actor" name="actor" value=${params.actor} placeholder="alice, uid:0, configuration" />
+        <${Field} label="Target" name="target" value=${params.target} placeholder="account, key, or group/model" />
+      <//>
+      <${Loaded} from=${from}>${data => html`
+        <${Table} name="Audit log" rows=${data.actions} columns=${[
+          ["Time (UTC)", a => html`<${Time} at=${a.time} />`],
+          ["Actor", a => a.actor],
+          ["Address", a => a.address || "–"],
+          ["Action", a => html`<code>${a.action}</code>`],
+          ["Target", target],
+          ["Changes", a => html`<${Changes} of=${a} />`],
+        ]} empty=${Object.values(params).some(v => v) ? html`<p>Nothing matches. <a href="#/actions">Show all</a>.</p>`
+          : "Nothing was changed yet: every change by an operator, and what a reload changes in prices, is listed here."} />
+        <${Pager} at="actions" params=${params} data=${data} />`}<//>
+    <//>`;
+}
+
+
+export function Operators() {
+  const from = useGet("/operators");
+  return html`
+    <${Page} title="Operators">
+      <p class="hint">Operators are lines of the file that <code>modelgw_operators</code> includes: a change works after a reload of nginx, and a line
+        that is taken out ends its sessions.</p>
+      <${Loaded} from=${from}>${data => html`
+        <${Table} name="Operators" rows=${data.operators} columns=${[
+          ["Name", o => html`<${Link} to="actions" params=${{ actor: o.name }}>${o.name}<//>`],
+          ["Role", o => html`<${Badge} text=${o.role} kind="off" />`],
+          ["Expires (UTC)", o => html`<${Time} at=${o.expires} none="never" />`],
+        ]} empty=${html`<p>No operators are declared. Make a token with <code>modelgwctl operator new NAME --role admin</code>.</p>`} />`}<//>
+      <dl class="explain">
+        <div><dt>viewer</dt><dd>sees everything but this page</dd></div>
+        <div><dt>billing</dt><dd>also tops up and corrects</dd></div>
+        <div><dt>admin</dt><dd>also keys, accounts, and this page</dd></div>
+      </dl>
+    <//>`;
+}
