@@ -1,6 +1,6 @@
 // Accounts and their credit; a key holder's billing.
 
-import { html, useState, useGet, href, go, count, span, Time, Money, Badge, Link, AccountLink, KeyLink, notify,
+import { html, useState, useGet, href, go, count, span, Time, Money, Euro, Badge, Link, AccountLink, KeyLink, notify,
          Problem, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Form, Filter, Opener, Plot, series }
   from "./ui.js";
 import { who, mayKeys, mayMoney, path, post, patch, sum, nano, random } from "./api.js";
@@ -70,11 +70,11 @@ export function Account({ id }) {
 
 const Balance = ({ account: a, more }) => html`
   <${Tiles} items=${[
-    ["Balance", html`€ ${a.balance}`],
-    ["Held for calls in flight", html`€ ${a.held}`],
-    ["Available", html`€ ${a.available}`],
-    ["Spent in 24 hours", html`€ ${a.spent_24h}`],
-    ["Spent in 30 days", html`€ ${a.spent_30d}`],
+    ["Balance", html`<${Euro} of=${a.balance} />`],
+    ["Held for calls in flight", html`<${Euro} of=${a.held} />`],
+    ["Available", html`<${Euro} of=${a.available} />`],
+    ["Spent in 24 hours", html`<${Euro} of=${a.spent_24h} />`],
+    ["Spent in 30 days", html`<${Euro} of=${a.spent_30d} />`],
     more,
   ]} />`;
 
@@ -85,8 +85,8 @@ function Spend({ account }) {
       <${Loaded} from=${from}>${({ usage }) => {
         const { times, of } = series(usage);
         return html`<div class="plots">
-          <${Plot} name="Spend by day" note=${"€ " + sum(usage.map(r => r.cost))} times=${times} bars
-            lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€ " + +v.toPrecision(4)} />
+          <${Plot} name="Spend by day" note=${"€\u00a0" + sum(usage.map(r => r.cost))} times=${times} bars
+            lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€\u00a0" + +v.toPrecision(4)} />
           <${Plot} name="Calls by day" note=${count(usage.reduce((n, r) => n + r.calls, 0))} times=${times} bars
             lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} />
         </div>`;
@@ -137,7 +137,7 @@ function Booking({ account, done, close, correction }) {
     return html`
       <div role="status" class="result">
         <p><strong>${result.new ? (correction ? "Corrected" : "Topped up") : "This was made before: nothing has changed"}</strong></p>
-        <${Facts} items=${[["Amount", `€ ${result.amount}`], ["Balance now", `€ ${result.balance}`], ["Reference", result.id]]} />
+        <${Facts} items=${[["Amount", `€\u00a0${result.amount}`], ["Balance now", `€\u00a0${result.balance}`], ["Reference", result.id]]} />
       </div>
       <div class="actions"><button type="button" autofocus onClick=${close}>Done</button></div>`;
   }
@@ -150,7 +150,7 @@ function Booking({ account, done, close, correction }) {
   return html`
     <${Form} name=${correction ? "Correction" : "Top up"} submit=${correction ? "Correct" : "Top up"} cancel=${close} send=${send}>
       <${Field} label="Amount in €" name="amount" inputmode="decimal" required autofocus
-        placeholder=${correction ? "-9.00" : "10.00"} hint=${`Balance now: € ${account.balance}.${
+        placeholder=${correction ? "-9.00" : "10.00"} hint=${`Balance now: €\u00a0${account.balance}.${
           correction ? " A negative amount takes credit away, even below zero." : ""}`} />
       <${Field} label="Reason" name="reason" required=${correction} hint="at most 256 bytes" />
       <${Field} label="Reference" name="id" value=${reference} required

@@ -8,14 +8,18 @@ import { path, download, euro, nano, isHolder } from "./api.js";
 const OUTCOMES = ["reported", "estimated", "unanswered", "refused", "unsent"];
 const ENDS = ["complete", "client", "upstream", "timeout", "killed", "stopped", "lost"];
 
+// status, and what is unusual
+const Result = ({ of: c }) => html`<span class="badges">
+  <${Badge} text=${c.status || "none"} kind=${c.status === 200 ? "good" : "bad"} />
+  ${c.outcome !== "reported" && html` <${Badge} text=${c.outcome} />`}
+  ${c.end !== "complete" && html` <${Badge} text=${c.end === "client" ? "client left" : c.end} />`}</span>`;
+
 export const callColumns = ({ account = true, key = true } = {}) => [
   ["Time (UTC)", c => html`<${Link} to=${["calls", c.id]}><${Time} at=${c.time} /><//>`],
   key && ["Key", c => html`<${KeyLink} id=${c.key} />`],
   account && ["Account", c => html`<${AccountLink} id=${c.account} />`],
   ["Model", c => c.model],
-  ["Status", c => html`<${Badge} text=${c.status || "none"} kind=${c.status === 200 ? "good" : "bad"} />`],
-  ["Outcome", c => c.outcome === "reported" ? c.outcome : html`<${Badge} text=${c.outcome} />`],
-  ["End", c => c.end === "complete" ? c.end : html`<${Badge} text=${c.end} />`],
+  ["Result", c => html`<${Result} of=${c} />`],
   ["Input", c => count(c.input_tokens + c.cache_read_tokens + c.cache_write_tokens + c.cache_write_1h_tokens), "num"],
   ["Output", c => count(c.output_tokens), "num"],
   ["Cost (€)", c => html`<${Money} of=${c.cost} />`, "num"],
@@ -84,7 +88,7 @@ const CLASSES = [
 ];
 
 function Cost({ call, price }) {
-  if (!price) return html`<p>Its prices are not on record.</p><${Facts} items=${[["Charged", `€ ${call.cost}`]]} />`;
+  if (!price) return html`<p>Its prices are not on record.</p><${Facts} items=${[["Charged", `€\u00a0${call.cost}`]]} />`;
   const lines = CLASSES.map(([name, tokens, rate]) =>
     ({ name, tokens: call[tokens], rate: price[rate], cost: BigInt(call[tokens]) * nano(price[rate]) }));
   const total = lines.reduce((all, line) => all + line.cost, 0n);
@@ -98,9 +102,9 @@ function Cost({ call, price }) {
       ["Cost (€)", l => html`<${Money} of=${euro(l.cost, 15)} />`, "num"],
     ]} />
     <${Facts} items=${[
-      ["Sum", `€ ${euro(total, 15)}`],
-      ["Rounded up to the nano-euro", `€ ${euro(up)}`],
-      ["Charged", html`<strong>€ ${call.cost}</strong>`],
+      ["Sum", `€\u00a0${euro(total, 15)}`],
+      ["Rounded up to the nano-euro", `€\u00a0${euro(up)}`],
+      ["Charged", html`<strong>€\u00a0${call.cost}</strong>`],
       call.reasoning_tokens > 0 && ["Reasoning", `${count(call.reasoning_tokens)} tokens, part of the output`],
       ["Prices of", html`${price.group}/${price.model}, in force from <${Time} at=${price.from} />`],
     ]} />

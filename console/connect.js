@@ -16,7 +16,8 @@ const shellKey = f => f.secret ? `export MODELGW_KEY=${sh(f.secret)}\n` : "";
 const CLIENTS = {
   curl: { text: f => [["Shell", `${shellKey(f)}curl -sS ${sh(f.base + "/v1/chat/completions")} \\
   -H "Authorization: Bearer $MODELGW_KEY" -H 'Content-Type: application/json' \\
-  -d ${sh(js({ model: f.model, max_tokens: 100, messages: [{ role: "user", content: HELLO }] }))}`]] },
+  -d ${sh(`{"model":${js(f.model)},"max_tokens":100,
+       "messages":[{"role":"user","content":${js(HELLO)}}]}`)}`]] },
 
   "Claude Code": { messages: true, text: f => [["Shell", `${shellKey(f)}export ANTHROPIC_BASE_URL=${sh(f.base)}
 export ANTHROPIC_AUTH_TOKEN=$MODELGW_KEY
@@ -124,7 +125,7 @@ export function Connect({ group, models, secret, only }) {
       ${messages && !protocol && html`<p class="hint">Uses the messages API, which the gateway has for groups whose protocol includes
         messages: others answer 403 <code>PROVIDER_MISMATCH</code>.</p>`}
       ${lacks ? html`<${Empty}>Group ${group} does not speak the messages API, which ${client} uses: choose another group or client.<//>`
-        : text(f).map(([where, block]) => html`<h3>${where}</h3><${Code} name=${`${client}: ${where}`} text=${block} />`)}
+        : text(f).map(([where, block]) => html`<h2 class="where">${where}</h2><${Code} name=${`${client}: ${where}`} text=${block} />`)}
     </div>`;
 }
 

@@ -10,9 +10,10 @@ import { Connect } from "./connect.js";
 
 const limit = (n, used) => n === null ? "–" : html`${used !== undefined && used !== null ? html`${count(used)} of ` : ""}${count(n)}`;
 
+const Locked = () => html`<span class="badge off" title="A line of the configuration: changed there, by a reload">locked</span>`;
+
 export const keyColumns = ({ account = true } = {}) => [
-  ["Key", k => html`<${KeyLink} id=${k.id} />${k.source === "config" && html` <span class="lock" role="img"
-    aria-label="kept in the configuration" title="kept in the configuration">🔒︎</span>`}`],
+  ["Key", k => html`<${KeyLink} id=${k.id} />${k.source === "config" && html` <${Locked} />`}`],
   ["State", k => html`<${Badge} text=${k.state} />`],
   account && ["Account", k => html`<${AccountLink} id=${k.account} />`],
   ["Group", k => k.group],
@@ -165,22 +166,22 @@ export function KeyForm({ account, made, cancel, short }) {
 }
 
 
-const resets = s => s ? `whole again in ${span(s)}` : "";
+const resets = s => s ? span(s) : "–";
 
 export const Limits = ({ of: k }) => html`
   <${Table} name="Limits as they stand" rows=${[
     ["Requests a minute", k.rpm, k.used?.rpm, resets(k.resets_in?.rpm)],
     ["Tokens a minute", k.tpm, k.used?.tpm, resets(k.resets_in?.tpm)],
-    ["Calls at a time", k.concurrency, k.used?.concurrency, ""],
+    ["Calls at a time", k.concurrency, k.used?.concurrency, "–"],
   ]} columns=${[
     ["Limit", r => r[0]],
     ["At most", r => r[1] === null ? "no limit" : count(r[1]), "num"],
     ["Used now", r => count(r[2]), "num"],
-    ["", r => r[3]],
+    ["Whole again in", r => r[3], "num"],
   ]} />
   ${k.budget && html`<${Facts} items=${[
-    ["Budget", `€ ${k.budget.replace("/", " a ").replace("a total", "in total")}`],
-    ["Used of it", html`€ ${k.budget_used}`],
+    ["Budget", `€\u00a0${k.budget.replace("/", " a ").replace("a total", "in total")}`],
+    ["Used of it", `€\u00a0${k.budget_used}`],
     k.budget_resets_in !== null && ["Begins anew in", span(k.budget_resets_in)],
   ]} />`}`;
 
@@ -195,7 +196,7 @@ export function Key({ id }) {
         <${Rotate} of=${k} made=${setMade} done=${from.reload} />
         <${Revoke} id=${id} done=${from.reload} />`}>
       <${Loaded} from=${from}>${k => html`
-        ${k.source === "config" && html`<p class="hint"><span class="lock" aria-hidden="true">🔒︎</span> This key is a line of the configuration:
+        ${k.source === "config" && html`<p class="hint"><${Locked} /> This key is a line of the configuration:
           it is changed and revoked there, by a reload of nginx, and shown here only.</p>`}
         <${Facts} items=${[
           ["State", html`<${Badge} text=${k.state} />`],
@@ -222,8 +223,8 @@ function Usage({ of: key }) {
       <${Loaded} from=${from}>${({ usage }) => {
         const { times, of } = series(usage);
         return html`<div class="plots">
-          <${Plot} name="Spend by day" note=${"€ " + sum(usage.map(r => r.cost))} times=${times} bars
-            lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€ " + +v.toPrecision(4)} />
+          <${Plot} name="Spend by day" note=${"€\u00a0" + sum(usage.map(r => r.cost))} times=${times} bars
+            lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€\u00a0" + +v.toPrecision(4)} />
           <${Plot} name="Calls by day" note=${count(usage.reduce((n, r) => n + r.calls, 0))} times=${times} bars
             lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} />
         </div>`;

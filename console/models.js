@@ -23,13 +23,13 @@ export function Models() {
     <${Table} name=${`Models of group ${rows[0]?.group}`} rows=${rows} columns=${[
       ["Model", m => m.id[0] === "~" ? html`<code>${m.id}</code>` : m.id],
       !holder && ["Upstream id", m => html`<code>${m.upstream_id}</code>`],
-      ["Input (€/M)", m => html`<${Money} of=${m.input} />`, "num"],
-      ["Output (€/M)", m => html`<${Money} of=${m.output} />`, "num"],
-      ["Cache read (€/M)", m => html`<${Money} of=${m.cache_read} />`, "num"],
-      ["Cache write (€/M)", m => html`<${Money} of=${m.cache_write} />`, "num"],
-      ["1 h (€/M)", m => html`<${Money} of=${m.cache_write_1h} />`, "num"],
+      ["Input (€)", m => html`<${Money} of=${m.input} />`, "num price"],
+      ["Output (€)", m => html`<${Money} of=${m.output} />`, "num price"],
+      ["Cache read (€)", m => html`<${Money} of=${m.cache_read} />`, "num price"],
+      ["Write (€)", m => html`<${Money} of=${m.cache_write} />`, "num price"],
+      ["1 h (€)", m => html`<${Money} of=${m.cache_write_1h} />`, "num price"],
       ["Context", m => count(m.context), "num"],
-      ["Output at most", m => count(m.max_output), "num"],
+      ["Output max.", m => count(m.max_output), "num"],
       ["Capabilities", capabilities],
       ["Calls, 30 d", m => m.id[0] === "~" ? "–" : html`<${Link} to="calls" params=${{ model: m.id, from: "-30d" }}>${count(used[m.id]?.calls || 0)}<//>`, "num"],
       ["Cost, 30 d (€)", m => m.id[0] === "~" ? "–" : html`<${Money} of=${used[m.id]?.cost || "0.00"} />`, "num"],
@@ -38,17 +38,17 @@ export function Models() {
 
   return html`
     <${Page} title="Models">
-      <p class="hint">Prices are euro for a million tokens.${!holder && html` Groups and models are those of nginx.conf: they change by a reload. An id
+      <p class="hint">Prices are euro for a million tokens; Write and 1 h are cache writes.${!holder && html` Groups and models are those of nginx.conf: they change by a reload. An id
         that begins with <code>~</code> is a pattern.`}</p>
       <${Loaded} from=${models}>${data => holder ? table(data.models)
         : html`<${Loaded} from=${groups}>${g => g.groups.length ? g.groups.map(group => html`
-            <${Section} title=${`Group ${group.name}`} actions=${html`<${Link} to="keys" params=${{ q: "" }}>Keys<//>`}>
+            <${Section} title=${`Group ${group.name}`}>
               <${Facts} items=${[
                 ["Upstream", html`<code>${group.upstream}</code>`],
                 group.protocol && ["Protocol", String(group.protocol)],
                 ["Families", (group.families || []).join(", ") || "–"],
                 ["Requests a minute", limit(group.rpm)], ["Tokens a minute", limit(group.tpm)], ["Calls at a time", limit(group.concurrency)],
-                group.budget && ["Budget of each key", `€ ${group.budget}`],
+                group.budget && ["Budget of each key", `€\u00a0${group.budget}`],
               ]} />
               ${table(data.models.filter(m => m.group === group.name))}
             <//>`) : html`<p>No group is configured: add <code>modelgw_group</code> to nginx.conf.</p>`}<//>`}<//>

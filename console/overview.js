@@ -1,6 +1,6 @@
 // The overview, and the way from nothing to the first call.
 
-import { html, useState, useEffect, useGet, href, count, ms, Money, Badge, AccountLink, KeyLink, Link, Time,
+import { html, useState, useEffect, useGet, href, count, ms, Money, Euro, Badge, AccountLink, KeyLink, Link, Time,
          Problem, Loaded, Page, Section, Tiles, Table, Code, Copy, Plot, series, Facts }
   from "./ui.js";
 import { who, mayKeys, get, sum } from "./api.js";
@@ -21,7 +21,7 @@ const mean = (rows, f) => {
   const some = rows.filter(r => r.calls && f(r) !== null);
   return some.length ? Math.round(total(some, r => f(r) * r.calls) / total(some, r => r.calls)) : null;
 };
-const money = v => "€ " + +v.toPrecision(4);
+const money = v => "€\u00a0" + +v.toPrecision(4);
 const short = v => v >= 1e6 ? `${+(v / 1e6).toPrecision(3)} M` : v >= 1e3 ? `${+(v / 1e3).toPrecision(3)} k` : String(+v.toPrecision(3));
 
 function Numbers({ range }) {
@@ -39,7 +39,7 @@ function Numbers({ range }) {
         const spent = sum(rows.map(r => r.cost));
         return html`
           <${Tiles} items=${[
-            [`Spend, ${text}`, html`€ ${spent}`],
+            [`Spend, ${text}`, html`<${Euro} of=${spent} />`],
             ["Calls", count(calls)],
             ["Errors", count(errors), calls ? `${(errors / calls * 100).toFixed(2)} % of calls` : ""],
             ["Tokens", short(total(rows, r => tokens(r) + r.output_tokens)), `${short(total(rows, tokens))} in, ${short(total(rows, r => r.output_tokens))} out`],
@@ -145,7 +145,7 @@ function FirstCall() {
         ${step(3, "The call in the ledger", call, html`<div role="status">${call
           ? html`<p><strong>The call is here.</strong> Everything works.</p>
               <${Facts} items=${[["Model", call.model], ["Status", call.status || "none"], ["Tokens", `${count(tokens(call))} in, ${count(call.output_tokens)} out`],
-                ["Cost", `€ ${call.cost}`]]} />
+                ["Cost", `€\u00a0${call.cost}`]]} />
               <p><a href=${href(["calls", call.id])}>How it was charged</a> · <a href="#/connect">Connect other clients</a> · <a href="#/accounts">Accounts and credit</a></p>`
           : waiting ? html`<p class="loading">Waiting for the call. One that the gateway refuses is not in the ledger: curl shows why.</p>`
           : html`<p class="hint">It is shown here as soon as it was made.</p>`}</div>`)}

@@ -77,6 +77,8 @@ export const Money = ({ of }) => {
   return html`<span class=${of[0] === "-" ? "money negative" : "money"}>${euro}<span>.${rest}</span></span>`;
 };
 
+export const Euro = ({ of }) => html`€\u00a0<${Money} of=${of} />`;
+
 const KINDS = {
   active: "good", open: "good", complete: "good", reported: "good", ok: "good",
   closed: "off", revoked: "off", expired: "off", config: "off", ledger: "off",
@@ -301,6 +303,8 @@ export const Code = ({ text, name }) => html`
 // Plots: times in seconds, lines: [name, values, "--colour"], text: how to
 // write a value
 
+const HEIGHT = 180;
+
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export function Plot({ name, times, lines, text, bars, note }) {
@@ -311,18 +315,20 @@ export function Plot({ name, times, lines, text, bars, note }) {
       plot?.destroy();
       const axis = { stroke: colour("--muted"), grid: { stroke: colour("--grid"), width: 1 },
                      ticks: { show: false }, font: "11px system-ui", labelFont: "11px system-ui" };
+      const step = times.length > 1 ? times[1] - times[0] : 3600;
       plot = new uPlot({
-        width: ref.current.clientWidth || 300, height: 170,
+        width: ref.current.clientWidth || 300, height: HEIGHT,
         tzDate: t => uPlot.tzDate(new Date(t * 1000), "UTC"),
         cursor: { points: { size: 6 }, drag: { x: false, y: false } },
         legend: { live: true },
-        scales: { y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 60, values: [
+        scales: { x: { range: (u, low, high) => bars ? [low - step / 2, high + step / 2] : [low, high] },
+                  y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        axes: [{ ...axis, space: 60, size: 38, values: [
                  [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
                  [3600, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
                  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
                ] },
-               { ...axis, size: 62, values: (u, all) => all.map(v => v === null ? "" : text(v)) }],
+               { ...axis, size: 62, space: 26, values: (u, all) => all.map(v => v === null ? "" : text(v)) }],
         series: [{ label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
           ...lines.map(([label, , stroke]) => ({
             label, stroke: colour(stroke), width: 1.5, points: { show: times.length < 3 },
@@ -334,7 +340,7 @@ export function Plot({ name, times, lines, text, bars, note }) {
       }, [times, ...lines.map(l => l[1])], ref.current);
     };
     draw();
-    const watch = new ResizeObserver(() => plot.setSize({ width: ref.current.clientWidth || 300, height: 170 }));
+    const watch = new ResizeObserver(() => plot.setSize({ width: ref.current.clientWidth || 300, height: HEIGHT }));
     watch.observe(ref.current);
     addEventListener("theme", draw);
     return () => { removeEventListener("theme", draw); watch.disconnect(); plot.destroy(); };
