@@ -56,7 +56,7 @@ export function Account({ id }) {
     ${mayMoney() && html`<${TopUp} account=${a} done=${reload} /><${Correct} account=${a} done=${reload} />`}
     ${mayKeys() && html`<${Note} account=${a} done=${reload} /><${State} account=${a} done=${reload} />`}`;
   return html`
-    <${Page} title=${id} kicker="Account" actions=${from.data && actions(from.data)}>
+    <${Page} title=${id} kicker=${html`<a href="#/accounts">Accounts</a>`} actions=${from.data && actions(from.data)}>
       <${Loaded} from=${from}>${a => html`
         ${a.state === "closed" && html`<p class="hint">This account is closed: its keys get 401. The balance stays.</p>`}
         <${Balance} account=${a} />

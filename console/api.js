@@ -74,7 +74,7 @@ async function send(method, where, { body, headers, signal } = {}) {
     await answer.json().catch(() => ({}));
   if (code === "SIGN_IN_REQUIRED" && where !== "/session" && session) {
     session = null;
-    dispatchEvent(new Event("signedout"));
+    dispatchEvent(new CustomEvent("signedout", { detail: "expired" }));
   }
   throw new ApiError(answer.status, code, message, answer.headers.get("Retry-After"));
 }
@@ -127,7 +127,7 @@ export async function signOut() {
     await json("DELETE", "/session");
   } finally {
     session = null;
-    dispatchEvent(new Event("signedout"));
+    dispatchEvent(new CustomEvent("signedout", { detail: "out" }));
   }
 }
 

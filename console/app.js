@@ -170,16 +170,14 @@ function App() {
   const [state, setState] = useState("loading");
   const [error, setError] = useState(null);
   const [notice, setNotice] = useState("");
-  const had = useRef(false);
 
   const load = () => loadSession().then(
-    session => { had.current = !!session; setError(null); setState(session ? "in" : "out"); },
-    setError);
+    session => { setError(null); setState(session ? "in" : "out"); }, setError);
 
   useEffect(() => {
     let timer;
     const onHash = () => setHere(route());
-    const onOut = () => setState("out");
+    const onOut = event => setState(event.detail);
     const onNotice = event => {
       clearTimeout(timer);
       setNotice(event.detail);
@@ -191,17 +189,12 @@ function App() {
     load();
   }, []);
 
-  const leave = useRef(false);
-  useEffect(() => {
-    if (state === "in") had.current = true;
-  }, [state]);
-
   return html`
     <div class="notice" role="status" aria-live="polite">${notice && html`<span>${notice}</span>`}</div>
     ${error ? html`<main class="signin"><h1>modelgw</h1><${Problem} error=${error} retry=${load} /></main>`
       : state === "in" ? html`<${Shell} here=${here} />`
-      : state === "out" ? html`<${SignIn} expired=${had.current && !leave.current} done=${() => setState("in")} />`
-      : html`<main class="signin"><h1 class="quiet">modelgw</h1><p class="loading">Loading…</p></main>`}`;
+      : state === "loading" ? html`<main class="signin"><h1>modelgw</h1><p class="loading">Loading…</p></main>`
+      : html`<${SignIn} expired=${state === "expired"} done=${() => setState("in")} />`}`;
 }
 
 const root = document.getElementById("app");

@@ -115,7 +115,7 @@ function Cost({ call, price }) {
 export function Call({ id }) {
   const from = useGet(path`/calls/${id}`);
   return html`
-    <${Page} title=${`Call ${id}`} kicker="Calls">
+    <${Page} title=${`Call ${id}`} kicker=${html`<a href="#/calls">Calls</a>`}>
       <${Loaded} from=${from}>${({ call: c, price }) => html`
         <${Facts} items=${[
           ["Status", html`<${Badge} text=${c.status || "none"} kind=${c.status === 200 ? "good" : "bad"} />`],

@@ -148,7 +148,7 @@ export function ConnectPage({ params }) {
         const chosen = group || all[0].name;
         return html`
           <p class="hint">Blocks to paste, with the address of this gateway: <code>${address()}</code></p>
-          <${Field} label="Group of the key" kind="select" value=${chosen} options=${all.map(g => g.name)}
+          <${Field} label="Group of the key" kind="select" class="short" value=${chosen} options=${all.map(g => g.name)}
             onChange=${event => setGroup(event.target.value)} />
           <${Connect} key=${chosen} group=${chosen} models=${null} />`;
       }}<//>

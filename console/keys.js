@@ -126,7 +126,7 @@ function Limiting({ key_: key = {}, group, models }) {
       <${Field} label="Tokens a minute" kind="number" name="tpm" min="1" value=${key.tpm ?? ""} placeholder="the group's" />
       <${Field} label="Calls at a time" kind="number" name="concurrency" min="1" value=${key.concurrency ?? ""} placeholder="the group's" />
       <${Field} label="Budget in €" name="budget" inputmode="decimal" value=${budget} placeholder="none" />
-      <${Field} label="Budget for each" kind="select" name="window" value=${window} options=${["day", "week", "month", "total"]} />
+      <${Field} label="Budget period" kind="select" name="window" value=${window} options=${["day", "week", "month", "total"]} />
       <${Field} label="Expires (UTC)" kind="date" name="expires" value=${(key.expires || "").slice(0, 10)} />
     </fieldset>
     <${Field} label="Note" name="note" value=${key.note || ""} hint="for operators only" />`;
@@ -191,7 +191,7 @@ export function Key({ id }) {
   const k = from.data;
   const mine = k && k.source === "ledger" && k.state !== "revoked" && mayKeys();
   return html`
-    <${Page} title=${id} kicker="Key" actions=${mine && html`
+    <${Page} title=${id} kicker=${html`<a href="#/keys">Keys</a>`} actions=${mine && html`
         <${Edit} of=${k} done=${from.reload} />
         <${Rotate} of=${k} made=${setMade} done=${from.reload} />
         <${Revoke} id=${id} done=${from.reload} />`}>

@@ -101,17 +101,18 @@ function FirstCall() {
   const [made, setMade] = useState(null);
   const [call, setCall] = useState(null);
   const keys = useGet("/keys", { limit: 1, state: "active" });
-  const [since] = useState(() => new Date().toISOString());
 
-  // asked every two seconds until it is there
+  // asked every two seconds until there is one that was not there at first
   const waiting = !call && (made || keys.data?.keys.length > 0);
   useEffect(() => {
     if (!waiting) return undefined;
-    let timer, over = false;
+    let timer, over = false, old = made ? null : undefined;
     const ask = async () => {
-      const found = await get("/calls", { limit: 1, ...(made ? { key: made.id } : { from: since }) }).catch(() => null);
+      const found = await get("/calls", { limit: 1, ...(made && { key: made.id }) }).catch(() => null);
       if (over) return;
-      if (found?.calls.length) setCall(found.calls[0]);
+      const newest = found?.calls[0] || null;
+      if (found && old === undefined) old = newest?.id || null;
+      if (newest && newest.id !== old) setCall(newest);
       else timer = setTimeout(ask, 2000);
     };
     ask();

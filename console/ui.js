@@ -247,8 +247,9 @@ export function Dialog({ title, close, children, wide }) {
   const ref = useRef();
   const id = useId();
   useLayoutEffect(() => {
-    ref.current.showModal();
-    return () => ref.current?.close();
+    const dialog = ref.current;
+    dialog.showModal();
+    return () => dialog.close();
   }, []);
   return html`
     <dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id}
