@@ -130,7 +130,7 @@ function Calls({ account }) {
 // The reference is made when the dialog opens: however often it is sent, it
 // counts once.
 
-function Booking({ account, done, close, correction }) {
+function Booking({ account, close, correction }) {
   const [reference] = useState(() => (correction ? "fix-" : "topup-") + random());
   const [result, setResult] = useState(null);
   if (result) {
@@ -145,7 +145,6 @@ function Booking({ account, done, close, correction }) {
     setResult(await post(path`/accounts/${account.id}/topups`, {
       id: v.id, amount: v.amount, ...(v.reason && { reason: v.reason }), ...(correction && { correction: true }),
     }));
-    done();
   };
   return html`
     <${Form} name=${correction ? "Correction" : "Top up"} submit=${correction ? "Correct" : "Top up"} cancel=${close} send=${send}>
@@ -158,13 +157,13 @@ function Booking({ account, done, close, correction }) {
     <//>`;
 }
 
-const TopUp = ({ account, done }) => html`
-  <${Opener} text="Top up" title=${`Top up ${account.id}`} primary>${close =>
-    html`<${Booking} account=${account} done=${done} close=${close} />`}<//>`;
+export const TopUp = ({ account, done }) => html`
+  <${Opener} text="Top up" title=${`Top up ${account.id}`} primary closed=${done}>${close =>
+    html`<${Booking} account=${account} close=${close} />`}<//>`;
 
 const Correct = ({ account, done }) => html`
-  <${Opener} text="Correct" title=${`Correct the balance of ${account.id}`}>${close =>
-    html`<${Booking} account=${account} done=${done} close=${close} correction />`}<//>`;
+  <${Opener} text="Correct" title=${`Correct the balance of ${account.id}`} closed=${done}>${close =>
+    html`<${Booking} account=${account} close=${close} correction />`}<//>`;
 
 const Note = ({ account, done }) => html`
   <${Opener} text="Edit note" title=${`Note of ${account.id}`}>${close => html`

@@ -1,17 +1,18 @@
 // Requests to the administration interface, and what its answers mean.
 
 export class ApiError extends Error {
-  constructor(status, code, message, retry) {
+  constructor(status, code, message, retry, help) {
     super(message);
     this.status = status;
     this.code = code;
     this.retry = retry;
+    this.known = help;
   }
 
   // what the reader can do about it
   get help() {
     const wait = this.retry ? `Try again in ${this.retry} s.` : "Try again in a moment.";
-    return {
+    return this.known || {
       NETWORK: "The gateway cannot be reached: check the connection and whether nginx is running, then try again.",
       SIGN_IN_REQUIRED: "Sign in again; this page is opened afterwards.",
       FORBIDDEN: "Your role does not allow this: ask an operator with the role admin.",
@@ -49,18 +50,45 @@ export const query = params => {
 export const path = (texts, ...parts) =>
   texts.reduce((all, text, i) => all + encodeURIComponent(parts[i - 1]) + text);
 
+// A worker answers four questions at a time, and the others with 503: so few
+// are asked at once, and one that is refused is asked again.
+
+const AT_ONCE = 3;
+let asked = 0;
+const queue = [];
+
+async function turn(work) {
+  if (asked >= AT_ONCE) await new Promise(next => queue.push(next));
+  else asked++;
+  try {
+    return await work();
+  } finally {
+    if (queue.length) queue.shift()();
+    else asked--;
+  }
+}
+
+const ask = (method, where, body, headers, signal) => fetch("api" + where, {
+  method, signal, credentials: "same-origin", cache: "no-store",
+  headers: {
+    "X-Modelgw-Console": "1",
+    ...(body !== undefined && { "Content-Type": "application/json" }),
+    ...headers,
+  },
+  body: body === undefined ? undefined : JSON.stringify(body),
+});
+
+const sleep = ms => new Promise(done => setTimeout(done, ms));
+
 async function send(method, where, { body, headers, signal } = {}) {
   let answer;
   try {
-    answer = await fetch("api" + where, {
-      method, signal, credentials: "same-origin", cache: "no-store",
-      headers: {
-        "X-Modelgw-Console": "1",
-        ...(body !== undefined && { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    for (let i = 1; ; i++) {
+      answer = await turn(() => ask(method, where, body, headers, signal));
+      if (method !== "GET" || answer.status !== 503 || where === "/status" || i === 4) break;
+      await sleep(250 * i);
+      signal?.throwIfAborted();
+    }
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new ApiError(0, "NETWORK", "No answer");
@@ -115,7 +143,12 @@ export async function loadSession() {
 }
 
 export async function signIn(token) {
-  await post("/session", { token });
+  try {
+    await post("/session", { token });
+  } catch (e) {
+    throw e.code === "SIGN_IN_REQUIRED" ? new ApiError(e.status, e.code, e.message, null,
+      "Check that all of the token or key was pasted. It may also have expired, or been revoked.") : e;
+  }
   if (!await loadSession()) {
     throw new ApiError(0, "COOKIE", "The token is right, but the browser has not kept the session's cookie. "
       + "Browsers keep it over https only, or on this very machine: open this page with https://.");

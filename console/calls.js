@@ -51,7 +51,7 @@ export function Calls({ params }) {
           empty=${Object.values(params).some(v => v) ? html`<p>No call matches. What the gateway refused itself was not sent, and is in
             ${holder ? " its operator's" : " the"} access log only${params.request_id && !params.from
               ? ". A request id is looked for in the last 24 hours: say an earlier From" : ""}. <a href="#/calls">Show all calls</a>.</p>`
-            : html`<p>No calls yet. <a href="#/connect">Connect a client</a>, and its calls are listed here.</p>`} />
+            : html`<p>No calls yet. <a href=${holder ? "#/connect" : "#/start"}>Make the first one</a>, and it is listed here.</p>`} />
         <${Pager} at="calls" params=${params} data=${data} />`}<//>
     <//>`;
 }

@@ -3,7 +3,8 @@
 import { html, useState, useEffect, useGet, href, count, ms, Money, Euro, Badge, AccountLink, KeyLink, Link, Time,
          Problem, Loaded, Page, Section, Tiles, Table, Code, Copy, Plot, series, Facts }
   from "./ui.js";
-import { who, mayKeys, get, sum } from "./api.js";
+import { who, mayKeys, mayMoney, get, sum, nano, path } from "./api.js";
+import { TopUp } from "./accounts.js";
 import { KeyForm, noManaged } from "./keys.js";
 import { Connect } from "./connect.js";
 
@@ -120,6 +121,12 @@ function FirstCall() {
   }, [waiting, made]);
 
   const has = keys.data?.keys.length > 0;
+  const account = made?.account || keys.data?.keys[0]?.account;
+  const credit = useGet(path`/accounts/${account}`, null, { skip: !account });
+  const poor = credit.data && nano(credit.data.available) <= 0n && html`
+    <div class="problem"><p><strong>Account ${account} has no credit</strong></p>
+      <p>Calls are refused with 402 until it is topped up${mayMoney() ? html`: <${TopUp} account=${credit.data} done=${credit.reload} />`
+        : ": ask an operator with the role billing."}</p></div>`;
   const step = (n, title, done, content) => html`
     <li class=${done ? "done" : ""}><h2>${title}${done && html` <${Badge} text="done" kind="good" />`}</h2>${content}</li>`;
 
@@ -139,7 +146,7 @@ function FirstCall() {
               : has ? html`<details><summary>Make another key</summary><${KeyForm} short made=${setMade} /></details>`
               : keys.data && html`<${KeyForm} short made=${setMade} />`}`)}
         ${step(2, "A call", call, made || has
-          ? html`<p>Paste this into a shell${!made && html`, with the secret of a key in <code>MODELGW_KEY</code>`}:</p>
+          ? html`${poor}<p>Paste this into a shell${!made && html`, with the secret of a key in <code>MODELGW_KEY</code>`}:</p>
               <${Connect} key=${made?.id} only="curl" group=${made?.group || keys.data.keys[0].group}
                 models=${made ? made.models : keys.data.keys[0].models} secret=${made?.key} />`
           : html`<p class="hint">What to paste is shown when there is a key.</p>`)}

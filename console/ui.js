@@ -37,8 +37,8 @@ export function useGet(where, params, { every, skip } = {}) {
     const abort = new AbortController();
     let timer;
     const load = () => get(key, null, abort.signal).then(
-      data => set({ data, key }),
-      error => error.name !== "AbortError" && set(old => ({ ...(old.key === key && old), error, key })),
+      data => abort.signal.aborted || set({ data, key }),
+      error => abort.signal.aborted || set(old => ({ ...(old.key === key && old), error, key })),
     ).finally(() => { if (every && !abort.signal.aborted) timer = setTimeout(next, every); });
     const next = () => {
       if (!document.hidden) load();
@@ -101,7 +101,7 @@ export const notify = text => dispatchEvent(new CustomEvent("notice", { detail: 
 
 export const Problem = ({ error, retry }) => error && html`
   <div class="problem" role="alert">
-    <p><strong>${error.message}</strong>${error.code && html` <code>${error.code}</code>`}</p>
+    <p><strong>${error.message}</strong>${error.status > 0 && error.code && html` <code>${error.code}</code>`}</p>
     ${error.help && html`<p>${error.help}</p>`}
     ${retry && html`<button type="button" class="quiet" onClick=${retry}>Try again</button>`}
   </div>`;
@@ -265,9 +265,12 @@ export function Dialog({ title, close, children, wide }) {
 }
 
 // a button that opens a dialog: children(close) is what is in it
-export function Opener({ text, title, danger, quiet, primary, wide, children }) {
+export function Opener({ text, title, danger, primary, wide, closed, children }) {
   const [open, setOpen] = useState(false);
-  const close = () => setOpen(false);
+  const close = () => {
+    setOpen(false);
+    closed?.();
+  };
   return html`
     <button type="button" class=${danger ? "danger quiet" : primary ? "" : "quiet"} onClick=${() => setOpen(true)}>${text}</button>
     ${open && html`<${Dialog} title=${title || text} close=${close} wide=${wide}>${children(close)}<//>`}`;
