@@ -32,18 +32,19 @@ $(CONSOLE)/.complete: $(CONSOLE_OWN) $(CONSOLE_TGZ)/.complete console/console.mk
 	done
 	@touch $@
 
-# a set of files that does not verify is not kept
+# what is there and verifies is not fetched again, what does not is not kept
 
 $(CONSOLE_TGZ)/.complete: console/vendor.sha512
 	@command -v npm >/dev/null || { \
 	    echo "the console needs npm (apt-get install npm)," \
 	         "to fetch what console/vendor.sha512 lists"; exit 1; }
-	@rm -rf $(@D) && mkdir -p $(@D)
-	@echo "fetch the libraries of the console"
-	@cd $(@D) && sed -n 's/^[0-9a-f]*  \(.*\)-\([0-9.]*\)\.tgz$$/\1@\2/p' \
-	        $(abspath $<) \
-	    | xargs npm pack --silent > npm.log 2>&1 \
-	    || { cat npm.log; exit 1; }
+	@mkdir -p $(@D); cd $(@D) \
+	&& { sha512sum --status -c $(abspath $<) 2>/dev/null || { \
+	        echo "fetch the libraries of the console"; rm -f *.tgz; \
+	        sed -n 's/^[0-9a-f]*  \(.*\)-\([0-9.]*\)\.tgz$$/\1@\2/p' \
+	            $(abspath $<) | xargs npm pack --silent > npm.log 2>&1 \
+	        || { cat npm.log; exit 1; }; \
+	    }; }
 	@cd $(@D) && sha512sum --quiet -c $(abspath $<) \
 	    || { rm -f *.tgz; exit 1; }
 	@touch $@

@@ -1,6 +1,6 @@
 // Keys: make, change, rotate, revoke; their limits as they stand.
 
-import { html, useState, useGet, href, go, count, span, Time, Money, Badge, AccountLink, KeyLink, notify,
+import { html, useState, useRef, useGet, href, go, count, span, Time, Money, Badge, AccountLink, KeyLink, notify,
          Problem, Loaded, Page, Section, Facts, Table, Pager, Field, Form, Filter, Opener, Dialog, Copy, Plot, series }
   from "./ui.js";
 import { who, mayKeys, path, post, patch, signOut, sum, random } from "./api.js";
@@ -137,6 +137,11 @@ export function KeyForm({ account, made, cancel, short }) {
   const groups = useGet("/groups");
   const [group, setGroup] = useState(null);
   const [typed, setTyped] = useState("");
+  const timer = useRef();
+  const suggest = text => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setTyped(text.trim()), 300);
+  };
   const known = useGet("/accounts", { q: typed, limit: 20 }, { skip: !typed });
   const [idempotency] = useState(random);
   const error = from.error || groups.error;
@@ -153,7 +158,7 @@ export function KeyForm({ account, made, cancel, short }) {
     <${Form} name="New key" submit="Make the key" cancel=${cancel} send=${send}>
       <div class="grid">
         <${Field} label="Account" name="account" required autofocus value=${account || ""} list="accounts"
-          onInput=${event => setTyped(event.target.value.trim())} hint="one that exists, or a new name, which opens it" />
+          onInput=${event => suggest(event.target.value)} hint="one that exists, or a new name, which opens it" />
         <${Field} label="Key id" name="id" placeholder="made by the gateway" hint="used once only, e.g. alice-laptop" />
         <${Field} label="Group" kind="select" name="group" value=${chosen} options=${names}
           onChange=${event => setGroup(event.target.value)} />
@@ -205,6 +210,7 @@ export function Key({ id }) {
           ["Models", k.models ? k.models.join(", ") : "all of the group"],
           ["Expires (UTC)", html`<${Time} at=${k.expires} none="never" />`],
           ["Last used (UTC)", html`<${Time} at=${k.last_used} none="never" />`],
+          k.old_secret_until && ["An older secret works until (UTC)", html`<${Time} at=${k.old_secret_until} />`],
           k.created && ["Made (UTC)", html`<${Time} at=${k.created} />`],
           ["Kept in", k.source === "config" ? "the configuration" : "the ledger"],
           k.note && ["Note", k.note],
