@@ -88,7 +88,7 @@ function Spend({ account }) {
           <${Plot} name="Spend by day" note=${"€\u00a0" + sum(usage.map(r => r.cost))} times=${times} bars
             lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€\u00a0" + +v.toPrecision(4)} />
           <${Plot} name="Calls by day" note=${count(usage.reduce((n, r) => n + r.calls, 0))} times=${times} bars
-            lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} />
+            lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} whole />
         </div>`;
       }}<//>
     <//>`;
@@ -206,12 +206,12 @@ export function Billing() {
     if (nano(a.available) <= 0n) return ["Lasts", "used up", "calls are refused until it is topped up"];
     if (!spent) return ["Lasts", "–", "nothing was spent in 7 days"];
     const days = Number(a.available) / (spent / 7);
-    return ["Lasts", days < 2 ? `about ${span(Math.round(days * 86400))}` : `about ${count(Math.round(days))} days`,
+    return ["Lasts", days > 3650 ? "over 10 years" : days < 2 ? `about ${span(Math.round(days * 86400))}` : `about ${count(Math.round(days))} days`,
             "at the rate of the last 7 days"];
   };
 
   return html`
-    <${Page} title="Billing" kicker=${`Account ${account}`} actions=${url && html`
+    <${Page} title="Billing" kicker=${`Account ${account}`} actions=${/^https?:/.test(url || "") && html`
       <a class="button" href=${url.replace("%s", encodeURIComponent(account))} rel="noreferrer">Top up</a>`}>
       <${Loaded} from=${from}>${a => html`
         ${a.state === "closed" && html`<p class="hint">This account is closed: calls are refused. Ask the operator.</p>`}

@@ -15,7 +15,7 @@ const Result = ({ of: c }) => html`<span class="badges">
   ${c.end !== "complete" && html` <${Badge} text=${c.end === "client" ? "client left" : c.end} />`}</span>`;
 
 export const callColumns = ({ account = true, key = true } = {}) => [
-  ["Time (UTC)", c => html`<${Link} to=${["calls", c.id]}><${Time} at=${c.time} /><//>`],
+  ["Time (UTC)", c => html`<${Link} to=${["calls", c.id]}><${Time} at=${c.time} short /><//>`],
   key && ["Key", c => html`<${KeyLink} id=${c.key} />`],
   account && ["Account", c => html`<${AccountLink} id=${c.account} />`],
   ["Model", c => c.model],

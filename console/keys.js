@@ -232,7 +232,7 @@ function Usage({ of: key }) {
           <${Plot} name="Spend by day" note=${"€\u00a0" + sum(usage.map(r => r.cost))} times=${times} bars
             lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€\u00a0" + +v.toPrecision(4)} />
           <${Plot} name="Calls by day" note=${count(usage.reduce((n, r) => n + r.calls, 0))} times=${times} bars
-            lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} />
+            lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} whole />
         </div>`;
       }}<//>
     <//>

@@ -30,10 +30,10 @@ export function Models() {
       ["1 h (€)", m => html`<${Money} of=${m.cache_write_1h} />`, "num price"],
       ["Context", m => count(m.context), "num"],
       ["Output max.", m => count(m.max_output), "num"],
-      ["Capabilities", capabilities],
       ["Calls, 30 d", m => m.id[0] === "~" ? "–" : html`<${Link} to="calls" params=${{ model: m.id, from: "-30d" }}>${count(used[m.id]?.calls || 0)}<//>`, "num"],
       ["Cost, 30 d (€)", m => m.id[0] === "~" ? "–" : html`<${Money} of=${used[m.id]?.cost || "0.00"} />`, "num"],
       ["Mean duration", m => ms(used[m.id]?.avg_ms), "num"],
+      ["Capabilities", capabilities],
     ]} empty="This group has no models." />`;
 
   return html`

@@ -65,9 +65,9 @@ export const size = n => n < 1e6 ? `${Math.ceil(n / 1e3)} KB` : `${(n / 1e6).toF
 export const span = s => s < 120 ? `${s} s` : s < 7200 ? `${Math.round(s / 60)} min`
   : s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
 
-export const Time = ({ at, none = "–" }) => at
+export const Time = ({ at, none = "–", short }) => at
   ? html`<time datetime=${at} title=${"Local time: " + new Date(at).toLocaleString()}>${
-      at.replace("T", " ").replace(/(\.000)?Z$/, "")}</time>`
+      at.replace("T", " ").replace(short ? /\.\d+Z$/ : /(\.000)?Z$/, "")}</time>`
   : none;
 
 // the amount as it is, its decimal points one below the other
@@ -308,10 +308,11 @@ export const Code = ({ text, name }) => html`
 // write a value
 
 const HEIGHT = 180;
+const WHOLE = [...Array(13).keys()].flatMap(power => [1, 2, 5].map(n => n * 10 ** power));
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function Plot({ name, times, lines, text, bars, note }) {
+export function Plot({ name, times, lines, text, bars, whole, note }) {
   const ref = useRef();
   useEffect(() => {
     let plot;
@@ -332,7 +333,7 @@ export function Plot({ name, times, lines, text, bars, note }) {
                  [3600, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
                  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
                ] },
-               { ...axis, size: 62, space: 26, values: (u, all) => all.map(v => v === null ? "" : text(v)) }],
+               { ...axis, size: 62, space: 26, ...(whole && { incrs: WHOLE }), values: (u, all) => all.map(v => v === null ? "" : text(v)) }],
         series: [{ label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
           ...lines.map(([label, , stroke]) => ({
             label, stroke: colour(stroke), width: 1.5, points: { show: times.length < 3 },
