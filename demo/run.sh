@@ -52,8 +52,12 @@ s.bind(("127.0.0.1", int(sys.argv[1])))
 END
 }
 
-answers() {
-    (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+# True if nginx is ready for calls.
+
+ready() {
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" \
+        && printf 'GET /ready HTTP/1.0\r\n\r\n' >&3 \
+        && grep -q '^HTTP/1.1 200 ' <&3) 2>/dev/null
 }
 
 random() {
@@ -140,6 +144,22 @@ start_stub() {
     read -r -t 10 stub_port <&"${STUB[0]}" || die "the stub does not start"
 }
 
+# A ledger that is new gets a day of calls, unless vendors are real: what is in
+# their ledger was spent.  nginx makes the file, but may not have it open.
+
+day() {
+    [ ! -e "$run/ledger.db" ] && [ -z "${host[a]}${host[b]}" ] || return 0
+
+    start_nginx
+    kill -QUIT "${pids[-1]}"
+    wait "${pids[-1]}"
+    unset 'pids[-1]'
+
+    python3 "$here/day.py" "$run/ledger.db" \
+        || die "the ledger gets no day of calls: delete $run/ledger.db"
+}
+
+
 start_nginx() {
     global="daemon off; pid logs/nginx.pid;"
 
@@ -151,10 +171,10 @@ start_nginx() {
     "$nginx" -p "$run/" -c conf/nginx.conf -g "$global" &
     pids+=($!)
 
-    for _ in $(seq 100); do
-        ! answers "$port" || return 0
+    for _ in $(seq 200); do
+        ! ready || return 0
         kill -0 $! 2>/dev/null || break
-        sleep 0.1
+        sleep 0.05
     done
 
     tail -n 5 "$run/logs/error.log" >&2
@@ -220,10 +240,11 @@ usage() {
     }
 
     heading "credit: both keys draw on account demo, which was opened with 5 euro"
-    ctl "accounts" "accounts"
+    ctl "accounts; calls before this run are made up" "accounts"
     ctl "top up; the same id again changes nothing" \
         "topup demo 10.00 invoice-17"
-    ctl "usage" "usage --by model"
+    ctl "usage by model" "usage --by model"
+    ctl "usage by hour" "usage --by hour --from -24h"
 
     heading "keys, health, metrics"
     ctl "a new key, that works at once" "key new erin --group b --account demo"
@@ -285,6 +306,7 @@ done
 
 [ $stub = no ] || start_stub
 configure
+day
 start_nginx
 usage
 
