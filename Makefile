@@ -214,7 +214,10 @@ test-busy:
 
 run: setup-run
 	@$(MAKE) --no-print-directory -s module
+	@$(MAKE) --no-print-directory -s console \
+	    || echo "NOTICE: the demo runs without the console"
 	@MODELGW_MODULE=$(abspath $(MODULE)) MODELGW_RUN=$(abspath $(BUILD))/run \
+	    MODELGW_CONSOLE=$(abspath $(CONSOLE)) \
 	    MODELGW_NGINX=$(NGINX) exec demo/run.sh
 
 

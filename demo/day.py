@@ -279,8 +279,8 @@ class Day:
         if "budget" in limits:
             found.update(budget=euro(limits["budget"]),
                          window=limits["window"])
-        return dict(found, expires=None, state=state, version=version,
-                    note=limits.get("note", ""))
+        return dict(found, expires=None, old_until=None, state=state,
+                    version=version, note=limits.get("note", ""))
 
     def revoke(self, at, key):
         self.db.execute("UPDATE keys SET state = 'revoked', version = 2,"

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
-# The demo: a stub of both upstreams, nginx with conf/, two fresh keys, and
-# what to paste.  Stays in the foreground; Ctrl-C stops all of it.
+# The demo: a stub of both upstreams, nginx with conf/, two fresh keys, an
+# operator, and what to paste.  Stays in the foreground; Ctrl-C stops all of it.
 #
 # From the environment:
 #
@@ -11,7 +11,8 @@
 #     MODELGW_A_MODEL     the vendor's id for the model family_a-large
 #     MODELGW_B_...       the same for group b (chat API), family_b-chat
 #
-# and, from the Makefile, MODELGW_MODULE, MODELGW_NGINX and MODELGW_RUN.
+# and, from the Makefile, MODELGW_MODULE, MODELGW_NGINX, MODELGW_CONSOLE and
+# MODELGW_RUN.
 
 set -u
 
@@ -20,6 +21,7 @@ top=$(cd "$here/.." && pwd)
 run=${MODELGW_RUN:-$top/build/run}
 conf=$run/conf/modelgw
 module=${MODELGW_MODULE:-$top/build/ngx_http_modelgw_module.so}
+console=${MODELGW_CONSOLE:-$top/build/console}
 nginx=${MODELGW_NGINX:-nginx}
 port=${MODELGW_PORT:-8080}
 pids=()
@@ -62,6 +64,10 @@ ready() {
 
 random() {
     od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+hash() {
+    printf %s "$1" | sha256sum | cut -d' ' -f1
 }
 
 secret() {
@@ -123,6 +129,8 @@ configure() {
 " \
         "$run/conf/nginx.conf"
 
+    sed -i "s#/usr/share/modelgw/console/#$console/#" "$conf/console.conf"
+
     for group in a b; do
         [ "${host[$group]}" = "" ] \
             || vendor $group "${host[$group]}" "${model[$group]}"
@@ -130,10 +138,15 @@ configure() {
 
     key_a=sk-eu-$(random)
     key_b=sk-eu-$(random)
-    (umask 077; printf '%s  sha256:%s  %s  account=demo;\n' \
-        demo-a "$(printf %s "$key_a" | sha256sum | cut -d' ' -f1)" a \
-        demo-b "$(printf %s "$key_b" | sha256sum | cut -d' ' -f1)" b \
-        > "$conf/keys.conf")
+    token=op-eu-$(random)
+    (
+        umask 077
+        printf '%s  sha256:%s  %s  account=demo;\n' \
+            demo-a "$(hash "$key_a")" a demo-b "$(hash "$key_b")" b \
+            > "$conf/keys.conf"
+        printf '%s  sha256:%s  %s;\n' operator "$(hash "$token")" admin \
+            > "$conf/operators.conf"
+    )
 }
 
 
@@ -246,12 +259,16 @@ usage() {
     ctl "usage by model" "usage --by model"
     ctl "usage by hour" "usage --by hour --from -24h"
 
-    heading "keys, health, metrics"
+    heading "keys, health, metrics, the console's interface"
     ctl "a new key, that works at once" "key new erin --group b --account demo"
     ctl "all keys" "key list"
     ctl "its end" "key revoke erin"
     ctl "health" "status"
     show "for Prometheus" $base/metrics
+    show "as the operator" $base/console/api/accounts/demo \
+        "-H 'Authorization: Bearer $token'"
+    show "a key sees its own account" $base/console/api/accounts/demo \
+        "-H 'Authorization: Bearer $key_b'"
 
     heading "errors that the gateway makes"
     show "401 API_KEY_REQUIRED" "$base$chat" "--json '{$b,$hello}'"
@@ -310,6 +327,10 @@ day
 start_nginx
 usage
 
+page=http://127.0.0.1:$port/console/
+[ -e "$console/index.html" ] \
+    || page="(not there: its files are made by \"make console\", which needs npm)"
+
 cat <<END
 
 
@@ -320,6 +341,14 @@ modelgw listens on http://127.0.0.1:$port, with these keys (made for this run):
 
 Paste any line from above into another terminal.  Calls are logged in
     $run/logs/access.log
+
+======== the console ========
+
+    $page
+
+    $token   # signs in the operator, in this run
+    KEY_A or KEY_B signs in its holder, who sees the account demo only
+
 Ctrl-C stops everything.
 END
 

@@ -5,9 +5,10 @@
 #
 #     /run/secrets/modelgw_a, modelgw_b    the groups' credentials
 #     /etc/nginx/modelgw/keys.conf         the keys
+#     /etc/nginx/modelgw/operators.conf    who may sign in to the console
 #     /var/lib/modelgw/ledger.db           credit; a volume keeps it
 #
-# A mounted nginx.conf or keys.conf is left as it is.
+# A mounted nginx.conf, keys.conf or operators.conf is left as it is.
 
 set -eu
 
@@ -17,6 +18,10 @@ dir=$conf/modelgw
 
 random() {
     od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+hash() {
+    printf %s "$1" | sha256sum | cut -d' ' -f1
 }
 
 # nginx's workers write the ledger; their user in this image is nginx
@@ -40,11 +45,16 @@ done
 if [ ! -f "$dir/keys.conf" ]; then
     for group in a b; do
         key=sk-eu-$(random)
-        hash=$(printf %s "$key" | sha256sum | cut -d' ' -f1)
-        echo "demo-$group  sha256:$hash  $group  account=demo;" \
+        echo "demo-$group  sha256:$(hash "$key")  $group  account=demo;" \
             >> "$dir/keys.conf"
         echo "modelgw: demo key of group $group: $key"
     done
+fi
+
+if [ ! -f "$dir/operators.conf" ]; then
+    token=op-eu-$(random)
+    echo "operator  sha256:$(hash "$token")  admin;" > "$dir/operators.conf"
+    echo "modelgw: token of the console's operator: $token"
 fi
 
 # a container's loopback cannot be reached from outside

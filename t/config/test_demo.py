@@ -1,6 +1,7 @@
 """The demo of "make run": every command that it prints does what its heading
 says, Ctrl-C leaves nothing running, a port in use is a clear error."""
 
+import json
 import os
 import re
 import shutil
@@ -282,15 +283,49 @@ def test_secrets_are_private_and_not_in_the_log(demo):
     conf = demo.directory / "run/conf/modelgw"
     secrets = [(conf / f"{g}.secret").read_text().strip() for g in "ab"]
 
-    for name in "a.secret", "b.secret", "keys.conf":
+    for name in "a.secret", "b.secret", "keys.conf", "operators.conf":
         assert (conf / name).stat().st_mode & 0o077 == 0
 
-    keys = re.findall(r"KEY_.=(sk-eu-\w+)", demo.text())
-    assert len(keys) == 2
+    keys = re.findall(r"^    (?:KEY_.=)?((?:sk|op)-eu-\w+)", demo.text(), re.M)
+    assert len(keys) == 3
 
     for name in "access.log", "error.log":
         text = (demo.directory / "run/logs" / name).read_text()
         assert not [s for s in secrets + keys if s in text]
+
+
+def session(demo, token, jar):
+    """Signs in; returns what the cookie then says of the session."""
+    url = f"http://127.0.0.1:{demo.port}/console/api/session"
+    subprocess.run(["curl", "-sS", "-f", "-c", jar, url, "--json",
+                    json.dumps({"token": token})], check=True,
+                   capture_output=True, timeout=60)
+    r = subprocess.run(["curl", "-sS", "-f", "-b", jar, url], check=True,
+                       capture_output=True, timeout=60)
+    return json.loads(r.stdout)
+
+
+def test_console_and_its_sign_in(demo, tmp_path):
+    """With what is printed: the operator's token, and the keys."""
+    text = demo.text()
+    (token,) = re.findall(r"^    (op-eu-[0-9a-f]{48})   #", text, re.M)
+    found = session(demo, token, tmp_path / "jar")
+    assert (found["role"], found["account"]) == ("admin", None)
+
+    for group, key in re.findall(r"KEY_(.)=(sk-eu-\w+)", text):
+        found = session(demo, key, tmp_path / "jar")
+        assert (found["role"], found["account"], found["key"]) \
+            == ("holder", "demo", "demo-" + group.lower())
+
+    if not os.path.exists(os.path.join(ROOT, "build/console/index.html")):
+        assert "make console" in text
+        return
+    (page,) = re.findall(r"^    (http://\S+/console/)$", text, re.M)
+    r = subprocess.run(["curl", "-sS", "-f", page], check=True,
+                       capture_output=True, text=True, timeout=60)
+    for name in re.findall(r'(?:src|href)="([\w./]+)"', r.stdout):
+        subprocess.run(["curl", "-sS", "-f", page + name], check=True,
+                       capture_output=True, timeout=60)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM,

@@ -321,11 +321,12 @@ def test_complete_configuration(tmp_path):
         secret = etc / ("modelgw/%s.secret" % group)
         secret.write_text("secret")
         secret.chmod(0o600)
-    for name in "log.conf", "proxy.conf":
+    for name in "log.conf", "proxy.conf", "console.conf":
         (etc / "modelgw" / name).write_text(read("conf/modelgw/" + name))
     (etc / "modelgw/keys.conf").write_text(
         "alice-1 sha256:%s a account=alice models=family_a-small;\n"
         % ("9f" * 32))
+    (etc / "modelgw/operators.conf").touch()
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
                     "-subj", "/CN=gateway", "-days", "1",
                     "-keyout", etc / "tls/gateway.key",

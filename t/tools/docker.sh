@@ -14,7 +14,8 @@ root=$(cd "$2" && pwd)
 conf=$root/etc/nginx
 
 mkdir -p "$conf/logs"
-rm -f "$conf"/modelgw/keys.conf "$conf"/modelgw/*.secret
+rm -f "$conf"/modelgw/keys.conf "$conf"/modelgw/operators.conf \
+    "$conf"/modelgw/*.secret
 ln -sfn "$root/usr/lib/nginx/modules" "$conf/modules"
 sed -e "s#/var/log/nginx/#$conf/logs/#" -e "s#/var/lib/modelgw/#$root/ledger/#" \
     -e "s#/run/modelgw-admin#$root/admin#" conf/nginx.conf > "$conf/nginx.conf"
@@ -34,6 +35,7 @@ for start in 1 2; do
 done
 
 [ "$(grep -c 'demo key of group . *: sk-eu-' "$root/start1")" = 2 ]
+[ "$(grep -c 'operator: op-eu-' "$root/start1")" = 1 ]
 [ ! -s "$root/start2" ]
 grep -q 'listen  8080;' "$conf/nginx.conf"
 

@@ -34,6 +34,7 @@ END
 nginx               /usr/sbin/nginx
 python3             python3
 curl                curl
+npm                 npm
 ca-certificates     /etc/ssl/certs/ca-certificates.crt
 END
         ;;
