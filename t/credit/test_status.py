@@ -14,7 +14,7 @@ from config_check import Config
 from gateway import Key, MODELS_B, chat, group_a, group_b
 from test_admin import GROUPS, LEDGER
 from metrics import LOCATION
-from shim import Shim
+from shim import CLOCK, Shim
 from upstream import both, chat_error, raw, reply_json
 
 READY = """
@@ -330,36 +330,6 @@ def test_groups(gateway, http):
 def test_refused_calls_are_not_of_the_upstream(gw):
     assert gw.chat({"model": "fam-b-none", "messages": []}).status >= 400
     assert group(gw, "b")["error_ratio_5m"] is None
-
-
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <unistd.h>
-
-int
-gettimeofday(struct timeval *tv, void *tz)
-{
-    int    rc, ahead;
-    FILE  *f;
-
-    rc = syscall(SYS_gettimeofday, tv, tz);
-
-    f = fopen(DIR "/ahead", "r");
-
-    if (f) {
-        if (fscanf(f, "%d", &ahead) == 1) {
-            tv->tv_sec += ahead;
-        }
-
-        fclose(f);
-    }
-
-    return rc;
-}
-"""
 
 
 def test_errors_of_five_minutes(gateway, tmp_path, monkeypatch):

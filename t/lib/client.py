@@ -81,8 +81,10 @@ def chunks(body, size):
 
 class Connection:
 
-    def __init__(self, port, rcvbuf=None):
+    def __init__(self, port, rcvbuf=None, source=None):
         self.sock = socket.socket()
+        if source:                  # the client's address
+            self.sock.bind((source, 0))
         if rcvbuf:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         self.sock.settimeout(LIMIT)
@@ -269,9 +271,9 @@ class Connection:
         return False
 
 
-def h1(port, *args, timeout=LIMIT, **kw):
+def h1(port, *args, timeout=LIMIT, source=None, **kw):
     """One request on a connection of its own."""
-    with Connection(port) as c:
+    with Connection(port, source=source) as c:
         c.request(*args, **kw)
         return c.response(timeout, method=args[0])
 
@@ -281,8 +283,8 @@ class H2:
     reading when a stream is reset while it sends: a response may come before
     its request has ended (8.1)."""
 
-    def __init__(self, port):
-        self.wire = Connection(port)
+    def __init__(self, port, source=None):
+        self.wire = Connection(port, source=source)
         self.conn = h2.connection.H2Connection(h2.config.H2Configuration(
             client_side=True, header_encoding="utf-8",
             validate_outbound_headers=False,
@@ -394,9 +396,9 @@ class H2:
         return self.response(self.request(*args, **kw))
 
 
-def h2_call(port, *args, **kw):
+def h2_call(port, *args, source=None, **kw):
     """One request on a connection of its own."""
-    with H2(port) as c:
+    with H2(port, source) as c:
         return c.call(*args, **kw)
 
 

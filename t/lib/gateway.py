@@ -83,10 +83,12 @@ class Key:
         self.options = options
         self.secret = secret or prefix + secrets.token_hex(24)
 
+    def digest(self):
+        return "sha256:" + hashlib.sha256(self.secret.encode()).hexdigest()
+
     def line(self):
-        digest = hashlib.sha256(self.secret.encode()).hexdigest()
-        return "%s sha256:%s %s %s;" % (self.id, digest, self.group,
-                                        self.options)
+        return "%s %s %s %s;" % (self.id, self.digest(), self.group,
+                                 self.options)
 
     def bearer(self):
         return ("Authorization", "Bearer " + self.secret)
@@ -212,13 +214,14 @@ class Gateway:
     gateway       the whole /v1/ location, instead of the usual one
     locations     more locations, above /v1/
     upstreams     the upstream blocks, instead of the usual ones
+    operators     list of operators.Operator; none: no modelgw_operators
     In all of these $dir is the directory, $a and $b are the upstreams' ports.
     """
 
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=(), start_timeout=60, listen=""):
+                 files=(), start_timeout=60, listen="", operators=None):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -235,6 +238,8 @@ class Gateway:
         self.keys_text = keys_text
         self.files = dict(files)
         self.listen = listen
+        self.operators = operators
+        self.hidden = []            # more that no log may have
         self.start_timeout = start_timeout    # seconds
         self.expected = []
         self.quiet = True           # secrets must not show in the logs
@@ -320,7 +325,9 @@ http {
             "workers": self.workers, "dir": self.dir,
             "shutdown": SHUTDOWN,
             "level": self.log_level, "main": self.main,
-            "log_format": LOG_FORMAT, "http": self.http,
+            "log_format": LOG_FORMAT, "http": self.http + (
+                "" if self.operators is None else
+                " modelgw_operators { include $dir/operators.conf; }"),
             "upstreams": upstreams, "groups": groups,
             "port": self.port, "port2": self.port2,
             "http2": "http2" if old else "", "listen": self.listen,
@@ -337,6 +344,8 @@ http {
             with open(self.path(name), "w") as f:
                 f.write(self.fill(text))
         self.write_keys()
+        if self.operators is not None:
+            self.write_operators()
         with open(self.path("nginx.conf"), "w") as f:
             f.write(self.config())
 
@@ -350,11 +359,18 @@ http {
             text = self.keys_text
         if text is None:
             text = "\n".join(key.line() for key in self.keys) + "\n"
-        tmp = self.path("keys.conf.new")
+        self.replace("keys.conf", text)
+
+    def write_operators(self):
+        self.replace("operators.conf", "".join(
+            operator.line() + "\n" for operator in self.operators))
+
+    def replace(self, name, text):
+        tmp = self.path(name + ".new")
         with open(tmp, "w") as f:
             f.write(text)
         os.chmod(tmp, 0o600)
-        os.rename(tmp, self.path("keys.conf"))
+        os.rename(tmp, self.path(name))
 
     # the process
 
@@ -565,17 +581,17 @@ http {
 
     def secrets(self):
         out = [self.secret_a, self.secret_b]
-        for key in self.keys:
+        for key in self.keys + list(self.operators or ()):
             out += [key.secret,
                     hashlib.sha256(key.secret.encode()).hexdigest()]
-        return out
+        return out + self.hidden
 
     def leaks(self, more=()):
         """Secrets found where they must not be: (file, secret).  At level info
         nginx itself quotes headers that it refuses."""
         out = []
         private = ("nginx.conf", "keys.conf", "a.secret", "b.secret",
-                   "keys.conf.new")
+                   "keys.conf.new", "operators.conf", "operators.conf.new")
         for folder, _, names in os.walk(self.dir):
             for name in names:
                 if name in private or name.endswith(".pem"):
