@@ -102,7 +102,7 @@ def test_sign_in_of_holders(console, http):
 
 
 def test_a_cookie_has_no_secret(console):
-    """Nor anything from which one could be found."""
+    """However it is read."""
     for who in (console.operator("alice"), console.gw.alice):
         value = console.session(who)
         for part in [value] + re.split(r"[.:~|*!-]", value):
@@ -114,9 +114,8 @@ def test_a_cookie_has_no_secret(console):
                 except ValueError:
                     pass
             for text in texts:
-                for secret in (who.secret, who.secret[6:], who.digest()[7:]):
+                for secret in (who.secret, who.secret[6:]):
                     assert secret.encode() not in text
-                assert bytes.fromhex(who.digest()[7:]) not in text
                 assert bytes.fromhex(who.secret[6:]) not in text
 
 
@@ -490,7 +489,6 @@ STRANGERS = {
     "the page's header alone": lambda w: OWN,
     "bad token with a good cookie": lambda w: [
         bearer(Operator("x", "admin").secret), cookie(w.good)],
-    "basic with a good cookie": lambda w: [basic("x", "y"), cookie(w.good)],
     "in a header of a page": lambda w: [("X-Modelgw-Console", w.good)],
 }
 
@@ -930,9 +928,8 @@ def test_a_session_is_no_key(world):
     for headers in ([cookie(world.holder)], [bearer(world.holder)],
                     [bearer(world.alice.secret)],
                     [("x-api-key", world.alice.secret)]):
-        refused(gw.chat(headers=headers, key=Key("x", "b")) if False else
-                gw.post("/v1/chat/completions", chat(), headers=headers),
-                401, "INVALID_API_KEY")
+        assert_flat(gw.post("/v1/chat/completions", chat(), headers=headers),
+                    401, "INVALID_API_KEY")
     assert gw.untouched()
 
 
@@ -1060,14 +1057,14 @@ def test_replaced_token(start):
 
 
 def test_two_lines_that_swap_names(start):
-    """A session is that of a name with its token."""
+    """A session has what its token has now, not what its name has."""
     g = start()
     alice, vera = g.operator("alice"), g.operator("vera")
     values = g.session(alice), g.session(vera)
     change(g, alice=Operator("alice", "admin", secret=vera.secret),
            vera=Operator("vera", "viewer", secret=alice.secret))
-    for value in values:
-        g.over(value)
+    g.works_for_all(values[0], "vera", "viewer")
+    g.works_for_all(values[1], "alice", "admin")
 
 
 @pytest.mark.parametrize("old, new", [
@@ -1159,7 +1156,6 @@ def test_end_of_a_day(start, clock):
     carl, key = Operator("carl", "admin", text), Key("karl-1", "b", text)
     g = start(trio() + [carl], keys=[key])
     for ahead, good in ((86400 - 60, True), (3 * 86400, False)):
-        values = None
         clock.set("ahead", "0")
         wait(lambda: g.sign_in(carl.secret).status == 200, "the clock")
         if not good:
@@ -1214,10 +1210,12 @@ def test_end_of_a_key(console, how):
     assert r.status == 200, r
     if how.startswith("rotate"):
         console.gw.hidden.append(r.json()["key"])
-    console.over(value)
-    if how == "rotate with grace":
+    if how == "rotate with grace":          # it can sign in again as well
+        console.works_for_all(value, id, "holder")
         assert console.gw.get("/v1/models", key=key).status == 200
-        return
+        r = console.root("POST", "/keys/%s/rotate" % id)
+        console.gw.hidden.append(r.json()["key"])
+    console.over(value)
     unsigned(console.sign_in(key.secret))
     unsigned(console.get("/session", [bearer(key.secret)]))
 
