@@ -56,7 +56,7 @@ HTTP = """
             if ($known = 0) { return 401; }
             add_header X-Auth-Request-Email $who_email;
             add_header X-Auth-Request-Groups $who_groups;
-            return 202;
+            return 204;
         }
     }"""
 

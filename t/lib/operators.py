@@ -27,7 +27,7 @@ PAGE = ("X-Modelgw-Console", "1")
 OWN = [SAME, PAGE]
 
 LEDGER = ("modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
-          " modelgw_managed_keys 100;")
+          " modelgw_managed_keys 1000;")
 
 ADMIN = "location %s/ { modelgw_admin; }" % API
 
@@ -82,7 +82,7 @@ def refused(r, status, code, *words):
 
 
 def unsigned(r):
-    return refused(r, 401, "SIGN_IN_REQUIRED", "ign in")
+    return refused(r, 401, "SIGN_IN_REQUIRED")
 
 
 def forbidden(r, *words):
@@ -200,7 +200,8 @@ class Console:
         """Whatever a request could change: balances, accounts, keys, and what
         was done."""
         keys = [{name: value for name, value in key.items()
-                 if name not in ("last_used", "used", "resets_in")}
+                 if name not in ("last_used", "used", "resets_in",
+                                 "budget_used", "budget_resets_in")}
                 for key in self.read("/keys")["keys"]]
         accounts = self.read("/accounts")["accounts"]
         return accounts, keys, self.read("/actions?limit=1000")["actions"]
