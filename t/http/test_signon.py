@@ -11,7 +11,7 @@ import pytest
 import client
 from gateway import NGINX
 from operators import (API, OWN, PAGE, PARTS, Console, Operator, address,
-                       as_text, bearer, cookie, forbidden, trio, unsigned)
+                       as_text, bearer, cookie, dumps, forbidden, trio, unsigned)
 
 pytestmark = pytest.mark.skipif(
     "auth_request" not in subprocess.run(
@@ -290,3 +290,64 @@ def test_long_and_odd_names(gateway):
         assert len(action["actor"].encode()) <= 66
     unsigned(g.get("/session"))
     unsigned(g.topup())
+
+
+def test_names_that_are_not_text(gateway):
+    """Bytes of any kind: the response and the audit log are JSON."""
+    http = """
+        map $http_x_test_user $user { default $http_x_test_user; }"""
+    g = Console(gateway(**dict(
+        PARTS, http=PARTS["http"] + http,
+        locations="location %s/ { modelgw_admin actor=$user role=billing; }"
+        % API)))
+    for raw in (b"\xff\xfe", b"a\xc3", b"\xed\xa0\x80", b"\x1b[31m",
+                b"a" * 63 + b"\xc3\xa9"):
+        for method, path, body in (
+                ("GET", "/session", b""), ("POST", "/accounts", b"{}"),
+                ("POST", "/accounts/alice/topups",
+                 dumps(g.amount()))):
+            with client.Connection(g.gw.port, source=address()) as c:
+                text = client.build(method, API + path,
+                                    [("X-Test-User", "RAW")], body)
+                c.send(text.replace(b"RAW", raw))
+                r = c.response(method=method)
+            assert r.status in (200, 201, 400, 403), r
+            assert r.json()
+        assert g.read("/actions?limit=10")["actions"]
+
+
+@pytest.mark.parametrize("nested", [
+    "if ($http_x_test_if) { set $x 1; }",
+    "limit_except GET { deny 192.0.2.1; }",
+    "limit_except GET { deny 192.0.2.1; } if ($http_x_test_if) { set $x 1; }"])
+def test_nested_locations(gateway, nested):
+    """What the location asks for, "if" and limit_except in it do, too."""
+    http = """
+        map $http_x_test_user $role { vera viewer; bill billing; default ""; }"""
+    g = Console(gateway(**dict(
+        PARTS, http=PARTS["http"] + http, locations="""
+        location %s/ { modelgw_admin actor=$http_x_test_user role=$role; %s }
+        location /own/ { modelgw_admin; %s }""" % (API, nested, nested)),
+        operators=trio()))
+    before = g.state()
+    for more in ([], [("X-Test-If", "1")]):
+        unsigned(g.get("/accounts", more))
+        unsigned(g.topup(more))
+        head = [("X-Test-User", "vera")] + more
+        assert g.ok("/session", head)["role"] == "viewer"
+        forbidden(g.topup(head))
+        alice = [bearer(g.operator("alice").secret)] + more
+        unsigned(g.get("/accounts", alice))
+        unsigned(g.topup(alice))
+        for method in ("GET", "POST"):
+            r = client.h1(g.gw.port, method, "/own/accounts", more,
+                          {"id": "x"} if method == "POST" else None,
+                          source=address())
+            unsigned(r)
+    assert g.state() == before
+    for more in ([], [("X-Test-If", "1")]):
+        assert g.topup([("X-Test-User", "bill")] + more).status == 201
+        r = client.h1(g.gw.port, "GET", "/own/session",
+                      [bearer(g.operator("alice").secret)] + more,
+                      source=address())
+        assert r.status == 200, r
