@@ -242,8 +242,8 @@ def place(args="", more="", location="location /admin/"):
 
 
 @pytest.mark.parametrize("args", [
-    ROLE, "actor=$user role=$role", "actor=$remote_user role=viewer",
-    "actor=x-$remote_user role=$role", "actor=$ssl_client_s_dn role=admin"])
+    ROLE, "actor=$user role=$role", "actor=x-$remote_user role=$role",
+    "actor=$ssl_client_s_dn role=$role"])
 def test_variables(conf, args):
     conf.accepted(server=TCP, locations=place(args, SETS))
     conf.accepted(server=TCP, locations=place(args, SETS), **block(operator()))
@@ -392,6 +392,15 @@ def test_operators_guard(conf, listen):
 @pytest.mark.parametrize("listen", PUBLIC[:4] + LOOPBACK[:1])
 def test_role_guards(conf, listen):
     conf.accepted(server=listen, locations=place(ROLE, SETS))
+
+
+@pytest.mark.parametrize("args", ["actor=$remote_user role=admin",
+                                  "actor=x role=viewer"])
+def test_a_role_for_all_guards_nothing(conf, args):
+    conf.refused('"/admin/"', server=OPEN, locations=place(args))
+    conf.warned('"/admin/"', server=LOOPBACK[0], locations=place(args))
+    conf.accepted(server=OPEN, locations=place(
+        args, 'auth_basic "x"; auth_basic_user_file x;'))
 
 
 def test_unix_socket_is_no_tcp(conf):

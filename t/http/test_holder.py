@@ -39,7 +39,7 @@ class Two:
         self.other = c.new_key("%s-key-1" % MARK,
                                account="%s-account" % MARK,
                                note="%s-note-of-key" % MARK,
-                               rpm=7777, budget="777.00/day")
+                               rpm=917253846, budget="654987.31/day")
         self.other2 = c.new_key("%s-key-2" % MARK,
                                 account="%s-account" % MARK)
         for account, note, amount in (
@@ -75,7 +75,7 @@ class Two:
                         if call["account"] != "mine"]
         self.own = [str(call["id"]) for call in self.calls
                     if call["account"] == "mine"]
-        self.canaries = [MARK, ODD, self.place, "7777", "777.00",
+        self.canaries = [MARK, ODD, self.place, "917253846", "654987.31",
                          "hidden-note", self.gw.secret_a, self.gw.secret_b,
                          "one-0613", "large-2026", "vendor-a", "vendor-b"]
         self.canaries += [id for key, id in self.ids
@@ -534,7 +534,7 @@ def test_operators_see_all(two):
     text = "".join(as_text(c.get(path, head)) for path in (
         "/accounts/%s-account" % MARK, "/keys?limit=1000", "/calls", "/models",
         "/usage?by=account", "/actions", "/accounts", "/groups"))
-    for canary in (MARK, ODD, "7777", "777.00", "hidden-note", "one-0613"):
+    for canary in (MARK, ODD, "917253846", "654987.31", "hidden-note", "one-0613"):
         assert canary in text, canary
     for id in two.strange:
         assert c.get("/calls/" + id, head).status == 200

@@ -527,7 +527,8 @@ def test_stranger(world, case):
                 assert_flat(r, 400, "INVALID_REQUEST")
                 assert case in ("control byte", "empty header"), r
             elif r.status == 403 and (ambiguous(headers) or method != "GET"
-                                      and not extra and from_a_page(headers)):
+                                      and PAGE not in headers + extra
+                                      and from_a_page(headers)):
                 forbidden(r)
             else:
                 unsigned(r)
