@@ -85,7 +85,8 @@ static ngx_int_t ngx_http_modelgw_admin_variable(ngx_conf_t *cf,
 static ngx_uint_t ngx_http_modelgw_admin_users(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
 static ngx_http_modelgw_admin_reach_e ngx_http_modelgw_admin_reach(
-    ngx_conf_t *cf);
+    ngx_conf_t *cf, ngx_uint_t *plain);
+static ngx_uint_t ngx_http_modelgw_admin_plain(ngx_http_listen_opt_t *opt);
 static ngx_uint_t ngx_http_modelgw_admin_loopback(struct sockaddr *sockaddr);
 static ngx_int_t ngx_http_modelgw_admin_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_admin_path(ngx_http_request_t *r,
@@ -347,6 +348,7 @@ char *
 ngx_http_modelgw_admin_location(ngx_conf_t *cf,
     ngx_http_modelgw_loc_conf_t *parent, ngx_http_modelgw_loc_conf_t *conf)
 {
+    ngx_uint_t                     plain;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_modelgw_srv_conf_t   *mscf;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -393,10 +395,7 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
             clcf->handler = ngx_http_modelgw_admin_handler;
         }
 
-        return NGX_CONF_OK;
-    }
-
-    if (clcf->handler != ngx_http_modelgw_admin_handler) {
+    } else if (clcf->handler != ngx_http_modelgw_admin_handler) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "location \"%V\" with \"modelgw_admin\" has the content "
                       "handler of another directive, in %s:%ui",
@@ -415,7 +414,9 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
         return NGX_CONF_OK;
     }
 
-    if (ngx_http_modelgw_admin_reach(cf) == NGX_HTTP_MODELGW_ADMIN_NETWORK) {
+    if (ngx_http_modelgw_admin_reach(cf, &plain)
+        == NGX_HTTP_MODELGW_ADMIN_NETWORK)
+    {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "admin location \"%V\" is open to the network: it "
                       "needs \"modelgw_operators\" in http, or its server "
@@ -423,6 +424,10 @@ ngx_http_modelgw_admin_location(ngx_conf_t *cf,
                       "only, in %s:%ui",
                       &clcf->name, conf->admin.file, conf->admin.line);
         return NGX_CONF_ERROR;
+    }
+
+    if (clcf->noname) {
+        return NGX_CONF_OK;             /* warned of the one around it */
     }
 
     ngx_log_error(NGX_LOG_WARN, cf->log, 0,
@@ -496,13 +501,16 @@ ngx_http_modelgw_admin_users(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 ngx_uint_t
 ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 {
-    ngx_str_t                *auth;
-    ngx_http_conf_ctx_t      *ctx;
+    ngx_str_t                       *auth;
+    ngx_uint_t                       plain;
+    ngx_http_conf_ctx_t             *ctx;
+    ngx_http_modelgw_admin_reach_e   reach;
 #if (NGX_HTTP_SSL)
-    ngx_http_ssl_srv_conf_t  *sscf;
+    ngx_http_ssl_srv_conf_t         *sscf;
 #endif
 
     ctx = cf->ctx;
+    reach = ngx_http_modelgw_admin_reach(cf, &plain);
 
     auth = ngx_http_modelgw_lint_conf(cf, ctx->loc_conf,
                                       "ngx_http_auth_request_module");
@@ -511,7 +519,7 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 
     sscf = ngx_http_modelgw_lint_conf(cf, ctx->srv_conf, "ngx_http_ssl_module");
 
-    if (sscf && sscf->verify == 1) {
+    if (sscf && sscf->verify == 1 && !plain) {
         return 1;
     }
 
@@ -519,15 +527,18 @@ ngx_http_modelgw_admin_guarded(ngx_conf_t *cf, ngx_http_core_loc_conf_t *clcf)
 
     return clcf->internal
            || ngx_http_modelgw_admin_users(cf, clcf)
-           || (auth && auth->len)
-           || ngx_http_modelgw_admin_reach(cf) == NGX_HTTP_MODELGW_ADMIN_SOCKET;
+           || (auth && auth->len && clcf->satisfy == NGX_HTTP_SATISFY_ALL)
+           || reach == NGX_HTTP_MODELGW_ADMIN_SOCKET;
 }
 
 
-/* from where the server can be reached */
+/*
+ * From where the server can be reached, and whether over TCP without TLS: there
+ * no client has a certificate, whatever is required of it.
+ */
 
 static ngx_http_modelgw_admin_reach_e
-ngx_http_modelgw_admin_reach(ngx_conf_t *cf)
+ngx_http_modelgw_admin_reach(ngx_conf_t *cf, ngx_uint_t *plain)
 {
     ngx_uint_t                       i, j, k;
     ngx_http_conf_addr_t            *addr;
@@ -538,6 +549,8 @@ ngx_http_modelgw_admin_reach(ngx_conf_t *cf)
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    *plain = (cmcf->ports == NULL);
 
     if (cmcf->ports == NULL) {
         return NGX_HTTP_MODELGW_ADMIN_NETWORK;
@@ -564,16 +577,34 @@ ngx_http_modelgw_admin_reach(ngx_conf_t *cf)
                     continue;
                 }
 
-                if (!ngx_http_modelgw_admin_loopback(addr[j].opt.sockaddr)) {
-                    return NGX_HTTP_MODELGW_ADMIN_NETWORK;
-                }
+                *plain |= ngx_http_modelgw_admin_plain(&addr[j].opt);
 
-                reach = NGX_HTTP_MODELGW_ADMIN_LOOPBACK;
+                if (!ngx_http_modelgw_admin_loopback(addr[j].opt.sockaddr)) {
+                    reach = NGX_HTTP_MODELGW_ADMIN_NETWORK;
+
+                } else if (reach == NGX_HTTP_MODELGW_ADMIN_SOCKET) {
+                    reach = NGX_HTTP_MODELGW_ADMIN_LOOPBACK;
+                }
             }
         }
     }
 
     return reach;
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_admin_plain(ngx_http_listen_opt_t *opt)
+{
+#if (NGX_HTTP_V3)
+
+    if (opt->quic) {
+        return 0;
+    }
+
+#endif
+
+    return !opt->ssl;
 }
 
 
