@@ -43,7 +43,8 @@ export const query = params => {
   for (const [name, value] of Object.entries(params || {})) {
     if (value !== undefined && value !== null && value !== "") q.set(name, value);
   }
-  return q.toString() ? "?" + q : "";
+  // "+" is a plus to nginx
+  return `?${q}`.replace(/\+/g, "%20").replace(/^\?$/, "");
 };
 
 // path`/accounts/${id}`: the parts are escaped
