@@ -100,7 +100,6 @@ const TopUps = ({ list }) => html`
       ["Reference", t => t.id],
       ["Time (UTC)", t => html`<${Time} at=${t.time} />`],
       ["Amount (€)", t => html`<${Money} of=${t.amount} />`, "num"],
-      list.some(t => t.reason) && ["Reason", t => t.reason || "–"],
     ]} empty="Nothing was paid in yet." />
     ${list.length >= 100 && html`<p class="hint">The newest 100.</p>`}
   <//>`;

@@ -96,7 +96,6 @@ export const address = () => (who().gateway_url || location.origin).replace(/\/$
 // a single client
 export function Connect({ group, models, secret, only }) {
   const all = useGet("/models");
-  const groups = useGet("/groups", null, { skip: isHolder() });
   const [client, setClient] = useState(only || "curl");
   const [model, setModel] = useState("");
 
@@ -111,9 +110,7 @@ export function Connect({ group, models, secret, only }) {
   const chosen = ids.includes(model) ? model : ids[0];
   const f = { base: address(), model: chosen, small: ids.find(id => /small|mini|haiku|fast|flash/.test(id)) || chosen, secret };
   const { text, note, messages } = CLIENTS[client];
-  const protocol = groups.data?.groups.find(g => g.name === group)?.protocol
-    || all.data.models.find(m => m.id === chosen)?.protocol;
-  const lacks = messages && protocol && !String(protocol).includes("messages");
+  const lacks = messages && !all.data.models.find(m => m.group === group)?.protocols.includes("messages");
 
   return html`
     <div class="connect">
@@ -122,8 +119,6 @@ export function Connect({ group, models, secret, only }) {
       <${Field} label="Model" kind="select" value=${chosen} options=${ids} onChange=${event => setModel(event.target.value)} />
       ${!secret && html`<p class="hint">Put the key's secret into the environment first: <code>export MODELGW_KEY=sk-…</code></p>`}
       ${note && html`<p class="hint">${note}</p>`}
-      ${messages && !protocol && html`<p class="hint">Uses the messages API, which the gateway has for groups whose protocol includes
-        messages: others answer 403 <code>PROVIDER_MISMATCH</code>.</p>`}
       ${lacks ? html`<${Empty}>Group ${group} does not speak the messages API, which ${client} uses: choose another group or client.<//>`
         : text(f).map(([where, block]) => html`<h2 class="where">${where}</h2><${Code} name=${`${client}: ${where}`} text=${block} />`)}
     </div>`;

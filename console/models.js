@@ -45,7 +45,7 @@ export function Models() {
             <${Section} title=${`Group ${group.name}`}>
               <${Facts} items=${[
                 ["Upstream", html`<code>${group.upstream}</code>`],
-                group.protocol && ["Protocol", String(group.protocol)],
+                ["APIs", group.protocols.join(", ")],
                 ["Families", (group.families || []).join(", ") || "–"],
                 ["Requests a minute", limit(group.rpm)], ["Tokens a minute", limit(group.tpm)], ["Calls at a time", limit(group.concurrency)],
                 group.budget && ["Budget of each key", `€\u00a0${group.budget}`],

@@ -32,6 +32,8 @@ static ngx_int_t ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
     ngx_str_t *value, void *field);
 static void ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     ngx_http_modelgw_group_t *group);
+static void ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_group_t *group);
 static void ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
     ngx_modelgw_key_t *holder, ngx_http_modelgw_group_t *group,
     ngx_array_t *models, ngx_uint_t *n);
@@ -230,6 +232,7 @@ ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     ngx_modelgw_out_string(out, &group->name);
     ngx_modelgw_out_text(out, ",\"upstream\":");
     ngx_modelgw_out_string(out, &group->upstream);
+    ngx_http_modelgw_list_protocols(out, group);
     ngx_modelgw_out_text(out, ",\"families\":");
     ngx_http_modelgw_admin_list_names(out, &group->families);
     ngx_http_modelgw_admin_list_number(out, ",\"rpm\":", group->rpm,
@@ -252,6 +255,21 @@ ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     }
 
     ngx_modelgw_out_text(out, "]}");
+}
+
+
+/* of the APIs that clients may call, as chat is translated */
+
+static void
+ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_group_t *group)
+{
+    if (group->protocol & NGX_MODELGW_MESSAGES) {
+        ngx_modelgw_out_text(out, ",\"protocols\":[\"chat\",\"messages\"]");
+
+    } else {
+        ngx_modelgw_out_text(out, ",\"protocols\":[\"chat\"]");
+    }
 }
 
 
@@ -327,6 +345,7 @@ ngx_http_modelgw_list_model(ngx_modelgw_out_t *out, ngx_modelgw_key_t *holder,
     ngx_modelgw_out_string(out, &model->id);
     ngx_modelgw_out_text(out, ",\"group\":");
     ngx_modelgw_out_string(out, &group->name);
+    ngx_http_modelgw_list_protocols(out, group);
     ngx_modelgw_out_text(out, ",\"upstream_id\":");
 
     if (holder) {
