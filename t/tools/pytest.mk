@@ -53,7 +53,7 @@ MATRIX_FLAGS = --with-compat --with-http_ssl_module \
 
 MATRIX_ARGS = $(addprefix --ignore=t/,config/test_docs.py \
                 config/test_ledger_config.py credit/test_limits.py \
-                credit/test_modelgwctl.py)
+                credit/test_modelgwctl.py credit/test_openapi.py)
 
 test-matrix: setup-test pytest-tools
 	@rc=0; for series in $(MATRIX); do \
