@@ -5,6 +5,7 @@ import contextlib
 import csv
 import datetime
 import functools
+import glob
 import hashlib
 import json
 import os
@@ -1131,3 +1132,265 @@ def test_key_new_as_json_and_without_credit(live, tmp_path, shell):
     assert key == {"id": id + "-3", "group": "b", "key": key["key"]}
     digest = hashlib.sha256(key["key"].encode()).hexdigest()
     assert file.read_text() == "%s-3 sha256:%s b;\n" % (id, digest)
+
+
+# operators and tokens
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_operator_new(tmp_path, shell):
+    """The token on stdout, once; its line on stderr, or in the file."""
+    p = run("operator", "new", "alice", "--role", "viewer", shell=shell)
+    token = ok(p, err=".*").strip()
+    assert re.fullmatch(r"op-eu-[0-9a-f]{48}", token)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    assert p.stderr.endswith(": alice sha256:%s viewer;\n" % digest)
+    assert token not in p.stderr
+
+    file = tmp_path / "operators.conf"
+    file.write_text("# ours\nbob sha256:%s admin;" % ("0" * 64))
+    file.chmod(0o640)
+    p = run("operator", "new", "a@b:c._-", "--role", "billing", "--expires",
+            "2035-01-31", "--operators", file, shell=shell)
+    digest = hashlib.sha256(ok(p, ".*reload.*").strip().encode()).hexdigest()
+    assert file.read_text().splitlines()[2] \
+        == "a@b:c._- sha256:%s billing expires=2035-01-31;" % digest
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    text = file.read_text()
+    refused(run("operator", "new", "bob", "--role", "viewer", "--operators",
+                file, shell=shell), 1, 'an operator "bob" already')
+    assert file.read_text() == text
+    assert os.listdir(tmp_path) == ["operators.conf"]
+
+    made = json.loads(ok(run("operator", "new", "eve", "--role=admin", "--json",
+                             shell=shell), ".*"))
+    digest = hashlib.sha256(made["token"].encode()).hexdigest()
+    assert made == {"name": "eve", "role": "admin", "token": made["token"],
+                    "line": "eve sha256:%s admin;" % digest}
+
+
+@pytest.mark.parametrize("args, word", [
+    (["operator"], "takes new"), (["operator", "list"], "takes new"),
+    (["operator", "new"], "a name"), (["operator", "new", "a"], "--role"),
+    (["operator", "new", "a b", "--role", "admin"], "not a name"),
+    (["operator", "new", "a;", "--role", "admin"], "not a name"),
+    (["operator", "new", "--role", "admin"], "not an id"),
+    (["operator", "new", "a", "--role", "root"], "admin, billing or viewer"),
+    (["operator", "new", "a", "--role", "admin", "--role", "viewer"], "twice"),
+    (["operator", "new", "a", "--role", "admin", "--expires", "soon"], "a day"),
+    (["operator", "new", "a", "--role", "admin", "--expires", "2020-01-01"],
+     "past"),
+    (["operator", "new", "a", "--role", "admin", "--rpm", "1"], "--rpm"),
+    (["operator", "new", "a", "--role"], "needs a value"),
+    (["whoami", "x"], "no arguments"), (["operators", "x"], "no arguments")])
+def test_misused_operators(args, word, tmp_path):
+    refused(run(*args, cwd=tmp_path), 2, word)
+    assert os.listdir(tmp_path) == []
+
+
+def commands(word):
+    """The command lines of all processes that have the word in theirs."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            with open(path, errors="replace") as f:
+                text = f.read()
+            if word in text:
+                found.append(text)
+    return found
+
+
+class Listener(Asked):
+    """The first request, and the commands that sent it, while they wait."""
+
+    def serve(self):
+        with self.socket.accept()[0] as c:
+            c.settimeout(20)
+            self.head = c.recv(65536).decode()
+            self.commands = commands(self.url)
+            body = b'{"name":"alice","id":"x"}'
+            c.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                      b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("way", ["variable", "file"])
+@pytest.mark.parametrize("command", ["whoami", "import"])
+def test_token_is_sent_to_a_url(tmp_path, shell, way, command):
+    """As Bearer, in no argument of a process; a password is not sent."""
+    token = "op-eu-" + "5a" * 24
+    (tmp_path / ".netrc").write_text(
+        "machine 127.0.0.1 login alice password open-sesame\n")
+    env, args = {"HOME": str(tmp_path)}, []
+    if way == "variable":
+        env["MODELGW_TOKEN"] = token
+    else:
+        env["MODELGW_TOKEN"] = "another"
+        file = tmp_path / "token"
+        file.write_text(token + "\n")
+        file.chmod(0o640)
+        args = ["--token-file", file]
+    if command == "import":
+        keys = tmp_path / "keys.conf"
+        keys.write_text("x %s b;\n" % sha256("x"))
+        args += ["key", "import", keys]
+    else:
+        args += ["whoami"]
+    with Listener() as at:
+        assert run("--url", at.url, *args, shell=shell, env=env) \
+            .returncode == 0
+    assert at.head.startswith("GET /session " if command == "whoami"
+                              else "POST /keys ")
+    assert re.findall(r"(?im)^authorization: (.*)\r$", at.head) \
+        == ["Bearer " + token]
+    assert at.commands and token not in "".join(at.commands)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_token_stays_here(gw, tmp_path, shell):
+    """It is sent neither in clear to another machine, nor to a socket, and is
+    kept in no file that all can read."""
+    env = {"MODELGW_TOKEN": "op-eu-" + "5a" * 24}
+    call = functools.partial(run, shell=shell)
+    for url in ("http://gateway.test/admin", "http://127.0.0.1.test/",
+                "http://127.0.0.1:1@gateway.test/", "http://localhost@x.test",
+                "http://localhost.test", "http://x.test/127.0.0.1/",
+                "http://x.test?localhost"):
+        refused(call("--url", url, "whoami", env=env), 1, "https only")
+    for url in ("http://127.0.0.1:1", "http://localhost:1/", "http://[::1]:1/x",
+                "https://127.0.0.1:1/"):
+        refused(call("--url", url, "whoami", env=env), 1, "no answer")
+    ok(call("--socket", gw.path("admin.sock"), "status", env=env))
+
+    file = tmp_path / "token"
+    with_file = functools.partial(call, "--url", "http://127.0.0.1:1",
+                                  "--token-file", file, "whoami")
+    refused(with_file(), 1, "cannot be read")
+    for text, mode, word in (("x", 0o644, "everybody"), ("", 0o600, "empty"),
+                             ("a\nb", 0o600, "not a token"),
+                             ('"x"', 0o600, "not a token")):
+        file.write_text(text)
+        file.chmod(mode)
+        refused(with_file(), 1, word)
+    refused(call("--token-file", file, "whoami"), 2, "goes with --url")
+    refused(call("whoami", "--token-file"), 2, "needs a value")
+
+
+@pytest.fixture(scope="module")
+def named(module_gateway):
+    """A gateway with operators, made by modelgwctl itself."""
+    gw = module_gateway(
+        **dict(WITH_LEDGER, http=WITH_LEDGER["http"] + """
+            modelgw_managed_keys 100;
+            modelgw_operators { include $dir/operators.conf; }"""),
+        keys=KEYS, files={"operators.conf": ""},
+        locations=LOCATION + " location /admin/ { modelgw_admin; }")
+    os.chmod(gw.path("operators.conf"), 0o600)
+    gw.tokens = {role: ok(run("operator", "new", role + "@x", "--role", role,
+                              "--operators", gw.path("operators.conf")),
+                          ".*").strip()
+                 for role in ("admin", "billing", "viewer")}
+    gw.reload()
+    assert gw.chat().status == 200
+    return gw
+
+
+def as_(gw, token, *args, **kw):
+    return run("--url", "http://127.0.0.1:%d/admin" % gw.port, *args,
+               env={"MODELGW_TOKEN": token}, **kw)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_operators(named, shell):
+    call = functools.partial(as_, named, shell=shell)
+    out = ok(call(named.tokens["viewer"], "whoami"))
+    assert "name: viewer@x\nrole: viewer\n" in out
+    assert rows(ok(call(named.tokens["admin"], "operators"))) == [
+        {"name": role + "@x", "role": role, "expires": "-"}
+        for role in ("admin", "billing", "viewer")]
+    refused(call(named.tokens["billing"], "operators"), 1, "may not do this")
+    refused(call("op-eu-" + "0" * 48, "whoami"), 1, "not a token of an operator")
+    refused(run("--url", "http://127.0.0.1:%d/admin" % named.port, "whoami",
+                shell=shell), 1, "wants a token", "--token-file")
+    ok(call(named.tokens["billing"], "topup", "alice", "1.00", "by-" + str(shell)))
+    refused(call(named.tokens["viewer"], "topup", "alice", "1.00", "x"), 1,
+            "may not do this")
+    action = json.loads(ok(call(named.tokens["viewer"], "--json", "actions",
+                                "--limit", "1"), ".*"))["actions"][0]
+    assert action["actor"] == "billing@x" and action["target"] == "alice"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_key_that_has_leaked(named, shell):
+    """Its holder ends it; one of the configuration is not here."""
+    id = "leaked-" + str(shell)
+    key = ok(as_(named, named.tokens["admin"], "key", "new", id, "--group", "b"),
+             ".*").strip()
+    assert "role: holder\n" in ok(as_(named, key, "whoami", shell=shell))
+    out = ok(as_(named, key, "key", "revoke", "self", shell=shell))
+    assert out.startswith("id: %s\n" % id) and "state: revoked" in out
+    refused(as_(named, key, "whoami", shell=shell), 1, "not a token")
+    refused(as_(named, named.bob.secret, "key", "revoke", "self", shell=shell),
+            1, "in the configuration")
+
+
+with open(os.path.join(ROOT, "conf/openapi.json")) as f:
+    PATHS = json.load(f)["paths"]
+
+# a command for each operation of the interface
+
+COMMANDS = {
+    "GET /accounts": ["accounts"],
+    "POST /accounts": ["account", "open", "all-1"],
+    "GET /accounts/{account}": ["account", "show", "alice"],
+    "PATCH /accounts/{account}": ["account", "note", "alice", "x"],
+    "POST /accounts/{account}/topups": ["topup", "alice", "1.00", "all-1"],
+    "GET /actions": ["actions"],
+    "GET /calls": ["calls"],
+    "GET /calls/{call}": ["call", "{call}"],
+    "GET /usage": ["usage"],
+    "GET /keys": ["keys"],
+    "POST /keys": ["key", "new", "all-1", "--group", "b"],
+    "GET /keys/{key}": ["key", "show", "alice-1"],
+    "PATCH /keys/{key}": ["key", "set", "all-1", "--rpm", "5"],
+    "POST /keys/{key}/rotate": ["key", "rotate", "all-1"],
+    "POST /keys/{key}/revoke": ["key", "revoke", "all-1"],
+    "GET /groups": ["groups"],
+    "GET /models": ["models"],
+    "GET /refusals": ["refusals"],
+    "GET /status": ["status"],
+    "GET /session": ["whoami"],
+    "GET /operators": ["operators"],
+}
+
+# and those that need none
+
+WITHOUT = {
+    "DELETE /keys/{key}",           # is revoke
+    "POST /keys/self/revoke",       # see test_key_that_has_leaked
+    "POST /session",                # a token is sent with each request
+    "DELETE /session",
+}
+
+
+def test_all_of_the_interface(named):
+    """Each operation of the description is asked for by a command."""
+    described = {"%s %s" % (method.upper(), path)
+                 for path, item in PATHS.items()
+                 for method in item if method != "parameters"}
+    assert set(COMMANDS) | WITHOUT == described
+    assert not set(COMMANDS) & WITHOUT
+
+    wait_for(lambda: json.loads(ok(as_(
+        named, named.tokens["admin"], "--json", "calls")))["calls"])
+    call = json.loads(ok(as_(named, named.tokens["admin"], "--json",
+                             "calls")))["calls"][0]["id"]
+    for name, args in COMMANDS.items():
+        args = [arg.replace("{call}", str(call)) for arg in args]
+        seen = len(named.whole_lines("access.log"))
+        ok(as_(named, named.tokens["admin"], *args), "(.*\n?)*")
+        method, path = name.split()
+        pattern = re.compile('"request":"%s /admin%s[ ?]' % (
+            method, re.sub(r"\\{[a-z]+\\}", "[^/ ?]+", re.escape(path))))
+        wait_for(lambda: any(pattern.search(line) for line in
+                             named.whole_lines("access.log")[seen:]))
