@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from config_check import ENV, MODULE, NGINX, ROOT
+from gateway import free_port
 
 README = "README.md"
 DOCUMENTS = sorted(os.path.relpath(path, ROOT)
@@ -115,7 +116,7 @@ def test_options():
     """Of models, keys and limits: exactly those that are read."""
     text = read("docs/directives.md")
     parsed = set(re.findall(r'"([a-z][a-z0-9_]*=)"', sources("src/http/conf")))
-    parsed |= {"flush=", "keep=", "keys=", "accounts="}
+    parsed |= {"flush=", "keep=", "keys=", "accounts=", "actor=", "role="}
     assert len(parsed) >= 25
     assert set(re.findall(r"`([a-z][a-z0-9_]*=)", text)) == parsed
     assert "`free`" in text
@@ -365,3 +366,19 @@ def test_version():
     version = re.search(r"(?m)^## (\S+)", read("CHANGELOG.md")).group(1)
     assert '#define NGX_HTTP_MODELGW_VERSION     "%s"' % version.lower() \
         in read("src/http/conf/ngx_http_modelgw_conf.h")
+
+
+def test_recipes_of_sign_on(check):
+    """Those of "Who may use it" are accepted, without a warning."""
+    recipes = re.findall(r"^```nginx\n(.*?)^```$", section(
+        read("docs/operating.md"), "Who may use it"), re.M | re.S)
+    assert len(recipes) == 2
+    for text in recipes:
+        maps, rest = text.split("\n\n", 1)
+        listen = "listen 0.0.0.0:%d;" % free_port()
+        if rest.startswith("server {\n    …\n"):
+            rest = rest.replace("…", listen)
+        else:
+            rest = "server { %s %s }" % (listen, rest)
+        p = check(http=maps + rest)
+        assert p.returncode == 0 and "modelgw" not in p.stderr, p.stderr
