@@ -7,6 +7,8 @@ import time
 
 from client import LIMIT, build
 from gateway import ROOT, Key, chat, messages
+from operators import (OWN, PARTS, Console, Operator, address, as_text, bearer,
+                       cookie, dumps, trio)
 from upstream import (chat_error, chat_stream, message_error, message_stream,
                       raw, reply, reply_json, sse)
 
@@ -144,3 +146,89 @@ def test_K6_upstream_echo_in_every_place(gw):
                 break
         assert b"HTTP/1.1 400" in c.data
         assert gw.secret_b.encode() not in c.data
+
+
+def test_canaries_of_sign_in(gateway):
+    """Tokens, cookies and keys of the admin interface: on each path, good and
+    bad; only the cookie's header has the cookie, and only the answer that makes
+    a key the key.  What the logs, the ledger's file and all others must not
+    have, Gateway.stop() looks for."""
+    g = Console(gateway(**dict(
+        PARTS, http=PARTS["http"] + " include %s;" % os.path.join(
+            ROOT, "conf/modelgw/log.conf"),
+        server="access_log $dir/shipped.log modelgw;"), operators=trio()))
+    alice, vera = g.operator("alice"), g.operator("vera")
+    wrong = [Operator("x", "admin").secret, Key("x", "b").secret]
+    own = g.new_key("own-1")
+    for who in (alice, vera, g.gw.bob, own):
+        g.session(who)
+    cookies = [s for s in g.gw.hidden if s != own.secret]
+    assert len(cookies) == 4
+    known = [alice.secret, vera.secret, own.secret] + wrong + cookies \
+        + [k.secret for k in g.gw.keys]
+
+    def said(r):
+        text = as_text(r)
+        for s in known:
+            assert s not in text and s[6:] not in text, (s, r)
+        for name in ("location", "refresh", "link", "content-location"):
+            for value in r.all(name):
+                assert re.fullmatch("/[a-z/]+/[a-z0-9-]+", value), r
+        return r
+
+    for token in wrong + [alice.secret[:-1], alice.secret + "0"]:
+        said(g.sign_in(token))
+        for headers in ([bearer(token)], [cookie(token)],
+                        [("x-api-key", token)], [cookie(token, "x")],
+                        [("Authorization", "Basic " + token)],
+                        [("Origin", "http://" + token)]):
+            for path in ("/session", "/accounts", "/nothing"):
+                said(g.get(path, headers))
+            said(g.topup(headers))
+            said(g.send("POST", "/keys", headers, {"group": token}))
+    for secret in (alice.secret, cookies[0]):
+        for body in (dumps({"token": secret})[:-1],
+                     dumps({"token": [secret]}), dumps([secret]),
+                     dumps({"token": secret, "x": 1}), secret.encode(),
+                     dumps({"token": secret})[1:]):
+            r = g.send("POST", "/session", OWN, body)
+            assert r.status == 400, r
+            r = g.send("POST", "/accounts", [bearer(alice.secret)], body)
+            assert r.status == 400, r
+    for head in [[bearer(s)] for s in (alice.secret, vera.secret, own.secret)] \
+            + [OWN + [cookie(s)] for s in cookies]:
+        for path in ("/session", "/operators", "/accounts", "/actions",
+                     "/keys", "/keys/own-1", "/calls", "/usage", "/groups",
+                     "/models", "/status", "/nothing", "/keys/nobody"):
+            said(g.get(path, head))
+            said(g.get(path, head + [("Sec-Fetch-Site", "cross-site")]))
+            said(g.get(path, head, host="evil.test"))
+        said(g.topup(head))
+        r = g.send("POST", "/keys", head, {"group": "b", "founding": False})
+        if r.status == 201:
+            key = r.json()["key"]
+            g.gw.hidden.append(key)
+            known.append(key)
+            assert as_text(r).count(key) == 1
+            assert key[6:] not in r.get("location")
+            id = r.json()["id"]
+            r = g.send("POST", "/keys/%s/rotate" % id, head)
+            assert as_text(r).count(r.json()["key"]) == 1
+            g.gw.hidden.append(r.json()["key"])
+            known.append(r.json()["key"])
+    for value in cookies:
+        r = said(g.send("DELETE", "/session", OWN + [cookie(value)]))
+        assert r.status == 204, r
+    source = address()
+    for i in range(12):
+        said(g.sign_in(wrong[0], source=source))
+    for path in ("/keys", "/actions?limit=1000", "/accounts", "/status"):
+        said(g.root("GET", path))
+
+    # the lines were written, and they name who it was
+
+    log = g.gw.read("error.log")
+    assert '"alice" has signed in' in log and '"bob-1" has signed in' in log
+    assert '"vera" has signed out' in log
+    assert log.count("sign-in to the admin interface has failed") >= 10
+    assert g.gw.leaks(wrong) == []

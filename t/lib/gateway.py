@@ -594,9 +594,11 @@ http {
                    "keys.conf.new", "operators.conf", "operators.conf.new")
         for folder, _, names in os.walk(self.dir):
             for name in names:
-                if name in private or name.endswith(".pem"):
+                path = os.path.join(folder, name)
+                if name in private or name.endswith(".pem") \
+                   or not os.path.isfile(path):
                     continue
-                with open(os.path.join(folder, name), "rb") as f:
+                with open(path, "rb") as f:
                     text = QUOTED.sub(b"", f.read())
                 out += [(name, s) for s in self.secrets() + list(more)
                         if s.encode() in text]
