@@ -189,7 +189,7 @@ def test_head(roles, method, route, role):
 def test_unknown_paths(roles, path):
     """A stranger is not told which there are."""
     for method in ("GET", "POST", "PATCH", "DELETE", "PUT"):
-        if (method, path) in (("POST", "//session"),):
+        if path == "//session" and method in ("GET", "POST"):
             continue                        # nginx merges slashes
         r = roles.send(method, path, [])
         assert r.status == 401, (method, path, r)

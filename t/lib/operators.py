@@ -82,6 +82,15 @@ def refused(r, status, code, *words):
 
 
 def unsigned(r):
+    """Nobody is signed in: an error, or the answer of GET /session to that."""
+    if r.status == 200:
+        session = r.json()
+        assert session.pop("managed_keys") in (True, False)
+        session.pop("topup_url"), session.pop("gateway_url")
+        assert session == dict.fromkeys(
+            ("name", "role", "expires", "account", "key", "group")), r
+        assert not r.all("set-cookie"), r
+        return None
     return refused(r, 401, "SIGN_IN_REQUIRED")
 
 
