@@ -25,7 +25,7 @@ from config_check import Config
 from gateway import (Key, MODELS_A, MODELS_B, VERSION, chat, ended_cpu,
                      group_a, group_b)
 from metrics import LOCATION
-from shim import Shim
+from shim import THREADS, Shim
 from upstream import both, chat_error, raw, reply_json
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit 5.00;"
@@ -1359,54 +1359,6 @@ def test_long_csv(gateway):
     for _ in range(8):
         assert len(as_csv(g.get("/calls?limit=1", headers=ACCEPT))) == 1
 
-
-THREADS = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-typedef struct {
-    void  *(*run)(void *data);
-    void   *data;
-} start_t;
-
-typedef int (*create_pt)(pthread_t *, const pthread_attr_t *,
-    void *(*)(void *), void *);
-
-static void *
-held(void *data)
-{
-    start_t  start = *(start_t *) data;
-
-    free(data);
-
-    while (access(DIR "/release", F_OK) != 0) {
-        usleep(50000);
-    }
-
-    return start.run(start.data);
-}
-
-int
-pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
-    void *data)
-{
-    start_t    *start;
-    create_pt   create = (create_pt) dlsym(RTLD_NEXT, "pthread_create");
-
-    if (access(DIR "/hold", F_OK) != 0) {
-        return create(t, attr, run, data);
-    }
-
-    start = malloc(sizeof(start_t));
-    start->run = run;
-    start->data = data;
-
-    return create(t, attr, held, start);
-}
-"""
 
 # by kind: what one is asked with, and how many are processed at a time
 

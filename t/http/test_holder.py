@@ -1,15 +1,17 @@
 """The holder of a service key sees its own account in the admin interface, and
 nothing of another's: canaries are in everything that another account has."""
 
+import contextlib
 import re
 import urllib.parse
 
 import pytest
 
 from gateway import Key
-from operators import (ADMIN, OWN, PARTS, SOCKET, Console, address, as_text,
-                       bearer, cookie, forbidden, refused, trio, unsigned,
-                       wait)
+from operators import (ADMIN, API, OWN, PARTS, SOCKET, Console, address,
+                       as_text, bearer, cookie, forbidden, refused, trio,
+                       unsigned, wait)
+from shim import THREADS, Shim
 from upstream import chat_error, reply_json
 
 MARK = "canary"
@@ -525,6 +527,41 @@ def same_text(c, head, one, other):
     name = lambda p: p.rpartition("/")[2]
     return (a.status, a.body.decode().replace(name(one), "")) \
         == (b.status, b.body.decode().replace(name(other), ""))
+
+
+QUESTIONS = ["/usage", "/calls", "/keys", "/accounts/mine", "/models"]
+
+
+def test_questions_that_hang(gateway, tmp_path, monkeypatch):
+    """However many a holder sends, operators are answered."""
+    threads = Shim(tmp_path / "shim", THREADS, monkeypatch)
+    c = Console(gateway(**PARTS, workers=1, operators=trio(),
+                        keys=[Key("mine-1", "b", "account=mine")]))
+    key, vera = c.gw.keys[-1], c.operator("vera")
+    n = 6
+    threads.set("hold")
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(c.gw.connect()) for _ in range(n)]
+        for i, one in enumerate(held):
+            more = [CSV] if i == 1 else []
+            one.request("GET", API + QUESTIONS[i % len(QUESTIONS)],
+                        [bearer(key.secret)] + more)
+        c.gw.wait_idle()
+        for path in QUESTIONS:
+            for more in ([], [CSV]):
+                refused(c.get(path, [bearer(key.secret)] + more), 503,
+                        "SERVICE_UNAVAILABLE")
+        assert c.ok("/session", [bearer(key.secret)])
+        threads.clear("hold")
+        for path in QUESTIONS + ["/status", "/accounts"]:
+            assert c.ok(path, [bearer(vera.secret)])
+        assert c.get("/calls", [bearer(vera.secret), CSV]).status == 200
+        assert c.gw.chat(key=key).status == 200
+        threads.set("release")
+        for one in held:
+            assert one.response().status == 200
+    for path in QUESTIONS:
+        assert c.ok(path, [bearer(key.secret)])
 
 
 def test_operators_see_all(two):

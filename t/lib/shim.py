@@ -36,6 +36,56 @@ gettimeofday(struct timeval *tv, void *tz)
 }
 """
 
+# threads that wait from the file "hold" on until there is a file "release"
+
+THREADS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct {
+    void  *(*run)(void *data);
+    void   *data;
+} start_t;
+
+typedef int (*create_pt)(pthread_t *, const pthread_attr_t *,
+    void *(*)(void *), void *);
+
+static void *
+held(void *data)
+{
+    start_t  start = *(start_t *) data;
+
+    free(data);
+
+    while (access(DIR "/release", F_OK) != 0) {
+        usleep(50000);
+    }
+
+    return start.run(start.data);
+}
+
+int
+pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+    void *data)
+{
+    start_t    *start;
+    create_pt   create = (create_pt) dlsym(RTLD_NEXT, "pthread_create");
+
+    if (access(DIR "/hold", F_OK) != 0) {
+        return create(t, attr, run, data);
+    }
+
+    start = malloc(sizeof(start_t));
+    start->run = run;
+    start->data = data;
+
+    return create(t, attr, held, start);
+}
+"""
+
 
 class Shim:
     """What is in the C source asks for files in a directory, DIR."""

@@ -870,11 +870,13 @@ static ngx_int_t
 ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_admin_route_t *route, ngx_str_t *id)
 {
-    ngx_int_t                      rc;
-    ngx_uint_t                     flags, ledger;
-    ngx_http_modelgw_job_t        *job;
-    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_int_t                         rc;
+    ngx_uint_t                        flags, ledger;
+    ngx_http_modelgw_job_t           *job;
+    ngx_http_modelgw_main_conf_t     *mmcf;
+    ngx_http_modelgw_admin_client_t  *client;
 
+    client = ctx->client;
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     ledger = (mmcf->ledger_path.len && mmcf->ledger != NULL);
@@ -892,6 +894,10 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     if ((flags & NGX_HTTP_MODELGW_ADMIN_KEYS) && ledger) {
         flags |= NGX_HTTP_MODELGW_ADMIN_STORE;
+    }
+
+    if (client->key) {
+        flags |= NGX_HTTP_MODELGW_ADMIN_HOLDER;
     }
 
     rc = ngx_http_modelgw_job_create(r, ctx, flags, &job);

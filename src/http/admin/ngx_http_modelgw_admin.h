@@ -67,6 +67,7 @@ ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
 #define NGX_HTTP_MODELGW_ADMIN_KEYS    0x40    /* reads the store if there is
                                                   one */
 #define NGX_HTTP_MODELGW_ADMIN_OWN     0x80    /* the id is an account's */
+#define NGX_HTTP_MODELGW_ADMIN_HOLDER  0x100   /* set if the client is one */
 
 
 /* the session's, with the "=" */

@@ -63,11 +63,13 @@ static void ngx_http_modelgw_job_exit(void *data);
 
 /*
  * No question can fail a scrape, those of the store wait for the disk, and a
- * slow client keeps a download for long.
+ * slow client keeps a download for long.  Holders of keys are clients of the
+ * gateway: their questions leave the places of operators alone.
  */
 
 static ngx_http_modelgw_job_kind_t  ngx_http_modelgw_jobs[] = {
     { NGX_HTTP_MODELGW_ADMIN_SCRAPE, 2, 0 },
+    { NGX_HTTP_MODELGW_ADMIN_HOLDER, 6, 0 },
     { NGX_HTTP_MODELGW_ADMIN_CSV, 2, 0 },
     { NGX_HTTP_MODELGW_ADMIN_STORE, 4, 0 },
     { 0, 4, 0 }
