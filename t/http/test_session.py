@@ -7,6 +7,9 @@ refused for a while."""
 import base64
 import json
 import re
+import socket
+import ssl
+import subprocess
 import time
 from datetime import datetime, timezone
 
@@ -14,7 +17,7 @@ import pytest
 
 import client
 from client import LIMIT, assert_flat, build
-from gateway import ASAN, Key, chat
+from gateway import ASAN, Key, chat, free_port
 from operators import (ADMIN, API, COOKIE, HOURS, LEDGER, OWN, PAGE, PARTS,
                        SAME, SOCKET, Console, Operator, address, as_text,
                        bearer, cookie, forbidden, refused, set_cookie, trio,
@@ -1150,8 +1153,7 @@ def test_expired_line(start):
 
 
 def test_operators_are_gone(start):
-    """Without the block the interface is as it was before it; without lines
-    nobody can sign in."""
+    """Without lines nobody can sign in but the holders of keys."""
     g = start()
     value = g.session(g.operator("alice"))
     g.gw.operators = []
@@ -1160,6 +1162,28 @@ def test_operators_are_gone(start):
     g.over(value)
     unsigned(g.get("/accounts"))
     assert g.read("/accounts")
+    g.works(g.session(g.gw.alice), "alice-1", "holder")
+
+
+def test_block_is_gone(start):
+    """The interface, which has a loopback address only, is then as it was
+    without it; when it comes back, no session of before does."""
+    g = start()
+    value, alice = g.session(g.operator("alice")), g.operator("alice")
+    operators, g.gw.operators = g.gw.operators, None
+    g.gw.write()
+    g.gw.reload()
+    said = g.ok("/session")
+    assert said["role"] == "admin" and said["name"].startswith("127.")
+    r = g.sign_in(alice.secret, [])
+    assert r.status == 404 and not r.all("set-cookie"), r
+    forbidden(g.topup(OWN))                 # a page's, as always
+    g.gw.operators = operators
+    g.gw.write()
+    g.gw.reload()
+    g.over(value)
+    unsigned(g.get("/accounts"))
+    g.works(g.session(alice), "alice", "admin")
 
 
 def test_refused_reload(start):
@@ -1419,14 +1443,83 @@ def test_many_addresses_that_fail(start):
     """More than there is room for: nothing breaks, no other address is
     refused, and one that goes on is refused still."""
     g = start()
-    n = 100 if ASAN else 1000
+    n = 100 if ASAN else 1100
+    bad = address()
     for i in range(n):
         unsigned(g.sign_in("op-eu-x", source="127.200.%d.%d" % (i // 250,
                                                                1 + i % 250)))
-    bad = address()
-    fail(g, bad, FAILURES)
-    limited(g.sign_in("op-eu-x", source=bad))
-    g.works(g.session(g.operator("alice")))
+        if i == n - 50:
+            fail(g, bad, FAILURES)
+    for _ in range(3):
+        limited(g.sign_in("op-eu-x", source=bad))
+        g.works(g.session(g.operator("alice")))
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_attempts_over_ipv6(start):
+    """An address of IPv4 is the same one through a socket of both families."""
+    port = free_port()
+    g = start(http=PARTS["http"] + """
+    server { listen [::]:%d ipv6only=off; server_name gateway.test;
+             location %s/ { modelgw_admin; } }""" % (port, API))
+
+    def over_six(source):
+        with socket.create_connection((
+                "::1" if ":" in source else "127.0.0.1", port), LIMIT,
+                (source, 0)) as sock:
+            c = client.Connection.__new__(client.Connection)
+            c.sock, c.data, c.eof = sock, b"", None
+            c.request("POST", API + "/session", OWN,
+                      {"token": Operator("x", "admin").secret})
+            return c.response()
+
+    source = address()
+    fail(g, source, FAILURES // 2)
+    for _ in range(FAILURES - FAILURES // 2):
+        unsigned(over_six(source))
+    limited(over_six(source))
+    limited(g.sign_in("op-eu-x", source=source))
+    for _ in range(FAILURES):
+        unsigned(over_six("::1"))
+    limited(over_six("::1"))
+    unsigned(over_six(address()))
+
+
+def test_origin_over_tls(start, tmp_path):
+    """There a page of plain HTTP is not ours, whose network anyone may be."""
+    port, name = free_port(), str(tmp_path / "c.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+         "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway.test",
+         "-days", "30", "-keyout", name, "-out", name + ".crt"],
+        check=True, capture_output=True)
+    g = start(http=PARTS["http"] + """
+    server { listen 127.0.0.1:%d ssl; server_name gateway.test;
+             ssl_certificate %s.crt; ssl_certificate_key %s;
+             location %s/ { modelgw_admin; } }""" % (port, name, name, API))
+    value = g.session(g.operator("alice"))
+    context = ssl.create_default_context(cafile=name + ".crt")
+    context.check_hostname = False
+    for origin, status in (("https://gateway.test", 201),
+                           ("http://gateway.test", 403),
+                           ("https://evil.test", 403), ("null", 403)):
+        with socket.create_connection(("127.0.0.1", port), LIMIT) as sock, \
+                context.wrap_socket(sock) as tls:
+            c = client.Connection.__new__(client.Connection)
+            c.sock, c.data, c.eof = tls, b"", None
+            c.request("POST", API + "/accounts/alice/topups",
+                      [cookie(value), PAGE, ("Origin", origin)], g.amount())
+            r = c.response()
+        assert r.status == status, (origin, r)
 
 
 CRYPT = r"""
