@@ -571,7 +571,8 @@ def test_operators_see_all(two):
     text = "".join(as_text(c.get(path, head)) for path in (
         "/accounts/%s-account" % MARK, "/keys?limit=1000", "/calls", "/models",
         "/usage?by=account", "/actions", "/accounts", "/groups"))
-    for canary in (MARK, ODD, "917253846", "654987.31", "hidden-note", "one-0613"):
+    for canary in (MARK, ODD, "917253846", "654987.31", "hidden-note",
+                   "one-0613"):
         assert canary in text, canary
     for id in two.strange:
         assert c.get("/calls/" + id, head).status == 200

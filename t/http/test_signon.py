@@ -11,7 +11,8 @@ import pytest
 import client
 from gateway import NGINX
 from operators import (API, OWN, PAGE, PARTS, Console, Operator, address,
-                       as_text, bearer, cookie, dumps, forbidden, trio, unsigned)
+                       as_text, bearer, cookie, dumps, forbidden, nobody, trio,
+                       unsigned)
 
 pytestmark = pytest.mark.skipif(
     "auth_request" not in subprocess.run(
@@ -193,7 +194,8 @@ def test_headers_of_a_client(signon, name):
 def test_other_credentials_have_no_effect(signon):
     """Neither a token nor a session makes more of it, or less."""
     alice = signon.operator("alice")
-    for more in ([bearer(alice.secret)], [bearer(Operator("x", "admin").secret)],
+    for more in ([bearer(alice.secret)],
+                 [bearer(Operator("x", "admin").secret)],
                  [bearer(signon.gw.alice.secret)]):
         said = signon.ok("/session", [proxy("vera")] + more)
         assert (said["name"], said["role"]) == ("vera@corp.test", "viewer")
@@ -250,7 +252,9 @@ def test_tokens_elsewhere(signon):
     alice = [bearer(signon.operator("alice").secret)]
     r = client.h1(port, "GET", "/own/session", alice, source=address())
     assert r.json()["name"] == "alice", r
-    unsigned(client.h1(port, "GET", "/own/session", [proxy("root")],
+    nobody(client.h1(port, "GET", "/own/session", [proxy("root")],
+                     source=address()))
+    unsigned(client.h1(port, "GET", "/own/accounts", [proxy("root")],
                        source=address()))
     r = client.h1(port, "POST", "/own/session", OWN,
                   {"token": signon.operator("alice").secret},
@@ -323,7 +327,8 @@ def test_names_that_are_not_text(gateway):
 def test_nested_locations(gateway, nested):
     """What the location asks for, "if" and limit_except in it do, too."""
     http = """
-        map $http_x_test_user $role { vera viewer; bill billing; default ""; }"""
+        map $http_x_test_user $role
+            { vera viewer; bill billing; default ""; }"""
     g = Console(gateway(**dict(
         PARTS, http=PARTS["http"] + http, locations="""
         location %s/ { modelgw_admin actor=$http_x_test_user role=$role; %s }

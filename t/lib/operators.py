@@ -82,16 +82,18 @@ def refused(r, status, code, *words):
 
 
 def unsigned(r):
-    """Nobody is signed in: an error, or the answer of GET /session to that."""
-    if r.status == 200:
-        session = r.json()
-        assert session.pop("managed_keys") in (True, False)
-        session.pop("topup_url"), session.pop("gateway_url")
-        assert session == dict.fromkeys(
-            ("name", "role", "expires", "account", "key", "group")), r
-        assert not r.all("set-cookie"), r
-        return None
     return refused(r, 401, "SIGN_IN_REQUIRED")
+
+
+def nobody(r):
+    """What GET /session says to who has sent no credential, not even a bad one:
+    a browser would show an error in its log."""
+    assert r.status == 200 and not r.all("set-cookie"), r
+    session = r.json()
+    assert session.pop("managed_keys") in (True, False)
+    session.pop("topup_url"), session.pop("gateway_url")
+    assert session == dict.fromkeys(
+        ("name", "role", "expires", "account", "key", "group")), r
 
 
 def forbidden(r, *words):
@@ -230,19 +232,6 @@ def wait(done, what, timeout=client.LIMIT):
     while not done():
         assert time.monotonic() < end, what
         time.sleep(0.02)
-
-
-def members(value):
-    """All texts and numbers of a document, names too."""
-    if isinstance(value, dict):
-        for name, v in value.items():
-            yield name
-            yield from members(v)
-    elif isinstance(value, list):
-        for v in value:
-            yield from members(v)
-    else:
-        yield value
 
 
 def as_text(r):
