@@ -1007,7 +1007,7 @@ def test_modelgw_on_of_the_server(check):
 # of the administration, whose requests are not counted
 
 ADMIN_CODES = ("TOPUP_CONFLICT", "ACCOUNT_EXISTS", "KEY_EXISTS",
-               "CONFIGURED_KEY", "PRECONDITION_FAILED")
+               "CONFIGURED_KEY", "PRECONDITION_FAILED", "SIGN_IN_REQUIRED")
 
 
 def test_every_code_of_the_gateway_has_a_name():
