@@ -284,6 +284,16 @@ ngx_int_t ngx_http_modelgw_access_find(ngx_http_request_t *r,
     ngx_http_modelgw_main_conf_t *mmcf, u_char *digest,
     ngx_modelgw_key_t **key);
 
+/*
+ * Checks that a request that changes something, or costs money, is no TLS early
+ * data, which may be a replay.  sent: it has the header Early-Data.
+ *     NGX_OK
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_access_early(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t sent);
+
 /* Returns why such a key is refused; NULL: there is none. */
 ngx_http_modelgw_reason_e ngx_http_modelgw_access_refuses(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);

@@ -332,13 +332,9 @@ ngx_http_modelgw_access_key(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ctx->request.key = key;
     ctx->request.secret = a.secret;
 
-    if (r->method == NGX_HTTP_POST
-        && (a.early || ngx_http_modelgw_access_in_early_data(r)))
-    {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_TOO_EARLY,
-                                      "INVALID_REQUEST",
-                                      "The request must not be sent as early "
-                                      "data");
+    rc = ngx_http_modelgw_access_early(r, ctx, a.early);
+    if (rc != NGX_OK) {
+        return rc;
     }
 
     if (a.encoded) {
@@ -485,6 +481,22 @@ ngx_http_modelgw_access_closed(ngx_http_modelgw_main_conf_t *mmcf,
     a = ngx_modelgw_ledger_account_at(mmcf->ledger, key->account_index);
 
     return __atomic_load_n(&a->closed, __ATOMIC_RELAXED);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_access_early(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t sent)
+{
+    if ((r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))
+        || (!sent && !ngx_http_modelgw_access_in_early_data(r)))
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_TOO_EARLY,
+                                  "INVALID_REQUEST",
+                                  "The request must not be sent as early data");
 }
 
 

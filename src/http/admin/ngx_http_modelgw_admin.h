@@ -104,6 +104,7 @@ typedef struct {
     unsigned                          twice:1;     /* one of them was sent more
                                                       than once */
     unsigned                          cookies:1;   /* any cookie was sent */
+    unsigned                          early:1;     /* Early-Data */
 } ngx_http_modelgw_admin_client_t;
 
 

@@ -101,7 +101,12 @@ ngx_http_modelgw_admin_guard(ngx_http_request_t *r,
          ? ngx_http_modelgw_guard_peer(r, ctx)
          : ngx_http_modelgw_admin_host(r, ctx);
 
-    return (rc == NGX_OK) ? ngx_http_modelgw_guard_browser(r, ctx) : rc;
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_guard_browser(r, ctx);
+    }
+
+    return (rc == NGX_OK) ? ngx_http_modelgw_access_early(r, ctx, client->early)
+                          : rc;
 }
 
 
@@ -175,6 +180,8 @@ ngx_http_modelgw_guard_headers(ngx_http_request_t *r,
             ngx_http_modelgw_guard_cookie(client, &h->value);
             continue;
         }
+
+        client->early |= ngx_http_modelgw_headers_is(&h->key, "early-data");
 
         ngx_http_modelgw_guard_header(client, &h->key, &h->value);
     }
