@@ -986,6 +986,18 @@ def test_sign_out(console):
     console.over(value)
 
 
+def test_sign_out_with_the_token(console):
+    """As a script does it, or who has lost a cookie, and with both."""
+    alice = console.operator("alice")
+    for more in ([], OWN):
+        value = console.session(alice)
+        head = [bearer(alice.secret)] + (more and more + [cookie(value)])
+        assert console.send("DELETE", "/session", head).status == 204
+        console.over(value)
+        assert console.ok("/accounts", [bearer(alice.secret)])
+    console.works(console.session(alice), "alice", "admin")
+
+
 def test_sign_out_of_a_holder(console):
     key = console.new_key("signs-out")
     value = console.session(key)

@@ -92,7 +92,8 @@ typedef struct {
     ngx_uint_t                        role;        /* 0: not known yet */
     ngx_modelgw_key_t                *key;         /* of a holder; NULL: it is
                                                       an operator */
-    ngx_modelgw_session_t             session;     /* expires 0: none */
+    ngx_modelgw_session_t             session;     /* digest: of the token;
+                                                      expires 0: no session */
 
     /* headers, data NULL: not sent */
 

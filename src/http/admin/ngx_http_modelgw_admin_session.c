@@ -43,7 +43,7 @@
 static ngx_int_t ngx_http_modelgw_session_variables(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_loc_conf_t *mlcf);
 static ngx_int_t ngx_http_modelgw_session_token(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *token, u_char *digest);
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *token);
 static ngx_int_t ngx_http_modelgw_session_cookie(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_session_find(ngx_http_request_t *r,
@@ -106,7 +106,6 @@ ngx_int_t
 ngx_http_modelgw_admin_sign_in(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    u_char                            digest[NGX_MODELGW_KEY_DIGEST];
     ngx_str_t                         token, *text;
     ngx_http_modelgw_loc_conf_t      *mlcf;
     ngx_http_modelgw_admin_client_t  *client;
@@ -131,7 +130,7 @@ ngx_http_modelgw_admin_sign_in(ngx_http_request_t *r,
 
         return (ngx_modelgw_key_secret(&client->authorization, 1, &token)
                 == NGX_OK)
-               ? ngx_http_modelgw_session_token(r, ctx, &token, digest)
+               ? ngx_http_modelgw_session_token(r, ctx, &token)
                : ngx_http_modelgw_session_cookie(r, ctx);
 
     default: /* NGX_HTTP_MODELGW_ADMIN_ANY */
@@ -187,18 +186,18 @@ ngx_http_modelgw_session_variables(ngx_http_request_t *r,
 }
 
 
-/* digest has room for NGX_MODELGW_KEY_DIGEST bytes, and is set */
-
 static ngx_int_t
 ngx_http_modelgw_session_token(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *token, u_char *digest)
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *token)
 {
-    u_char                        *p;
-    time_t                         wait;
-    ngx_int_t                      rc;
-    ngx_str_t                      value;
-    ngx_http_modelgw_main_conf_t  *mmcf;
+    u_char                           *p;
+    time_t                            wait;
+    ngx_int_t                         rc;
+    ngx_str_t                         value;
+    ngx_http_modelgw_main_conf_t     *mmcf;
+    ngx_http_modelgw_admin_client_t  *client;
 
+    client = ctx->client;
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     wait = ngx_http_modelgw_sessions_wait(mmcf, r->connection->sockaddr);
@@ -222,11 +221,11 @@ ngx_http_modelgw_session_token(ngx_http_request_t *r,
                                       "failed; try again in %T seconds", wait);
     }
 
-    if (ngx_modelgw_key_digest(token, digest) != NGX_OK) {
+    if (ngx_modelgw_key_digest(token, client->session.digest) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_session_find(r, ctx, digest);
+    rc = ngx_http_modelgw_session_find(r, ctx, client->session.digest);
 
     if (rc != NGX_DONE) {
         return rc;
@@ -365,8 +364,7 @@ ngx_http_modelgw_session_parse_new(ngx_http_modelgw_change_t *c)
         ngx_str_set(&token, "-");
     }
 
-    return ngx_http_modelgw_session_token(c->request, c->ctx, &token,
-                                          client->session.digest);
+    return ngx_http_modelgw_session_token(c->request, c->ctx, &token);
 }
 
 
@@ -445,7 +443,7 @@ ngx_http_modelgw_session_answer(ngx_http_modelgw_change_t *c)
 }
 
 
-/* DELETE /session; without one there is nothing to end */
+/* DELETE /session: also by who has the token, and no session */
 
 static ngx_int_t
 ngx_http_modelgw_session_stop(ngx_http_modelgw_change_t *c)
@@ -456,7 +454,7 @@ ngx_http_modelgw_session_stop(ngx_http_modelgw_change_t *c)
     client = c->ctx->client;
     ngx_str_null(&text);
 
-    if (client->session.expires) {
+    if (client->from == NGX_HTTP_MODELGW_ADMIN_TOKENS) {
         ngx_http_modelgw_sessions_end(c->mmcf, &client->session);
 
         ngx_log_error(NGX_LOG_NOTICE, c->request->connection->log, 0,
