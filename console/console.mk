@@ -10,6 +10,7 @@ CONSOLE_OWN = $(wildcard console/*.html console/*.js console/*.css) \
 
 define CONSOLE_VENDOR
 standalone.module.js  htm     preact/standalone.module.js
+htm.module.js         htm     dist/htm.module.js
 htm.LICENSE           htm     LICENSE
 preact.LICENSE        preact  LICENSE
 uPlot.iife.min.js     uplot   dist/uPlot.iife.min.js

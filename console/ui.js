@@ -1,11 +1,20 @@
 // What all screens are made of.  Texts of the interface are only ever children
 // or attributes of html``, which makes text nodes of them.
 
-import { html, useState, useEffect, useLayoutEffect, useRef, useMemo }
+import { h, useState, useEffect, useLayoutEffect, useRef, useMemo }
   from "./vendor/standalone.module.js";
+import htm from "./vendor/htm.module.js";
 import { get, query, isHolder } from "./api.js";
 
-export { html, useState, useEffect, useLayoutEffect, useRef, useMemo };
+export { useState, useEffect, useLayoutEffect, useRef, useMemo };
+
+// Not the html`` that comes with Preact: that keeps elements without values for
+// ever, and with them what was around them, a secret too.  3: keep none.
+
+export const html = htm.bind(function (...args) {
+  this[0] = 3;
+  return h(...args);
+});
 
 
 // Routes: #/calls/17?key=demo is { parts: ["calls", "17"], params: { key: "demo" } }
