@@ -136,6 +136,7 @@ export async function download(where, params, name) {
 export async function loadSession() {
   try {
     session = await get("/session");
+    if (!session.role) session = null;
   } catch (e) {
     if (e.code !== "SIGN_IN_REQUIRED") throw e;
     session = null;
