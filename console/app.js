@@ -125,17 +125,17 @@ function Navigation({ at, open, close }) {
     </nav>`;
 }
 
-function Shell({ here }) {
+function Shell({ here, signedIn }) {
   const [open, setOpen] = useState(false);
   const main = useRef();
-  const first = useRef(true);
+  const first = useRef(!signedIn);
   const session = who();
   const [way = "", id] = here.parts;
   const [, List, One] = screens()[way] || [];
   const Screen = here.parts.length > 2 ? NotFound : id ? One : List;
   const at = here.parts.join("/");
 
-  // a new page is read from its heading on
+  // a new page is read from its heading on, also after signing in
   useEffect(() => {
     setOpen(false);
     if (!first.current) {
@@ -170,6 +170,7 @@ function App() {
   const [state, setState] = useState("loading");
   const [error, setError] = useState(null);
   const [notice, setNotice] = useState("");
+  const signedIn = useRef(false);
 
   const load = () => loadSession().then(
     session => { setError(null); setState(session ? "in" : "out"); }, setError);
@@ -192,9 +193,9 @@ function App() {
   return html`
     <div class="notice" role="status" aria-live="polite">${notice && html`<span>${notice}</span>`}</div>
     ${error ? html`<main class="signin"><h1>modelgw</h1><${Problem} error=${error} retry=${load} /></main>`
-      : state === "in" ? html`<${Shell} here=${here} />`
+      : state === "in" ? html`<${Shell} here=${here} signedIn=${signedIn.current} />`
       : state === "loading" ? html`<main class="signin"><h1>modelgw</h1><p class="loading">Loading…</p></main>`
-      : html`<${SignIn} expired=${state === "expired"} done=${() => setState("in")} />`}`;
+      : html`<${SignIn} expired=${state === "expired"} done=${() => { signedIn.current = true; setState("in"); }} />`}`;
 }
 
 const root = document.getElementById("app");

@@ -181,7 +181,11 @@ const useId = () => useMemo(() => `f${++ids}`, []);
 // kinds: those of <input>, and select (options), textarea, checkbox
 export function Field({ label, hint, kind = "text", options, value, class: cls, ...rest }) {
   const id = useId();
-  const more = { id, "aria-describedby": hint ? id + "h" : undefined, ...rest };
+  const ref = useRef();
+  // autofocus counts for what is there when a dialog is opened, this also for
+  // what is loaded afterwards
+  useEffect(() => { if (rest.autofocus) ref.current.focus(); }, []);
+  const more = { id, ref, "aria-describedby": hint ? id + "h" : undefined, ...rest };
   // as defaultValue, else what was typed is lost when the page is drawn again
   if (kind === "checkbox") more.value = value;
   else if (kind !== "select") more.defaultValue = value;
