@@ -72,11 +72,13 @@ theme();
 
 function ThemeButton() {
   const [, draw] = useState(0);
+  useEffect(() => {
+    const next = () => draw(n => n + 1);
+    addEventListener("theme", next);
+    return () => removeEventListener("theme", next);
+  }, []);
   const dark = document.documentElement.dataset.theme === "dark";
-  return html`<button type="button" class="quiet" onClick=${() => {
-    theme(dark ? "light" : "dark");
-    draw(n => n + 1);
-  }}>${dark ? "Light theme" : "Dark theme"}</button>`;
+  return html`<button type="button" class="quiet" onClick=${() => theme(dark ? "light" : "dark")}>${dark ? "Light theme" : "Dark theme"}</button>`;
 }
 
 
@@ -98,7 +100,7 @@ function SignIn({ done, expired }) {
         <h1>Sign in to modelgw</h1>
         ${expired && html`<p role="status">The session has ended. Sign in again, and this page is opened.</p>`}
         <${Form} name="Sign in" submit="Sign in" send=${send}>
-          <input type="text" autocomplete="username" value="modelgw" hidden readonly />
+          <input type="text" id="username" autocomplete="username" value="modelgw" hidden readonly />
           <${Field} label="Token or service key" kind="password" name="token" required
             autocomplete="current-password" spellcheck="false" autofocus />
         <//>
