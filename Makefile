@@ -55,7 +55,7 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
         bench-instructions bench-scan bench-ledger bench-store \
         bench-questions \
         limits-minute setup-build help clean distclean \
-        torture torture-quick test-busy
+        torture torture-quick test-busy test-console console-pictures
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -174,8 +174,8 @@ clang:
 
 # Everything, cheapest first; what fails does not hide what comes after it.
 
-STEPS       = style fuzz-quick clang unit pytest torture-quick vectors \
-              test-asan test-matrix
+STEPS       = style fuzz-quick clang unit pytest test-console torture-quick \
+              vectors test-asan test-matrix
 
 test check: setup-test
 	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
@@ -235,6 +235,8 @@ help:
 	@echo 'make clang           the module, compiled by clang'
 	@echo 'make unit            C unit tests under ASan and UBSan'
 	@echo 'make pytest          full suite, packaged nginx (PYTEST_ARGS)'
+	@echo 'make test-console    the console, in a browser (PYTEST_ARGS)'
+	@echo 'make console-pictures  the same, and renews docs/console/*.png'
 	@echo 'make vectors         translation vectors (VECTORS=dir REPORT=file)'
 	@echo 'make test-asan       full suite, nginx and module under ASan'
 	@echo 'make test-matrix     what depends on nginx, newer series, 4 workers'
@@ -262,14 +264,15 @@ distclean:
 	rm -rf $(BUILD)
 
 
-setup-run setup-unit setup-test setup-fuzz setup-bench: setup-%:
+setup-run setup-unit setup-test setup-fuzz setup-bench setup-pictures: setup-%:
 	@t/tools/setup.sh $(SETUP_$*)
 
 SETUP_run   = --ask build run
 SETUP_unit  = --ask build unit
 SETUP_test  = --ask build run unit test
+SETUP_pictures = --ask pictures
 SETUP_fuzz  = --ask build unit fuzz
 SETUP_bench = --ask build run bench
 
 .PHONY: FORCE unit-build pytest-tools setup-run setup-unit \
-        setup-test setup-fuzz setup-bench
+        setup-test setup-fuzz setup-bench setup-pictures

@@ -1,7 +1,8 @@
 # pytest.  Each test runs with the packaged nginx and one worker; tests that
 # run nginx again under AddressSanitizer, with two; those that depend on
 # nginx's version or the number of workers also with the newest series, with
-# four.
+# four.  Those of the console, in a browser, run once, and are a step of their
+# own.
 
 VENV        = $(BUILD)/venv
 NPM         = $(BUILD)/npm
@@ -23,15 +24,33 @@ NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
 
 pytest: setup-test module pytest-tools
 	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
-	    $(PYTEST) $(PYTEST_ARGS) t
+	    $(PYTEST) --ignore=t/console $(PYTEST_ARGS) t
 
 test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
 	    MODELGW_ASAN=1 MODELGW_WORKERS=2 \
 	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
 	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/tools/lsan.supp:print_suppressions=0 \
-	    $(PYTEST) $(addprefix --ignore=t/,unit config/test_docs.py) \
+	    $(PYTEST) $(addprefix --ignore=t/,unit console config/test_docs.py) \
 	    $(PYTEST_ARGS) t
+
+# A browser keeps a core busy: one for each.  Pictures of all screens are left
+# in $(BUILD)/console-shots.
+
+test-console: setup-test module console pytest-tools
+	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    $(PYTEST) -n $(JOBS) $(PYTEST_ARGS) t/console
+
+# those of docs/console.md, in fewer colours
+
+console-pictures: setup-pictures test-console
+	@mkdir -p docs/console; for name in $(PICTURES); do \
+	    pngquant --strip --force --speed 1 --output docs/console/$$name.png \
+	        32 $(BUILD)/console-shots/$$name.png || exit 1; \
+	done
+
+PICTURES    = $(sort $(patsubst console/%.png,%,$(shell \
+                  grep -o 'console/[a-z0-9-]*\.png' docs/console.md)))
 
 # the other series: built and tested as in Debian's newer releases; a series
 # that cannot be fetched is named at the end, and is not a failure

@@ -2,7 +2,7 @@
 #
 # Installs from Debian what is missing for the tasks named.
 #
-# usage: t/tools/setup.sh [--ask] build|run|unit|test|fuzz|bench...
+# usage: t/tools/setup.sh [--ask] build|run|unit|test|pictures|fuzz|bench...
 #
 # A package counts as present if its command or file exists, from whatever
 # source: a machine with its own node or python keeps them.  Root installs at
@@ -55,6 +55,13 @@ openssl             openssl
 libnginx-mod-http-headers-more-filter  /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so
 jq                  jq
 prometheus          promtool
+chromium            chromium
+fonts-dejavu-core   /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+END
+        ;;
+    pictures)
+        cat <<END
+pngquant            pngquant
 END
         ;;
     fuzz)
