@@ -16,7 +16,7 @@
 // to the page, so that it may be served from anywhere with api/ beside it.
 
 import { render } from "./vendor/standalone.module.js";
-import { html, useState, useEffect, useRef, route, href, Page, Problem, Form, Field, notify } from "./ui.js";
+import { html, useState, useEffect, useRef, useErrorBoundary, route, own, href, Page, Problem, Form, Field, notify } from "./ui.js";
 import { who, isHolder, loadSession, signIn, signOut, ApiError } from "./api.js";
 import { Overview, Start } from "./overview.js";
 import { Accounts, Account, Billing } from "./accounts.js";
@@ -116,6 +116,13 @@ function NotFound() {
   return html`<${Page} title="Not found"><p>There is no such page. <a href="#/">Go to the first page</a>.</p><//>`;
 }
 
+// a screen that fails leaves the others alone
+function Safe({ children }) {
+  const [error] = useErrorBoundary(e => console.error(e));
+  return error ? html`<${Page} title="This page failed"><p>The console has a fault here: <code>${String(error)}</code>.
+    Load it anew, and report this if it comes back.</p><//>` : children;
+}
+
 function Navigation({ at, open, close }) {
   const items = Object.entries(screens())
     .filter(([way, [title]]) => title && (way !== "operators" || who().role === "admin"));
@@ -133,7 +140,7 @@ function Shell({ here, signedIn }) {
   const first = useRef(!signedIn);
   const session = who();
   const [way = "", id] = here.parts;
-  const [, List, One] = screens()[way] || [];
+  const [, List, One] = own(screens(), way) || [];
   const Screen = here.parts.length > 2 ? NotFound : id ? One : List;
   const at = here.parts.join("/");
 
@@ -162,7 +169,9 @@ function Shell({ here, signedIn }) {
     <div class="body">
       <${Navigation} at=${way} open=${open} close=${() => setOpen(false)} />
       <main id="main" ref=${main} tabindex="-1">
-        ${Screen ? html`<${Screen} key=${at} id=${id} params=${here.params} />` : html`<${NotFound} />`}
+        <${Safe} key=${at}>
+          ${Screen ? html`<${Screen} id=${id} params=${here.params} />` : html`<${NotFound} />`}
+        <//>
       </main>
     </div>`;
 }

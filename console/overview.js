@@ -1,6 +1,6 @@
 // The overview, and the way from nothing to the first call.
 
-import { html, useState, useEffect, useGet, href, count, ms, Money, Euro, Badge, AccountLink, KeyLink, Link, Time,
+import { html, useState, useEffect, useGet, own, href, count, ms, Money, Euro, Badge, AccountLink, KeyLink, Link, Time,
          Problem, Loaded, Page, Section, Tiles, Table, Code, Copy, Plot, series, Facts }
   from "./ui.js";
 import { who, mayKeys, mayMoney, get, sum, nano, path } from "./api.js";
@@ -13,7 +13,7 @@ const RANGES = { "24h": ["24 hours", "hour"], "7d": ["7 days", "hour"], "30d": [
 export function Overview({ params }) {
   const calls = useGet("/calls", { limit: 1 });
   if (calls.data && !calls.data.calls.length) return html`<${FirstCall} />`;
-  return html`<${Numbers} range=${RANGES[params.range] ? params.range : "24h"} />`;
+  return html`<${Numbers} range=${own(RANGES, params.range) ? params.range : "24h"} />`;
 }
 
 const tokens = r => r.input_tokens + r.cache_read_tokens + r.cache_write_tokens + r.cache_write_1h_tokens;

@@ -1,12 +1,12 @@
 // What all screens are made of.  Texts of the interface are only ever children
 // or attributes of html``, which makes text nodes of them.
 
-import { h, useState, useEffect, useLayoutEffect, useRef, useMemo }
+import { h, useState, useEffect, useLayoutEffect, useRef, useMemo, useErrorBoundary }
   from "./vendor/standalone.module.js";
 import htm from "./vendor/htm.module.js";
 import { get, query, isHolder } from "./api.js";
 
-export { useState, useEffect, useLayoutEffect, useRef, useMemo };
+export { useState, useEffect, useLayoutEffect, useRef, useMemo, useErrorBoundary };
 
 // Not the html`` that comes with Preact: that keeps elements without values for
 // ever, and with them what was around them, a secret too.  3: keep none.
@@ -26,6 +26,9 @@ export function route() {
   });
   return { parts, params: Object.fromEntries(new URLSearchParams(search)) };
 }
+
+// an address may have any name, "constructor" too
+export const own = (object, name) => Object.hasOwn(object, name) ? object[name] : undefined;
 
 export const href = (parts, params) =>
   "#/" + [].concat(parts).map(encodeURIComponent).join("/") + query(params);
