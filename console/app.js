@@ -138,21 +138,24 @@ function Shell({ here, signedIn }) {
   const [open, setOpen] = useState(false);
   const main = useRef();
   const first = useRef(!signedIn);
+  const last = useRef();
   const session = who();
   const [way = "", id] = here.parts;
   const [, List, One] = own(screens(), way) || [];
   const Screen = here.parts.length > 2 ? NotFound : id ? One : List;
   const at = here.parts.join("/");
 
-  // a new page is read from its heading on, also after signing in
+  // a new page is read from its heading on, also after signing in; so are other
+  // rows of the same one, if what had the focus went with the former ones
   useEffect(() => {
     setOpen(false);
-    if (!first.current) {
+    if (!first.current && (at !== last.current || document.activeElement === document.body)) {
       scrollTo(0, 0);
       main.current.querySelector("h1")?.focus({ preventScroll: true });
     }
     first.current = false;
-  }, [at]);
+    last.current = at;
+  }, [here]);
 
   return html`
     <a class="skip" href="#main" onClick=${event => { event.preventDefault(); main.current.focus(); }}>Skip to the content</a>
