@@ -157,13 +157,15 @@ export async function signIn(token) {
   }
 }
 
+// a session that the server does not know is ended, too
 export async function signOut() {
   try {
     await json("DELETE", "/session");
-  } finally {
-    session = null;
-    dispatchEvent(new CustomEvent("signedout", { detail: "out" }));
+  } catch (e) {
+    if (e.code !== "SIGN_IN_REQUIRED") throw e;
   }
+  session = null;
+  dispatchEvent(new CustomEvent("signedout", { detail: "out" }));
 }
 
 // Amounts are decimal text, and are added as integers: nano-euro.

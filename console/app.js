@@ -136,6 +136,7 @@ function Navigation({ at, open, close }) {
 
 function Shell({ here, signedIn }) {
   const [open, setOpen] = useState(false);
+  const [error, setError] = useState(null);
   const main = useRef();
   const first = useRef(!signedIn);
   const last = useRef();
@@ -157,6 +158,14 @@ function Shell({ here, signedIn }) {
     last.current = at;
   }, [here]);
 
+  const leave = () => {
+    setError(null);
+    signOut().catch(e => {
+      e.message = `You are still signed in: ${e.message}`;
+      setError(e);
+    });
+  };
+
   return html`
     <a class="skip" href="#main" onClick=${event => { event.preventDefault(); main.current.focus(); }}>Skip to the content</a>
     <header class="top">
@@ -166,12 +175,13 @@ function Shell({ here, signedIn }) {
       <div class="session">
         <span class="who" title=${KIND(session)}>${session.name}<small> ${session.role === "holder" ? "key holder" : session.role}</small></span>
         <${ThemeButton} />
-        <button type="button" class="quiet" onClick=${signOut}>Sign out</button>
+        <button type="button" class="quiet" onClick=${leave}>Sign out</button>
       </div>
     </header>
     <div class="body">
       <${Navigation} at=${way} open=${open} close=${() => setOpen(false)} />
       <main id="main" ref=${main} tabindex="-1">
+        <${Problem} error=${error} retry=${leave} />
         <${Safe} key=${at}>
           ${Screen ? html`<${Screen} id=${id} params=${here.params} />` : html`<${NotFound} />`}
         <//>
