@@ -1,6 +1,6 @@
 // Accounts and their credit; a key holder's billing.
 
-import { html, useState, useGet, href, go, count, span, Time, Money, Euro, Badge, Link, AccountLink, KeyLink, notify,
+import { html, useState, useEffect, useRef, useGet, href, go, count, span, Time, Money, Euro, Badge, Link, AccountLink, KeyLink, notify,
          Problem, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Form, Filter, Opener, Plot, series }
   from "./ui.js";
 import { who, mayKeys, mayMoney, path, post, patch, sum, nano, random } from "./api.js";
@@ -132,13 +132,15 @@ function Calls({ account }) {
 function Booking({ account, close, correction }) {
   const [reference] = useState(() => (correction ? "fix-" : "topup-") + random());
   const [result, setResult] = useState(null);
+  const done = useRef();
+  useEffect(() => done.current?.focus(), [result]);
   if (result) {
     return html`
       <div role="status" class="result">
-        <p><strong>${result.new ? (correction ? "Corrected" : "Topped up") : "This was made before: nothing has changed"}</strong></p>
+        <p><strong>${result.new ? (correction ? "Corrected" : "Topped up") : "This reference is booked already: it counts once"}</strong></p>
         <${Facts} items=${[["Amount", `€\u00a0${result.amount}`], ["Balance now", `€\u00a0${result.balance}`], ["Reference", result.id]]} />
       </div>
-      <div class="actions"><button type="button" autofocus onClick=${close}>Done</button></div>`;
+      <div class="actions"><button type="button" ref=${done} onClick=${close}>Done</button></div>`;
   }
   const send = async v => {
     setResult(await post(path`/accounts/${account.id}/topups`, {

@@ -16,9 +16,10 @@ export class ApiError extends Error {
       NETWORK: "The gateway cannot be reached: check the connection and whether nginx is running, then try again.",
       SIGN_IN_REQUIRED: "Sign in again; this page is opened afterwards.",
       FORBIDDEN: "Your role does not allow this: ask an operator with the role admin.",
-      TOPUP_CONFLICT: "Another top-up has this reference: choose another reference.",
+      LOST: "The connection broke, and the change may have been made all the same. Send it again from here: nothing is done twice.",
+      TOPUP_CONFLICT: "Look at the account's top-ups: was this payment booked already, perhaps by a request whose answer was lost? Only for another payment choose another reference.",
       ACCOUNT_EXISTS: "Choose another id, or open the account that has this one.",
-      KEY_EXISTS: "Choose another id: an id is never used twice, not even after it was revoked.",
+      KEY_EXISTS: "An id is never used twice, not even after it was revoked: choose another. If the answer to a first attempt was lost, the key is there, and rotating it makes a secret.",
       CONFIGURED_KEY: "Change it in the configuration, then reload nginx.",
       PRECONDITION_FAILED: "Somebody else has changed the key meanwhile: close this, look at it as it is now, and change it again.",
     }[this.code] || {
@@ -92,7 +93,7 @@ async function send(method, where, { body, headers, signal } = {}) {
     }
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new ApiError(0, "NETWORK", "No answer");
+    throw new ApiError(0, method === "GET" || where === "/session" ? "NETWORK" : "LOST", "No answer");
   }
 
   // a /status that is not ok is 503, with the whole answer

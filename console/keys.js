@@ -269,10 +269,13 @@ function Edit({ of: k, done }) {
 const Rotate = ({ of: k, made, done }) => html`
   <${Opener} text="Rotate" title=${`Rotate ${k.id}`}>${close => html`
     <${Form} name="Rotate key" submit="Make a new secret" cancel=${close} send=${async v => {
-      const key = await post(path`/keys/${k.id}/rotate`, v.grace ? { grace: v.grace } : {}, { "If-Match": `"${k.version}"` });
-      close();
-      made(key);
-      done();
+      try {
+        const key = await post(path`/keys/${k.id}/rotate`, v.grace ? { grace: v.grace } : {}, { "If-Match": `"${k.version}"` });
+        close();
+        made(key);
+      } finally {
+        done();
+      }
     }}>
       <p>The key gets a new secret. Its account, limits and budget stay.</p>
       <${Field} label="The old secret works for" kind="select" name="grace" value="24h" options=${[
