@@ -1,6 +1,6 @@
 // Keys: make, change, rotate, revoke; their limits as they stand.
 
-import { html, useState, useRef, useGet, href, go, count, span, Time, Money, Badge, AccountLink, KeyLink, notify,
+import { html, useState, useRef, useGet, href, go, leaveFor, count, span, Time, Money, Badge, AccountLink, KeyLink, notify,
          Problem, Loaded, Page, Section, Facts, Table, Pager, Field, Form, Filter, Opener, Dialog, Copy, Plot, series }
   from "./ui.js";
 import { who, mayKeys, path, post, patch, signOut, sum, random } from "./api.js";
@@ -52,7 +52,7 @@ export function Secret({ made, close }) {
       <p><strong>This is shown once.</strong> The gateway keeps only its hash: copy it now, and give it to its owner.</p>
       <div class="code secret">
         <pre tabindex="0" role="group" aria-label="Secret"><code>${made.key}</code></pre>
-        <${Copy} text=${made.key} label="Copy the secret" />
+        <${Copy} text=${made.key} label="Copy the secret" autofocus />
       </div>
       <details>
         <summary>Connect a client with it</summary>
@@ -74,7 +74,7 @@ function NewKey({ account, done }) {
   const [made, setMade] = useState(null);
   const close = () => {
     setOpen(false);
-    if (account !== undefined) go("keys");
+    if (account !== undefined) leaveFor("keys");
   };
   return html`
     <button type="button" onClick=${() => setOpen(true)}>New key</button>
@@ -87,7 +87,7 @@ function NewKey({ account, done }) {
     <//>`}
     ${made && html`<${Secret} made=${made} close=${() => {
       setMade(null);
-      go(["keys", made.id]);
+      (account !== undefined ? leaveFor : go)(["keys", made.id]);
     }} />`}`;
 }
 
@@ -97,11 +97,11 @@ const number = text => text ? Number(text) : null;
 function wanted(v, key) {
   const models = [...(v["models[]"] || []), ...(v.other || "").split(/[\s,]+/)].filter(m => m);
   const all = {
-    models: models.length ? models : null, rpm: number(v.rpm), tpm: number(v.tpm), concurrency: number(v.concurrency),
+    models: models.length ? models.sort() : null, rpm: number(v.rpm), tpm: number(v.tpm), concurrency: number(v.concurrency),
     budget: v.budget ? `${v.budget}/${v.window}` : null, expires: v.expires || null, note: v.note,
   };
   if (!key) return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null && value !== ""));
-  const before = { ...key, expires: key.expires && key.expires.slice(0, 10), note: key.note || "" };
+  const before = { ...key, models: key.models && [...key.models].sort(), expires: key.expires && key.expires.slice(0, 10), note: key.note || "" };
   return Object.fromEntries(Object.entries(all)
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name] ?? null)));
 }

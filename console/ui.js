@@ -35,6 +35,9 @@ export const href = (parts, params) =>
 
 export const go = (parts, params) => { location.hash = href(parts, params); };
 
+// the same, but "back" skips the page that was left
+export const leaveFor = (parts, params) => location.replace(href(parts, params));
+
 
 // Data: { data, error, reload } of a GET.  With every: again after so many ms,
 // while the page is seen.
@@ -292,25 +295,31 @@ export function Opener({ text, title, danger, primary, wide, closed, children })
     ${open && html`<${Dialog} title=${title || text} close=${close} wide=${wide}>${children(close)}<//>`}`;
 }
 
-export function Copy({ text, label = "Copy" }) {
+export function Copy({ text, label = "Copy", autofocus }) {
   const [done, setDone] = useState(false);
-  const copy = async () => {
+  const copy = async event => {
     try {
       await navigator.clipboard.writeText(text);
     } catch {
       // without https there is no clipboard of that name
+      const button = event.target;
       const area = document.createElement("textarea");
       area.value = text;
-      (document.querySelector("dialog[open]") || document.body).append(area);
+      button.after(area);
       area.select();
-      document.execCommand("copy");
+      const copied = document.execCommand("copy");
       area.remove();
+      button.focus();
+      if (!copied) {
+        notify("The browser does not let this page copy: select the text, and copy it by hand");
+        return;
+      }
     }
     setDone(true);
     notify("Copied");
     setTimeout(() => setDone(false), 2000);
   };
-  return html`<button type="button" class="quiet copy" aria-label=${label} onClick=${copy}>${done ? "Copied" : "Copy"}</button>`;
+  return html`<button type="button" class="quiet copy" aria-label=${label} autofocus=${autofocus} onClick=${copy}>${done ? "Copied" : "Copy"}</button>`;
 }
 
 export const Code = ({ text, name }) => html`
