@@ -1097,6 +1097,22 @@ def test_killed_workers(start):
     g.over(ended)
 
 
+PAGES = r"""
+int
+getpagesize(void)
+{
+    return 65536;
+}
+"""
+
+
+def test_large_pages(start, tmp_path, monkeypatch):
+    """Of a kernel for ARM or POWER: the shared memory has room all the same."""
+    Shim(tmp_path / "shim", PAGES, monkeypatch)
+    g = start()
+    g.works(g.session(g.operator("alice")), "alice", "admin")
+
+
 def change(g, **lines):
     """Reload with lines of operators replaced, or removed (None)."""
     g.gw.operators = [lines.get(o.name, o) for o in g.gw.operators]

@@ -27,8 +27,6 @@
 #include "ngx_http_modelgw_zone.h"
 
 
-#define NGX_HTTP_MODELGW_SESSIONS_SIZE      (128 * 1024)  /* bytes of the
-                                                             zone */
 #define NGX_HTTP_MODELGW_SESSIONS_ENDED     1024
 #define NGX_HTTP_MODELGW_SESSIONS_FAILURES  1024
 
@@ -75,14 +73,19 @@ ngx_int_t
 ngx_http_modelgw_sessions_check(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf)
 {
+    size_t     size;
     ngx_str_t  name = ngx_string("modelgw_sessions");
 
     if (mmcf->operators == NULL) {
         return NGX_OK;
     }
 
-    mmcf->sessions_zone = ngx_shared_memory_add(cf, &name,
-                                                NGX_HTTP_MODELGW_SESSIONS_SIZE,
+    /* with what the slab pool itself needs */
+
+    size = ngx_align(sizeof(ngx_http_modelgw_sessions_t), ngx_pagesize)
+           + 8 * ngx_pagesize;
+
+    mmcf->sessions_zone = ngx_shared_memory_add(cf, &name, size,
                                                 &ngx_http_modelgw_module);
     if (mmcf->sessions_zone == NULL) {
         return NGX_ERROR;
