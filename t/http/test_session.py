@@ -1459,6 +1459,17 @@ def test_attempts_are_forgotten(start, clock):
     assert g.sign_in(alice.secret, source=bad).status == 200
 
 
+def test_attempts_of_a_clock_that_was_set_back(start, clock):
+    """Nobody waits for longer than a minute."""
+    clock.set("ahead", "3600")
+    g = start()
+    bad = address()
+    fail(g, bad, FAILURES)
+    limited(g.sign_in(g.operator("alice").secret, source=bad))
+    clock.set("ahead", "0")
+    g.works(g.session(g.operator("alice"), source=bad), source=bad)
+
+
 def test_good_requests_do_not_count(start):
     g = start()
     source = address()

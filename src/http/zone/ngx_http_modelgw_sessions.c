@@ -319,6 +319,7 @@ static ngx_http_modelgw_failures_t *
 ngx_http_modelgw_sessions_failures(ngx_http_modelgw_sessions_t *sessions,
     struct sockaddr *sockaddr)
 {
+    time_t                        age;
     u_char                        address[8];
     ngx_uint_t                    i;
     struct sockaddr_in           *sin;
@@ -366,8 +367,13 @@ ngx_http_modelgw_sessions_failures(ngx_http_modelgw_sessions_t *sessions,
         }
     }
 
+    /* it is negative if the clock was set back */
+
+    age = ngx_time() - oldest->since;
+
     if (i == NGX_HTTP_MODELGW_SESSIONS_FAILURES
-        || ngx_time() - oldest->since >= NGX_HTTP_MODELGW_SESSIONS_WINDOW)
+        || age < 0
+        || age >= NGX_HTTP_MODELGW_SESSIONS_WINDOW)
     {
         ngx_memcpy(oldest->address, address, 8);
         oldest->n = 0;
