@@ -79,7 +79,9 @@ def test_key_without_a_mouse(console, visit):
     box = page.find("dialog", pattern("^The secret of "))
     assert len(console.ok("/keys?account=tabbed")["keys"]) == 1
     secret = box.find("group", "Secret").text.strip()
-    tab_to(page, "button", "Copy the secret")
+    page.wait(lambda: page.focused.accessible == ("button", "Copy the secret"),
+              "focus on what is next")
+    assert visible_focus(page)
     page.key("Enter")
     page.wait(lambda: page.clipboard() == secret, "copy")
     tab_to(page, "button", "I have copied it")

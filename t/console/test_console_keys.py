@@ -132,7 +132,7 @@ def test_form_refuses(console, visit):
     form.find("textbox", "Key id").type("taken")
     form.find("button", "Make the key").click()
     page.wait_text("KEY_EXISTS")
-    assert "another id" in form.find("alert").text
+    assert "choose another" in form.find("alert").text
     assert form.find("textbox", "Key id").value == "taken"
     form.find("textbox", "Key id").type("not-taken")
     form.find("textbox", "Budget in €").type("12,50")

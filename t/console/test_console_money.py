@@ -73,10 +73,10 @@ def test_answer_that_was_lost(console, visit, account):
         };
     }""")
     form.find("button", "Top up").click()
-    page.wait_text("cannot be reached")
+    page.wait_text("The connection broke")
     assert len(topups(console, account)) == 1
     form.find("button", "Top up").click()
-    page.wait_text("made before")
+    page.wait_text("booked already")
     assert len(topups(console, account)) == 1
     page.find("button", "Done").click()
     page.wait(lambda: balance(page) == "8.00", "new balance")
