@@ -274,6 +274,17 @@ def test_links(name):
         assert label in defined, label
 
 
+def test_pictures():
+    """Small, and none that is not shown; "make console-pictures" renews
+    them."""
+    shown = re.findall(r"!\[.+\]\(console/(.*)\)", read("docs/console.md"))
+    assert sorted(os.listdir(os.path.join(ROOT, "docs/console"))) \
+        == sorted(shown)
+    for name in shown:
+        assert os.path.getsize(os.path.join(ROOT, "docs/console", name)) \
+            <= 40000, name
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_width(name):
     """100 columns, except for code and addresses."""

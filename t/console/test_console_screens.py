@@ -3,6 +3,7 @@ build/console-shots, no rule of axe-core violated, nothing wider than the
 page."""
 
 import os
+import re
 
 import pytest
 
@@ -80,6 +81,17 @@ def settle(page):
             " requestAnimationFrame(() => requestAnimationFrame(done))))")
 
 
+with open(os.path.join(ROOT, "docs/console.md")) as f:
+    DOCUMENTED = re.findall(r"\(console/(.*?\.png)\)", f.read())
+
+
+def picture(page, name, whole):
+    page.screenshot(os.path.join(SHOTS, name), whole)
+    if name in DOCUMENTED:
+        page.screenshot(os.path.join(SHOTS, "docs", name), whole,
+                        most=900 if page.width > 600 else 1300)
+
+
 def look(page, name, whole=True):
     """The four pictures, of the whole page or of what is seen of it."""
     for width in 1280, 360:
@@ -89,8 +101,7 @@ def look(page, name, whole=True):
             settle(page)
             page.wait(lambda: page.js(
                 "document.documentElement.dataset.theme") == theme, theme)
-            page.screenshot(os.path.join(SHOTS, "%s-%d-%s.png"
-                                         % (name, width, theme)), whole)
+            picture(page, "%s-%d-%s.png" % (name, width, theme), whole)
             wide = page.js("""[...document.querySelectorAll("body *")].filter(
                 e => e.getBoundingClientRect().right > innerWidth + 1
                      && !e.closest(".scroll, pre")
@@ -193,8 +204,7 @@ def look_narrow(page, name):
     for theme in "light", "dark":
         page.theme(theme)
         settle(page)
-        page.screenshot(os.path.join(SHOTS, "%s-360-%s.png" % (name, theme)),
-                        whole=False)
+        picture(page, "%s-360-%s.png" % (name, theme), whole=False)
         axe.check(page)
 
 

@@ -448,10 +448,11 @@ class Page:
 
     # pictures, memory, files
 
-    def screenshot(self, path, whole=True):
-        """A PNG of the whole page, or of what is visible."""
+    def screenshot(self, path, whole=True, most=None):
+        """A PNG of the whole page, or of what is visible; most: its height."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         height = max(self.height, size["height"]) if whole else self.height
+        height = min(height, most or height)
         data = self.call(
             "Page.captureScreenshot", format="png", captureBeyondViewport=True,
             clip={"x": 0, "y": 0, "width": self.width, "height": height,

@@ -41,16 +41,14 @@ test-console: setup-test module console pytest-tools
 	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
 	    $(PYTEST) -n $(JOBS) $(PYTEST_ARGS) t/console
 
-# those of docs/console.md, in fewer colours
+# those of docs/console.md, in few colours
 
 console-pictures: setup-pictures test-console
-	@mkdir -p docs/console; for name in $(PICTURES); do \
-	    pngquant --strip --force --speed 1 --output docs/console/$$name.png \
-	        32 $(BUILD)/console-shots/$$name.png || exit 1; \
+	@mkdir -p docs/console && rm -f docs/console/*.png
+	@for file in $(BUILD)/console-shots/docs/*.png; do \
+	    pngquant --strip --nofs --speed 1 --output docs/console/$${file##*/} \
+	        16 $$file || exit 1; \
 	done
-
-PICTURES    = $(sort $(patsubst console/%.png,%,$(shell \
-                  grep -o 'console/[a-z0-9-]*\.png' docs/console.md)))
 
 # the other series: built and tested as in Debian's newer releases; a series
 # that cannot be fetched is named at the end, and is not a failure
