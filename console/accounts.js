@@ -98,7 +98,7 @@ const TopUps = ({ list }) => html`
   <${Section} title="Top-ups and corrections">
     <${Table} name="Top-ups and corrections" rows=${list} columns=${[
       ["Reference", t => t.id],
-      ["Time (UTC)", t => html`<${Time} at=${t.time} />`],
+      ["Time (UTC)", t => html`<${Time} at=${t.time} short />`],
       ["Amount (€)", t => html`<${Money} of=${t.amount} />`, "num"],
     ]} empty="Nothing was paid in yet." />
     ${list.length >= 100 && html`<p class="hint">The newest 100.</p>`}
@@ -207,7 +207,7 @@ export function Billing() {
     if (nano(a.available) <= 0n) return ["Lasts", "used up", "calls are refused until it is topped up"];
     if (!spent) return ["Lasts", "–", "nothing was spent in 7 days"];
     const days = Number(a.available) / (spent / 7);
-    return ["Lasts", days > 3650 ? "over 10 years" : days < 2 ? `about ${span(Math.round(days * 86400))}` : `about ${count(Math.round(days))} days`,
+    return ["Lasts", days > 3650 ? "over 10 years" : days > 730 ? `about ${Math.round(days / 365)} years` : days < 2 ? `about ${span(Math.round(days * 86400))}` : `about ${count(Math.round(days))} days`,
             "at the rate of the last 7 days"];
   };
 

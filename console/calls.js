@@ -98,7 +98,7 @@ function Cost({ call, price }) {
     <${Table} name="How the cost is made up" rows=${lines} columns=${[
       ["Tokens", l => l.name],
       ["Number", l => count(l.tokens), "num"],
-      ["€ per million", l => html`<${Money} of=${l.rate} />`, "num"],
+      ["€ per million", l => html`<${Money} of=${l.rate} />`, "num price"],
       ["Cost (€)", l => html`<${Money} of=${euro(l.cost, 15)} />`, "num"],
     ]} />
     <${Facts} items=${[

@@ -53,7 +53,7 @@ function Numbers({ range }) {
               <${Plot} name=${`Calls by ${by}`} times=${times} lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${short} whole />
               <${Plot} name=${`Tokens by ${by}`} times=${times} lines=${[["Input", of(tokens), "--c1"], ["Output", of(r => r.output_tokens), "--c3"]]} text=${short} />
               <${Plot} name=${`Mean latency by ${by}`} times=${times}
-                lines=${[["Duration", of(r => r.avg_ms), "--c1"], ["First byte", of(r => r.avg_first_byte_ms), "--c3"]]} text=${v => ms(Math.round(v))} />
+                lines=${[["Duration", of(r => r.avg_ms), "--c1"], ["First byte", of(r => r.avg_first_byte_ms), "--c3"]]} text=${v => v < 1000 ? Math.round(v) + " ms" : +(v / 1000).toPrecision(3) + " s"} />
             </div>
           <//>`;
       }}<//>

@@ -38,7 +38,7 @@ export function Refusals() {
 
 
 const Part = ({ n, max }) => max ? html`
-  <span class="part"><meter min="0" max=${max} high=${max * 0.8} value=${n} aria-label="part in use">${n}</meter> ${count(n)} of ${count(max)}</span>` : count(n);
+  <span class="part"><meter min="0" max=${max} high=${max * 0.8} value=${n} aria-label="part in use">${n}</meter> <span>${count(n)} of ${count(max)}</span></span>` : count(n);
 
 export function Status() {
   const from = useGet("/status", null, { every: 5000 });

@@ -110,13 +110,38 @@ def look(page, name, whole=True):
             size = page.js("document.documentElement.scrollWidth")
             assert size <= width, (name, width, size, wide)
             axe.check(page)
+            order(page)
     page.resize(1280)
     page.theme("light")
+
+
+def order(page):
+    """One heading of the first level, the landmarks of a screen reader, a
+    label of each field, and a title."""
+    assert page.js("""(() => {
+        const n = css => document.querySelectorAll(css).length;
+        const whole = n("main.signin") ? 0 : 1;
+        const wrong = Object.entries({h1: 1, main: 1, "#app > header": whole,
+                "nav[aria-label=Console]": whole}).filter(
+            ([css, wanted]) => n(css) !== wanted);
+        for (const e of document.querySelectorAll("input, select, textarea")) {
+            if (!e.hidden && ![...e.labels].some(l => l.textContent.trim()))
+                wrong.push(e.outerHTML);
+        }
+        if (!/^.+ · modelgw$/.test(document.title)) wrong.push(document.title);
+        return wrong;
+    })()""") == []
 
 
 SCREENS = [
     ("sign-in", None, ""), ("first-start", "start", ""),
     ("empty-accounts", "start", "accounts"), ("empty-calls", "start", "calls"),
+    ("empty-keys", "start", "keys"), ("empty-refusals", "start", "refusals"),
+    ("empty-status", "start", "status"),
+    ("empty-audit-log", "start", "actions"), ("start", "ada", "start"),
+    ("keys-none", "ada", "keys?q=nothing"),
+    ("calls-none", "ada", "calls?request_id=nothing"),
+    ("connect-key", "ada", "connect?key=acme-batch"),
     ("overview", "ada", ""), ("overview-30d", "ada", "?range=30d"),
     ("accounts", "ada", "accounts"), ("account", "ada", "accounts/acme"),
     ("keys", "ada", "keys"), ("key", "ada", "keys/acme-batch"),
@@ -140,6 +165,24 @@ def test_call(console, at):
     look(at("ada", "calls/%d" % console.call), "call")
 
 
+@needs_axe
+def test_call_of_a_holder(console, at):
+    (call, *_) = console.calls(account="globex")
+    look(at("holder", "calls/%d" % call["id"]), "holder-call")
+
+
+@needs_axe
+@pytest.mark.parametrize("name", [
+    "Claude Code", "Codex", "opencode", "OpenAI Python", "OpenAI Node",
+    "Anthropic Python", "Anthropic Node"])
+def test_client(at, name):
+    page = at("ada", "connect")
+    page.find("button", name).click()
+    page.wait(lambda: page.has("group", pattern("^%s: " % name))
+              or page.has("button", name) and page.select(".empty"), name)
+    look(page, "connect-" + name.lower().replace(" ", "-"))
+
+
 DIALOGS = [
     ("new-key", "keys", "New key"), ("edit-key", "keys/acme-batch", "Edit"),
     ("rotate", "keys/acme-prod", "Rotate"),
@@ -147,7 +190,8 @@ DIALOGS = [
     ("open-account", "accounts", "Open account"),
     ("top-up", "accounts/globex", "Top up"),
     ("correct", "accounts/globex", "Correct"),
-    ("close-account", "accounts/globex", "Close account")]
+    ("close-account", "accounts/globex", "Close account"),
+    ("note", "accounts/globex", "Edit note")]
 
 
 @needs_axe
@@ -173,6 +217,68 @@ def test_secret(at):
     page.js("""document.querySelector(".secret code").firstChild.data =
         "sk-eu-" + "0123456789abcdef".repeat(3)""")
     look(page, "secret", whole=False)
+
+
+@needs_axe
+@pytest.mark.parametrize("name, reference", [
+    ("topped-up", "invoice-7"), ("top-up-conflict", "invoice-acme-1")])
+def test_booked(at, name, reference):
+    page = at("ada", "accounts/acme")
+    page.allow(r"^network: .* status of 409 ")
+    page.find("button", "Top up").click()
+    box = page.find("dialog", "Top up acme")
+    box.find("textbox", "Amount in €").type("10.00")
+    box.find("textbox", "Reference").type(reference)
+    box.find("button", "Top up").click()
+    box.find("alert" if name == "top-up-conflict" else "status")
+    look(page, name, whole=False)
+
+
+@needs_axe
+def test_revoke_of_a_holder(at):
+    page = at("holder", "")
+    page.find("button", "Revoke this key").click()
+    look(page, "holder-revoke", whole=False)
+
+
+@needs_axe
+def test_wrong_token(at):
+    page = at(None, "")
+    page.allow(r"^network: .* status of 401 ")
+    page.find("textbox", "Token or service key").type("op-eu-wrong")
+    page.find("button", "Sign in").click()
+    page.find("alert")
+    look(page, "sign-in-wrong")
+
+
+@needs_axe
+@pytest.mark.parametrize("planted, word", [
+    ("new Image(9, 9)", "image-alt"),
+    ("Object.assign(document.createElement('p'), {textContent: 'pale'})",
+     "color-contrast"),
+    ("Object.assign(document.createElement('td'), {textContent: 'pale'})",
+     "color-contrast"),
+    ("Object.assign(document.createElement('input'), {name: 'x'})", "label"),
+    ("document.createElement('h1')", "h1"),
+    ("document.createElement('nav')", "planted.*, 360, 4")],
+    ids=["no alt", "pale text", "pale cell", "no label", "second heading",
+         "too wide"])
+def test_planted(at, planted, word):
+    """What is wrong is found out."""
+    page = at("ada", "operators")
+    page.js("""(() => {
+        const e = %s;
+        if (e.textContent === "pale") e.style.color = "#bbb";
+        if (e.tagName === "NAV") e.style.cssText = "width: 400px; height: 9px";
+        document.querySelector(e.tagName === "TD" ? "tbody tr" : "main").append(e);
+    })()""" % planted)
+    with pytest.raises(AssertionError, match=word):
+        try:
+            look(page, "planted")
+        finally:
+            for name in os.listdir(SHOTS):
+                if name.startswith("planted-"):
+                    os.unlink(os.path.join(SHOTS, name))
 
 
 @needs_axe
@@ -249,8 +355,8 @@ def test_weight(console, at):
         "link[rel=stylesheet], link[rel=modulepreload], script[src]")].map(
             e => e.href || e.src)""")
     assert urls == {origin, *found}
-    late = [r["request"]["url"] for r in files
-            if r["initiator"]["type"] == "script"]
+    late = [r["request"]["url"] for r in files[1:]
+            if r["initiator"]["type"] != "parser"]
     assert late == [], late
     for way in "accounts", "keys", "calls", "connect", "status":
         before = len(page.requests)
