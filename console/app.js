@@ -119,8 +119,10 @@ function NotFound() {
 // a screen that fails leaves the others alone
 function Safe({ children }) {
   const [error] = useErrorBoundary(e => console.error(e));
-  return error ? html`<${Page} title="This page failed"><p>The console has a fault here: <code>${String(error)}</code>.
-    Load it anew, and report this if it comes back.</p><//>` : children;
+  return error ? html`
+    <div key="failed">
+      <${Page} title="This page failed"><p>The console has a fault here: <code>${String(error)}</code>. Report it, please.</p><//>
+    </div>` : html`<div key="page">${children}</div>`;
 }
 
 function Navigation({ at, open, close }) {

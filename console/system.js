@@ -48,7 +48,7 @@ export function Status() {
         <${Tiles} items=${[
           ["Gateway", html`<${Badge} text=${s.ok ? "admits calls" : "admits no calls"} kind=${s.ok ? "good" : "bad"} />`],
           ["Calls in flight", count(s.in_flight)],
-          ["Workers", count(s.workers.running), s.workers.leaving ? `${s.workers.leaving} leaving` : "none leaving"],
+          s.workers && ["Workers", count(s.workers.running), s.workers.leaving ? `${s.workers.leaving} leaving` : "none leaving"],
           ["Ledger", s.ledger ? html`<${Badge} text=${s.ledger.writable ? "writable" : "not writable"} kind=${s.ledger.writable ? "good" : "bad"} />` : "none"],
         ]} />
         ${!s.ok && html`<div class="problem" role="alert"><p><strong>No call is admitted.</strong></p>
