@@ -22,7 +22,8 @@ export class ApiError extends Error {
       KEY_EXISTS: "An id is never used twice, not even after it was revoked: choose another. If the answer to a first attempt was lost, the key is there, and rotating it makes a secret.",
       CONFIGURED_KEY: "Change it in the configuration, then reload nginx.",
       PRECONDITION_FAILED: "Somebody else has changed the key meanwhile: close this, look at it as it is now, and change it again.",
-    }[this.code] || {
+      "No ledger is configured": "Add modelgw_ledger to http { } of nginx.conf and reload nginx: accounts, calls and changes are kept in it.",
+    }[this.code === "NOT_FOUND" ? this.message : this.code] || {
       404: "It may have been removed, or the address is mistyped.",
       429: `Too many requests. ${wait}`,
       503: `The gateway is busy, or cannot write its ledger: see Status. ${wait}`,

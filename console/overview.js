@@ -13,6 +13,7 @@ const RANGES = { "24h": ["24 hours", "hour"], "7d": ["7 days", "hour"], "30d": [
 export function Overview({ params }) {
   const calls = useGet("/calls", { limit: 1 });
   if (calls.data && !calls.data.calls.length) return html`<${FirstCall} />`;
+  if (calls.error?.status === 404) return html`<${Page} title="Overview"><${Problem} error=${calls.error} retry=${calls.reload} /><//>`;
   return html`<${Numbers} range=${own(RANGES, params.range) ? params.range : "24h"} />`;
 }
 
@@ -109,7 +110,8 @@ function FirstCall() {
     if (!waiting) return undefined;
     let timer, over = false, old = made ? null : undefined;
     const ask = async () => {
-      const found = await get("/calls", { limit: 1, ...(made && { key: made.id }) }).catch(() => null);
+      const found = document.hidden ? null
+        : await get("/calls", { limit: 1, ...(made && { key: made.id }) }).catch(() => null);
       if (over) return;
       const newest = found?.calls[0] || null;
       if (found && old === undefined) old = newest?.id || null;
