@@ -202,13 +202,16 @@ export function Billing() {
   const mine = useGet(path`/keys/${key}`);
   const week = useGet("/usage", { by: "day", from: "-7d" });
 
+  // days before the first one with a cost do not count: the account may be new
   const lasts = a => {
-    const spent = week.data && Number(sum(week.data.usage.map(r => r.cost)));
+    const rows = week.data?.usage || [];
+    const old = rows.findLastIndex(r => nano(r.cost) > 0n);
     if (nano(a.available) <= 0n) return ["Lasts", "used up", "calls are refused until it is topped up"];
-    if (!spent) return ["Lasts", "–", "nothing was spent in 7 days"];
-    const days = Number(a.available) / (spent / 7);
+    if (old < 0) return ["Lasts", "–", week.data ? "nothing was spent in 7 days" : ""];
+    const n = Math.min(old + 1, 7);
+    const days = Number(a.available) / (Number(sum(rows.map(r => r.cost))) / n);
     return ["Lasts", days > 3650 ? "over 10 years" : days > 730 ? `about ${Math.round(days / 365)} years` : days < 2 ? `about ${span(Math.round(days * 86400))}` : `about ${count(Math.round(days))} days`,
-            "at the rate of the last 7 days"];
+            n > 1 ? `at the rate of the last ${n} days` : "at the rate of today"];
   };
 
   return html`
