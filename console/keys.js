@@ -65,8 +65,9 @@ export function Secret({ made, close }) {
 export const noManaged = html`
   <div class="problem">
     <p><strong>Keys cannot be made here</strong></p>
-    <p>Add <code>modelgw_managed_keys 10000;</code> to <code>http { }</code> of nginx.conf and reload nginx: then keys are kept
-      in the ledger, and work at once. Until then they are lines of the keys file, made by <code>modelgwctl key new --keys</code>.</p>
+    <p>Add <code>modelgw_managed_keys 10000;</code> to <code>http { }</code> of nginx.conf, stop nginx and start it again, which a reload
+      does not replace: then keys are kept in the ledger, and work at once. Until then they are lines of the keys file, made by
+      <code>modelgwctl key new --keys</code>.</p>
   </div>`;
 
 function NewKey({ account, done }) {
