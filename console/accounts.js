@@ -1,10 +1,10 @@
 // Accounts and their credit; a key holder's billing.
 
-import { html, useState, useEffect, useRef, useGet, href, go, count, span, Time, Money, Euro, Badge, Link, AccountLink, KeyLink, notify,
-         Problem, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Form, Filter, Opener, Plot, series }
+import { html, useState, useEffect, useRef, useGet, href, go, count, span, Time, Money, Euro, Badge, AccountLink, notify,
+         Problem, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Form, Filter, Opener }
   from "./ui.js";
 import { who, mayKeys, mayMoney, path, post, patch, sum, nano, random } from "./api.js";
-import { keyColumns, Limits, Revoke } from "./keys.js";
+import { keyColumns, Limits, Revoke, Spend } from "./keys.js";
 import { callColumns } from "./calls.js";
 
 
@@ -61,7 +61,7 @@ export function Account({ id }) {
         ${a.state === "closed" && html`<p class="hint">This account is closed: its keys get 401. The balance stays.</p>`}
         <${Balance} account=${a} />
         ${a.note && html`<${Facts} items=${[["Note", a.note]]} />`}
-        <${Spend} account=${id} />
+        <${Spend} of=${{ account: id }} />
         <${Keys} account=${id} />
         <${Calls} account=${id} />
         <${TopUps} list=${a.topups} />`}<//>
@@ -77,22 +77,6 @@ const Balance = ({ account: a, more }) => html`
     ["Spent in 30 days", html`<${Euro} of=${a.spent_30d} />`],
     more,
   ]} />`;
-
-function Spend({ account }) {
-  const from = useGet("/usage", { by: "day", from: "-30d", account });
-  return html`
-    <${Section} title="Usage, 30 days">
-      <${Loaded} from=${from}>${({ usage }) => {
-        const { times, of } = series(usage);
-        return html`<div class="plots">
-          <${Plot} name="Spend by day" note=${"€\u00a0" + sum(usage.map(r => r.cost))} times=${times} bars
-            lines=${[["Spend", of(r => Number(r.cost)), "--c1"]]} text=${v => "€\u00a0" + +v.toPrecision(4)} />
-          <${Plot} name="Calls by day" note=${count(usage.reduce((n, r) => n + r.calls, 0))} times=${times} bars
-            lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} whole />
-        </div>`;
-      }}<//>
-    <//>`;
-}
 
 const TopUps = ({ list }) => html`
   <${Section} title="Top-ups and corrections">
@@ -220,7 +204,7 @@ export function Billing() {
       <${Loaded} from=${from}>${a => html`
         ${a.state === "closed" && html`<p class="hint">This account is closed: calls are refused. Ask the operator.</p>`}
         <${Balance} account=${a} more=${lasts(a)} />
-        <${Spend} account=${account} />
+        <${Spend} of=${{ account }} />
         <${Section} title=${`This key: ${key}`} actions=${mine.data && mine.data.source === "ledger" && mine.data.state === "active"
             && html`<${Revoke} id=${key} self />`}>
           <${Problem} error=${mine.error} retry=${mine.reload} />

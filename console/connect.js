@@ -103,7 +103,7 @@ export function Connect({ group, models, secret, only }) {
     .map(m => m.id).filter(id => models ? models.includes(id) : id[0] !== "~")
     .concat((models || []).filter(id => !all.data?.models.some(m => m.id === id))), [all.data, group, models]);
 
-  if (all.error) return html`<${Problem} error=${all.error} />`;
+  if (all.error) return html`<${Problem} error=${all.error} retry=${all.reload} />`;
   if (!all.data) return html`<p class="loading">Loading…</p>`;
   if (!ids.length) return html`<${Empty}>No model of this key is known here: see <a href="#/models">Models</a>.<//>`;
 

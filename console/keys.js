@@ -1,6 +1,6 @@
 // Keys: make, change, rotate, revoke; their limits as they stand.
 
-import { html, useState, useRef, useGet, href, go, leaveFor, count, span, Time, Money, Badge, AccountLink, KeyLink, notify,
+import { html, useState, useRef, useGet, href, go, leaveFor, count, span, Time, Badge, AccountLink, KeyLink, notify,
          Problem, Loaded, Page, Section, Facts, Table, Pager, Field, Form, Filter, Opener, Dialog, Copy, Plot, series }
   from "./ui.js";
 import { who, mayKeys, path, post, patch, signOut, sum, random } from "./api.js";
@@ -128,7 +128,7 @@ function Limiting({ key_: key = {}, group, models }) {
       <${Field} label="Calls at a time" kind="number" name="concurrency" min="1" value=${key.concurrency ?? ""} placeholder="the group's" />
       <${Field} label="Budget in €" name="budget" inputmode="decimal" value=${budget} placeholder="none" />
       <${Field} label="Budget period" kind="select" name="window" value=${window} options=${["day", "week", "month", "total"]} />
-      <${Field} label="Expires (UTC)" kind="date" name="expires" value=${(key.expires || "").slice(0, 10)} />
+      <${Field} label="Expires (UTC)" kind="date" name="expires" value=${(key.expires || "").slice(0, 10)} hint="the first day it is refused" />
     </fieldset>
     <${Field} label="Note" name="note" value=${key.note || ""} hint="for operators only" />`;
 }
@@ -146,7 +146,8 @@ export function KeyForm({ account, made, cancel, short }) {
   const known = useGet("/accounts", { q: typed, limit: 20 }, { skip: !typed });
   const [idempotency] = useState(random);
   const error = from.error || groups.error;
-  if (!from.data || !groups.data) return html`<${Problem} error=${error} />${!error && html`<p class="loading">Loading…</p>`}`;
+  const again = () => { from.reload(); groups.reload(); };
+  if (!from.data || !groups.data) return html`<${Problem} error=${error} retry=${again} />${!error && html`<p class="loading">Loading…</p>`}`;
 
   const names = groups.data.groups.map(g => g.name);
   if (!names.length) return html`<p>No group is configured: add <code>modelgw_group</code> to nginx.conf.</p>`;
@@ -217,14 +218,15 @@ export function Key({ id }) {
           k.note && ["Note", k.note],
         ]} />
         <${Section} title="Limits"><${Limits} of=${k} /><//>
-        <${Usage} of=${id} />`}<//>
+        <${Spend} of=${{ key: id }} />
+        <${Calls} of=${id} />`}<//>
       ${made && html`<${Secret} made=${made} close=${() => setMade(null)} />`}
     <//>`;
 }
 
-function Usage({ of: key }) {
-  const from = useGet("/usage", { by: "day", from: "-30d", key });
-  const calls = useGet("/calls", { key, limit: 10 });
+// of: an account or a key, as the filter of /usage
+export function Spend({ of: filter }) {
+  const from = useGet("/usage", { by: "day", from: "-30d", ...filter });
   return html`
     <${Section} title="Usage, 30 days">
       <${Loaded} from=${from}>${({ usage }) => {
@@ -236,7 +238,12 @@ function Usage({ of: key }) {
             lines=${[["Calls", of(r => r.calls), "--c2"], ["Errors", of(r => r.errors), "--c4"]]} text=${count} whole />
         </div>`;
       }}<//>
-    <//>
+    <//>`;
+}
+
+function Calls({ of: key }) {
+  const calls = useGet("/calls", { key, limit: 10 });
+  return html`
     <${Section} title="Latest calls" actions=${html`<a href=${href("connect", { key })}>Connect a client</a>`}>
       <${Loaded} from=${calls}>${data => html`
         <${Table} name="Latest calls" rows=${data.calls} columns=${callColumns({ account: false, key: false })}
@@ -249,7 +256,7 @@ function Edit({ of: k, done }) {
   const from = useGet("/models");
   return html`
     <${Opener} text="Edit" title=${`Edit ${k.id}`} wide>${close => html`
-      <${Problem} error=${from.error} />
+      <${Problem} error=${from.error} retry=${from.reload} />
       ${from.data && html`
         <${Form} name="Edit key" submit="Save" cancel=${close} send=${async v => {
           const changes = wanted(v, k);

@@ -1,7 +1,7 @@
 // The overview, and the way from nothing to the first call.
 
 import { html, useState, useEffect, useGet, own, href, count, ms, Money, Euro, Badge, AccountLink, KeyLink, Link, Time,
-         Problem, Loaded, Page, Section, Tiles, Table, Code, Copy, Plot, series, Facts }
+         Problem, Loaded, Page, Section, Tiles, Table, Copy, Plot, series, Facts }
   from "./ui.js";
 import { who, mayKeys, mayMoney, get, sum, nano, path } from "./api.js";
 import { TopUp } from "./accounts.js";
