@@ -184,7 +184,7 @@ function Shell({ here, signedIn }) {
       <${Navigation} at=${way} open=${open} close=${() => setOpen(false)} />
       <main id="main" ref=${main} tabindex="-1">
         <${Problem} error=${error} retry=${leave} />
-        <${Safe} key=${at}>
+        <${Safe} key=${at + (here.again || "")}>
           ${Screen ? html`<${Screen} id=${id} params=${here.params} />` : html`<${NotFound} />`}
         <//>
       </main>
@@ -204,6 +204,7 @@ function App() {
   useEffect(() => {
     let timer;
     const onHash = () => setHere(route());
+    const onAgain = () => setHere({ ...route(), again: Date.now() });
     const onOut = event => setState(event.detail);
     const onNotice = event => {
       clearTimeout(timer);
@@ -211,6 +212,7 @@ function App() {
       timer = setTimeout(() => setNotice(""), 8000);
     };
     addEventListener("hashchange", onHash);
+    addEventListener("again", onAgain);
     addEventListener("signedout", onOut);
     addEventListener("notice", onNotice);
     load();

@@ -247,8 +247,9 @@ export function Form({ name, send, submit, danger, cancel, children }) {
 export function Filter({ at, params, children, submit = "Search" }) {
   const onSubmit = event => {
     event.preventDefault();
-    const values = Object.fromEntries(new FormData(event.target));
-    go(at, Object.fromEntries(Object.entries(values).map(([k, v]) => [k, v.trim()])));
+    const values = Object.fromEntries([...new FormData(event.target)].map(([k, v]) => [k, v.trim()]));
+    if (href(at, values) === location.hash) dispatchEvent(new Event("again"));
+    else go(at, values);
   };
   const more = Object.entries(params).some(([k, v]) => v && k !== "after" && k !== "sort");
   return html`
