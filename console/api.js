@@ -54,7 +54,8 @@ export const path = (texts, ...parts) =>
   texts.reduce((all, text, i) => all + encodeURIComponent(parts[i - 1]) + text);
 
 // A worker answers four questions at a time, and the others with 503: so few
-// are asked at once, and one that is refused is asked again.
+// are asked at once, and one that is refused is asked again.  What was begun is
+// not aborted: the gateway works on it all the same.
 
 const AT_ONCE = 3;
 let asked = 0;
@@ -71,8 +72,8 @@ async function turn(work) {
   }
 }
 
-const ask = (method, where, body, headers, signal) => fetch("api" + where, {
-  method, signal, credentials: "same-origin", cache: "no-store",
+const ask = (method, where, body, headers) => fetch("api" + where, {
+  method, credentials: "same-origin", cache: "no-store",
   headers: {
     "X-Modelgw-Console": "1",
     ...(body !== undefined && { "Content-Type": "application/json" }),
@@ -87,10 +88,13 @@ async function send(method, where, { body, headers, signal } = {}) {
   let answer;
   try {
     for (let i = 1; ; i++) {
-      answer = await turn(() => ask(method, where, body, headers, signal));
+      answer = await turn(() => {
+        signal?.throwIfAborted();
+        return ask(method, where, body, headers);
+      });
+      signal?.throwIfAborted();
       if (method !== "GET" || answer.status !== 503 || where === "/status" || i === 4) break;
       await sleep(250 * i);
-      signal?.throwIfAborted();
     }
   } catch (e) {
     if (e.name === "AbortError") throw e;
