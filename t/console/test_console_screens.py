@@ -9,7 +9,7 @@ import pytest
 
 import axe
 from browser import pattern
-from console import ROOT, fill
+from console import ROOT, Console, fill
 from gateway import chat
 from upstream import chat_completion, reply_json
 
@@ -25,7 +25,8 @@ needs_axe = pytest.mark.skipif(not os.path.exists(axe.PATH),
 def console(start_console, upstreams):
     for u in upstreams:
         u.reset()
-    c = start_console()
+    c = start_console(http=Console.PARTS["http"] + """
+        modelgw_gateway_url https://gateway.example;""")
     c.keys = fill(c)
     upstreams[1].script(reply_json(chat_completion("one-0613", usage={
         "prompt_tokens": 1234, "completion_tokens": 56, "total_tokens": 1290,
@@ -59,6 +60,7 @@ def at(console, empty, chromium):
             secret = (c.keys["globex-app"] if who == "holder" else c.ada).secret
             page.find("textbox", "Token or service key").type(secret)
             page.key("Enter")
+            page.find("button", "Sign out")
         settle(page)
         return page
 
@@ -73,8 +75,8 @@ def at(console, empty, chromium):
 
 def settle(page):
     """Everything is loaded and drawn; the notice after signing in has gone."""
-    page.wait(lambda: page.all("heading") and "Loading" not in page.text(),
-              "screen")
+    page.wait(lambda: page.all("heading") and "Loading…" not in page.text()
+              and not page.pending, "screen")
     page.js("document.querySelectorAll('.notice span').forEach("
             "e => e.style.visibility = 'hidden')")
     page.js("document.fonts.ready.then(() => new Promise(done =>"

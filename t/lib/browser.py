@@ -17,7 +17,8 @@ for a time: wait() looks until a condition is true or its bound has passed.
 
 A page keeps what the browser reports: "faults" are errors, warnings, messages
 of scripts, exceptions, violations of the content security policy and of Trusted
-Types, and dialogs; "requests" are those that it has sent.
+Types, and dialogs; "requests" are those that it has sent, "pending" the ids of
+those of the present document that have not ended.
 """
 
 import base64
@@ -183,6 +184,8 @@ class Page:
         self.origin = origin
         self.faults = []
         self.requests = []
+        self.loader = None
+        self.pending = set()
         self.allowed = []
         self.events = collections.Counter()
         self.heap = None
@@ -248,6 +251,13 @@ class Page:
                               accept=False)
         elif method == "Network.requestWillBeSent":
             self.requests.append(params)
+            if params["requestId"] == params["loaderId"]:
+                self.loader = params["loaderId"]
+                self.pending.clear()
+            if params["loaderId"] == self.loader:
+                self.pending.add(params["requestId"])
+        elif method in ("Network.loadingFinished", "Network.loadingFailed"):
+            self.pending.discard(params["requestId"])
         elif method == "HeapProfiler.addHeapSnapshotChunk":
             self.heap.append(params["chunk"])
 
