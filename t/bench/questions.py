@@ -54,7 +54,7 @@ PRAGMA user_version = 1;
 CALLS = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :calls)
 INSERT INTO calls SELECT i, t, t + i * 7919 %% 60000, 'key-' || k,
-    'account-' || k %% 20, 'fam-a-' || i * 31 %% 4, i %% 2000, 0, 0, 0,
+    'account-' || (k %% 20), 'fam-a-' || (i * 31 %% 4), i %% 2000, 0, 0, 0,
     i %% 500, 0, i %% 100000, 'reported', 'complete', 200
 FROM (SELECT i, :from + i * :span / :calls AS t, i * 104729 %% 50 AS k FROM n)
 """.replace("%%", "%")
