@@ -37,17 +37,20 @@ test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 # A browser keeps a core busy: one for each.  Pictures of all screens are left
 # in $(BUILD)/console-shots.
 
+CONSOLE_TEST = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              $(PYTEST) -n $(JOBS) $(PYTEST_ARGS) t/console
+
 test-console: setup-test module console pytest-tools
-	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
-	    $(PYTEST) -n $(JOBS) $(PYTEST_ARGS) t/console
+	$(CONSOLE_TEST)
 
 # those of docs/console.md, in few colours
 
-console-pictures: setup-pictures test-console
+console-pictures: setup-pictures setup-test module console pytest-tools
+	$(CONSOLE_TEST)/test_console_screens.py
 	@mkdir -p docs/console && rm -f docs/console/*.png
 	@for file in $(BUILD)/console-shots/docs/*.png; do \
 	    pngquant --strip --nofs --speed 1 --output docs/console/$${file##*/} \
-	        16 $$file || exit 1; \
+	        32 $$file || exit 1; \
 	done
 
 # the other series: built and tested as in Debian's newer releases; a series
