@@ -1628,7 +1628,7 @@ def has_ipv6():
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
 def test_host_as_an_ipv6_address(gateway):
-    six, both = lib.free_port(), lib.free_port()
+    six, both = lib.free_port(), lib.free_port(everywhere=True)
     # the second one is open to the network: somebody must say who it is
     g = gateway(http="""
     map $remote_addr $its_role { default admin; }

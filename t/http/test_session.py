@@ -1520,9 +1520,7 @@ def has_ipv6():
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
 def test_attempts_over_ipv6(start):
     """An address of IPv4 is the same one through a socket of both families."""
-    with socket.create_server(("::", 0), family=socket.AF_INET6,
-                              dualstack_ipv6=True) as sock:
-        port = sock.getsockname()[1]
+    port = free_port(everywhere=True)
     g = start(http=PARTS["http"] + """
     server { listen [::]:%d ipv6only=off; server_name gateway.test;
              location %s/ { modelgw_admin; } }""" % (port, API))

@@ -13,6 +13,7 @@ no sanitizer report, workers that exited with 0, and no secret in any log.
 import hashlib
 import json
 import os
+import random
 import re
 import resource
 import secrets
@@ -143,12 +144,18 @@ def group_b(scheme="http", name="api.vendor-b.test", models=MODELS_B,
 given = set()
 
 
-def free_port():
+def free_port(everywhere=False):
     """A port that is free; the kernel may offer one again at once, so those
-    that were just returned are skipped."""
+    that were just returned are skipped.  everywhere: on all addresses, and none
+    that the kernel gives to clients: each of their connections keeps it from
+    being bound so."""
     for _ in range(100):
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
+            try:
+                s.bind(("", random.randrange(12000, 32000)) if everywhere
+                       else ("127.0.0.1", 0))
+            except OSError:
+                continue
             port = s.getsockname()[1]
         if port not in given:
             if len(given) > 1000:
