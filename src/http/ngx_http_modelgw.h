@@ -294,6 +294,13 @@ ngx_int_t ngx_http_modelgw_access_find(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_access_early(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t sent);
 
+/*
+ * Refuses a request for that NGX_BUSY, with 503: NGX_DECLINED, ctx->error is
+ * set; NGX_ERROR (no memory).
+ */
+ngx_int_t ngx_http_modelgw_access_busy(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* Returns why such a key is refused; NULL: there is none. */
 ngx_http_modelgw_reason_e ngx_http_modelgw_access_refuses(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);
@@ -351,6 +358,10 @@ ngx_modelgw_key_t *ngx_http_modelgw_managed_key(ngx_pool_t *pool,
  */
 ngx_int_t ngx_http_modelgw_limit_request(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* Adds the header Retry-After: NGX_OK, NGX_ERROR (no memory). */
+ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
+    ngx_uint_t seconds);
 
 /*
  * Takes tokens of tpm for ctx->money.slot.  The caller has the ledger's lock.

@@ -47,8 +47,6 @@ static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_key(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_access_busy(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_access_invalid(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_http_modelgw_reason_e ngx_http_modelgw_access_check(
@@ -399,7 +397,7 @@ ngx_http_modelgw_access_again(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_access_busy(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {

@@ -51,6 +51,15 @@ ngx_http_modelgw_headers_add(ngx_http_request_t *r, const char *name,
 }
 
 
+ngx_int_t
+ngx_http_modelgw_headers_no_store(ngx_http_request_t *r)
+{
+    ngx_str_t  value = ngx_string("no-store");
+
+    return ngx_http_modelgw_headers_add(r, "Cache-Control", &value);
+}
+
+
 void
 ngx_http_modelgw_headers_take(ngx_http_request_t *r, const char *name,
     ngx_str_t *value)

@@ -79,6 +79,9 @@ ngx_http_modelgw_headers_text_is(ngx_str_t *text, u_char *lowcase, size_t len)
 ngx_int_t ngx_http_modelgw_headers_add(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 
+/* Adds "Cache-Control: no-store" (RFC 9111, 5.2.2.5), as above. */
+ngx_int_t ngx_http_modelgw_headers_no_store(ngx_http_request_t *r);
+
 /*
  * Removes all response headers of a name, which is in lower case; *value is
  * that of the last one, of length 0 if there was none.

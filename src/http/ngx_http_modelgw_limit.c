@@ -78,8 +78,6 @@ static ngx_int_t ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
     const char *unit);
 static ngx_int_t ngx_http_modelgw_limit_full(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
-    ngx_uint_t seconds);
 static void ngx_http_modelgw_limit_look(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_limit_header(ngx_http_request_t *r,
@@ -376,7 +374,7 @@ ngx_http_modelgw_limit_full(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
 /* reply.c passes it on; 1 to 60 s */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r, ngx_uint_t seconds)
 {
     ngx_str_t  value;

@@ -97,7 +97,7 @@ static ngx_int_t
 ngx_http_modelgw_ready_handler(ngx_http_request_t *r)
 {
     ngx_int_t                rc;
-    ngx_str_t                body, value;
+    ngx_str_t                body;
     ngx_http_modelgw_ctx_t  *ctx;
 
     if (r != r->main || ngx_http_modelgw_get_ctx(r) != NULL) {
@@ -116,9 +116,7 @@ ngx_http_modelgw_ready_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_str_set(&value, "no-store");
-
-    if (ngx_http_modelgw_headers_add(r, "Cache-Control", &value) != NGX_OK) {
+    if (ngx_http_modelgw_headers_no_store(r) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -194,8 +194,8 @@ typedef struct {
     uint64_t                    expires; /* seconds since the Epoch; 0: never */
     uint64_t                    old_until; /* the end of the grace of an older
                                             one, seconds since the Epoch; 0:
-                                            there is none; of what operators
-                                            are told, not of the table */
+                                            there is none; for operators, not
+                                            in the table */
     uint64_t                    version;
     int64_t                     budget;  /* nano-euro */
     uint32_t                    window;  /* ngx_modelgw_window_e */

@@ -104,7 +104,6 @@ static ngx_int_t ngx_http_modelgw_admin_get(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_admin_route_t *route,
     ngx_str_t *id);
 static ngx_uint_t ngx_http_modelgw_admin_accepts_csv(ngx_http_request_t *r);
-static ngx_int_t ngx_http_modelgw_admin_no_store(ngx_http_request_t *r);
 
 
 /*
@@ -955,7 +954,7 @@ void
 ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status, ngx_str_t *body)
 {
-    if (ngx_http_modelgw_admin_no_store(r) != NGX_OK) {
+    if (ngx_http_modelgw_headers_no_store(r) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
@@ -964,24 +963,11 @@ ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
 }
 
 
-/* RFC 9111, 5.2.2.5 */
-
-static ngx_int_t
-ngx_http_modelgw_admin_no_store(ngx_http_request_t *r)
-{
-    ngx_str_t  value;
-
-    ngx_str_set(&value, "no-store");
-
-    return ngx_http_modelgw_headers_add(r, "Cache-Control", &value);
-}
-
-
 void
 ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_int_t rc)
 {
-    if (rc == NGX_DECLINED && ngx_http_modelgw_admin_no_store(r) == NGX_OK) {
+    if (rc == NGX_DECLINED && ngx_http_modelgw_headers_no_store(r) == NGX_OK) {
         (void) ngx_http_modelgw_reply_error(r, ctx);
         return;
     }

@@ -45,7 +45,7 @@ char *ngx_http_modelgw_admin_location(ngx_conf_t *cf,
 ngx_int_t ngx_http_modelgw_admin_server_names(ngx_conf_t *cf);
 
 /*
- * Whether something authenticates the clients of the location in cf, or nobody
+ * Whether something authenticates the clients of the location in cf, or none
  * can request it over TCP.
  */
 ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,

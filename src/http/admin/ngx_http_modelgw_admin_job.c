@@ -471,7 +471,6 @@ static ngx_int_t
 ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job)
 {
     ngx_int_t            rc;
-    ngx_str_t            value;
     ngx_http_request_t  *r;
 
     r = job->request;
@@ -481,9 +480,7 @@ ngx_http_modelgw_job_header(ngx_http_modelgw_job_t *job)
         return rc;
     }
 
-    ngx_str_set(&value, "no-store");
-
-    if (ngx_http_modelgw_headers_add(r, "Cache-Control", &value) != NGX_OK) {
+    if (ngx_http_modelgw_headers_no_store(r) != NGX_OK) {
         return NGX_ERROR;
     }
 

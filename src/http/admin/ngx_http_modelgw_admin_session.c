@@ -47,7 +47,7 @@ static ngx_int_t ngx_http_modelgw_session_token(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_session_cookie(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_session_find(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, u_char *digest);
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_session_required(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_session_parse_new(
@@ -190,10 +190,8 @@ static ngx_int_t
 ngx_http_modelgw_session_token(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *token)
 {
-    u_char                           *p;
     time_t                            wait;
     ngx_int_t                         rc;
-    ngx_str_t                         value;
     ngx_http_modelgw_main_conf_t     *mmcf;
     ngx_http_modelgw_admin_client_t  *client;
 
@@ -203,15 +201,7 @@ ngx_http_modelgw_session_token(ngx_http_request_t *r,
     wait = ngx_http_modelgw_sessions_wait(mmcf, r->connection->sockaddr);
 
     if (wait) {
-        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
-        if (p == NULL) {
-            return NGX_ERROR;
-        }
-
-        value.data = p;
-        value.len = ngx_sprintf(p, "%T", wait) - p;
-
-        if (ngx_http_modelgw_headers_add(r, "Retry-After", &value) != NGX_OK) {
+        if (ngx_http_modelgw_limit_retry_after(r, wait) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -225,7 +215,7 @@ ngx_http_modelgw_session_token(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_session_find(r, ctx, client->session.digest);
+    rc = ngx_http_modelgw_session_find(r, ctx);
 
     if (rc != NGX_DONE) {
         return rc;
@@ -257,7 +247,7 @@ ngx_http_modelgw_session_cookie(ngx_http_request_t *r,
     rc = ngx_http_modelgw_sessions_read(mmcf, &client->cookie,
                                         &client->session);
     if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_session_find(r, ctx, client->session.digest);
+        rc = ngx_http_modelgw_session_find(r, ctx);
 
     } else if (rc == NGX_DECLINED) {
         client->session.expires = 0;
@@ -269,7 +259,7 @@ ngx_http_modelgw_session_cookie(ngx_http_request_t *r,
 
 
 /*
- * Sets the client's role by the digest of its token.
+ * Sets the client's role by the digest of its token, in client->session.
  *     NGX_OK
  *     NGX_DONE      there is no such token, or it is not valid now
  *     NGX_DECLINED  refused, ctx->error is set
@@ -278,8 +268,9 @@ ngx_http_modelgw_session_cookie(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_modelgw_session_find(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, u_char *digest)
+    ngx_http_modelgw_ctx_t *ctx)
 {
+    u_char                           *digest;
     ngx_int_t                         rc;
     ngx_modelgw_key_t                *key;
     ngx_http_modelgw_operator_t      *operator;
@@ -287,6 +278,7 @@ ngx_http_modelgw_session_find(ngx_http_request_t *r,
     ngx_http_modelgw_admin_client_t  *client;
 
     client = ctx->client;
+    digest = client->session.digest;
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     operator = ngx_http_modelgw_operators_find(mmcf, digest);
@@ -306,9 +298,7 @@ ngx_http_modelgw_session_find(ngx_http_request_t *r,
     rc = ngx_http_modelgw_access_find(r, mmcf, digest, &key);
 
     if (rc == NGX_BUSY) {
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                      "SERVICE_UNAVAILABLE",
-                                      "The keys are being loaded, try again");
+        return ngx_http_modelgw_access_busy(r, ctx);
     }
 
     if (rc != NGX_OK) {

@@ -5,9 +5,9 @@
  *
  * A session is a signed cookie, see src/key/ngx_modelgw_session.h, and nothing
  * is kept of it.  So signing out must be remembered until the session expires.
- * It ends all sessions of the token, and a token has one record, so that nobody
- * can push out those of others.  There is room for 1024 tokens within 12 hours;
- * of more the one that signed out first is forgotten.
+ * It ends all sessions of the token, and a token has one record, so that no
+ * client can push out those of others.  There is room for 1024 tokens within 12
+ * hours; of more the one that signed out first is forgotten.
  *
  * The secret is made when nginx starts: a restart ends all sessions, a reload
  * none.
@@ -153,20 +153,27 @@ ngx_http_modelgw_sessions_read(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_str_t *text, ngx_modelgw_session_t *session)
 {
     ngx_int_t                     rc;
+    ngx_slab_pool_t              *shpool;
     ngx_http_modelgw_ended_t     *ended;
     ngx_http_modelgw_sessions_t  *sessions;
 
-    sessions = ngx_http_modelgw_sessions_lock(mmcf);
+    shpool = (ngx_slab_pool_t *) mmcf->sessions_zone->shm.addr;
+    sessions = shpool->data;
+
+    /* the secret never changes */
 
     rc = ngx_modelgw_session_read(sessions->secret, text,
                                   ngx_http_modelgw_sessions_now(), session);
+    if (rc != NGX_OK) {
+        return rc;
+    }
 
-    if (rc == NGX_OK) {
-        ended = ngx_http_modelgw_sessions_ended(sessions, session->digest);
+    (void) ngx_http_modelgw_sessions_lock(mmcf);
 
-        if (ended && session->expires <= ended->expires) {
-            rc = NGX_DECLINED;
-        }
+    ended = ngx_http_modelgw_sessions_ended(sessions, session->digest);
+
+    if (ended && session->expires <= ended->expires) {
+        rc = NGX_DECLINED;
     }
 
     ngx_http_modelgw_sessions_unlock(mmcf);
