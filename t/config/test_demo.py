@@ -100,14 +100,19 @@ class Demo:
         wait_for(lambda: not self.group(), "processes are left")
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    d = start(tmp_path_factory.mktemp("demo"))
+def running(directory):
+    """The life of a fixture."""
+    d = start(directory)
     try:
         yield d
     finally:
         d.stop()
         d.out.close()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    yield from running(tmp_path_factory.mktemp("demo"))
 
 
 def test_every_line_does_what_it_says(demo):

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from gateway import ROOT
-from test_demo import pytestmark, start      # noqa: F401
+from test_demo import pytestmark, running, start      # noqa: F401
 
 DAY = os.path.join(ROOT, "demo/day.py")
 ACCOUNTS = {"acme", "demo", "globex", "initech"}
@@ -51,12 +51,7 @@ def books(path):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    d = start(tmp_path_factory.mktemp("day"))
-    try:
-        yield d
-    finally:
-        d.stop()
-        d.out.close()
+    yield from running(tmp_path_factory.mktemp("day"))
 
 
 def test_books_are_in_order(demo):

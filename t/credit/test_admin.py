@@ -1617,16 +1617,7 @@ def test_host_as_a_name_that_is_no_wildcard(gateway):
     assert_unserved(client.h1(port, "GET", "/keys", host="x.example"))
 
 
-def has_ipv6():
-    try:
-        with socket.socket(socket.AF_INET6) as s:
-            s.bind(("::1", 0))
-        return True
-    except OSError:
-        return False
-
-
-@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+@pytest.mark.skipif(not lib.has_ipv6(), reason="no IPv6 here")
 def test_host_as_an_ipv6_address(gateway):
     six, both = lib.free_port(), lib.free_port(everywhere=True)
     # the second one is open to the network: somebody must say who it is

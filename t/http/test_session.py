@@ -17,7 +17,7 @@ import pytest
 
 import client
 from client import LIMIT, assert_flat, build
-from gateway import ASAN, Key, chat, free_port
+from gateway import ASAN, Key, chat, free_port, has_ipv6
 from operators import (ADMIN, API, COOKIE, HOURS, LEDGER, OWN, PAGE, PARTS,
                        SAME, SOCKET, Console, Operator, address, as_text,
                        bearer, cookie, forbidden, nobody, refused, set_cookie,
@@ -1506,15 +1506,6 @@ def test_many_addresses_that_fail(start, n):
             fail(g, bad, FAILURES)
     limited(g.sign_in("op-eu-x", source=bad))
     g.works(g.session(g.operator("alice")))
-
-
-def has_ipv6():
-    try:
-        with socket.socket(socket.AF_INET6) as s:
-            s.bind(("::1", 0))
-        return True
-    except OSError:
-        return False
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")

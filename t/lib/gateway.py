@@ -165,6 +165,15 @@ def free_port(everywhere=False):
     raise RuntimeError("no free port")
 
 
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
 def thread_state(pid, tid):
     """"R", "S", "D", "Z" as in proc(5)."""
     with open("/proc/%d/task/%s/stat" % (pid, tid)) as f:
