@@ -46,8 +46,9 @@
 #define NGX_MODELGW_STORE_ID        0x6d67776c  /* application_id: "mgwl" */
 #define NGX_MODELGW_STORE_HEADER    100  /* bytes of an SQLite file's header */
 #define NGX_MODELGW_STORE_SPACE     (512 * 1024)  /* bytes free, at least */
-#define NGX_MODELGW_STORE_TIMEOUT   100  /* ms, for a lock: to open, to read,
-                                            for a checkpoint */
+#define NGX_MODELGW_STORE_TIMEOUT   100  /* ms, for a lock: to open, for a
+                                            checkpoint */
+#define NGX_MODELGW_STORE_READ      1000 /* ms, the same, for a reader */
 #define NGX_MODELGW_STORE_PATH      128  /* bytes of it in a message */
 
 
@@ -359,6 +360,11 @@ ngx_modelgw_store_open_read(const char *path, ngx_modelgw_store_file_t *file,
     if (s == NULL) {
         return NULL;
     }
+
+    /* a writer that closes the file as the last one, at a reload, locks it
+       until its checkpoint is on the disk */
+
+    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_READ);
 
     if (ngx_modelgw_store_setup_read(s, file) != NGX_OK) {
         *error = s->error;

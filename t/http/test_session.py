@@ -1511,7 +1511,7 @@ def test_many_addresses_that_fail(start, n):
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
 def test_attempts_over_ipv6(start):
     """An address of IPv4 is the same one through a socket of both families."""
-    port = free_port(everywhere=True)
+    port = free_port("")
     g = start(http=PARTS["http"] + """
     server { listen [::]:%d ipv6only=off; server_name gateway.test;
              location %s/ { modelgw_admin; } }""" % (port, API))

@@ -10,6 +10,7 @@ a test may replace.  stop() checks each nginx: no critical messages in its log,
 no sanitizer report, workers that exited with 0, and no secret in any log.
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -144,19 +145,17 @@ def group_b(scheme="http", name="api.vendor-b.test", models=MODELS_B,
 given = set()
 
 
-def free_port(everywhere=False):
-    """A port that is free; the kernel may offer one again at once, so those
-    that were just returned are skipped.  everywhere: on all addresses, and none
-    that the kernel gives to clients: each of their connections keeps it from
-    being bound so."""
+def free_port(address="127.0.0.1"):
+    """A port that is free at the address, "" for all of them.  None that the
+    kernel gives to clients, whose connections would keep it from being bound;
+    those that were just returned are skipped."""
     for _ in range(100):
+        port = 12000 + secrets.randbelow(20000)
         with socket.socket() as s:
             try:
-                s.bind(("", random.randrange(12000, 32000)) if everywhere
-                       else ("127.0.0.1", 0))
+                s.bind((address, port))
             except OSError:
                 continue
-            port = s.getsockname()[1]
         if port not in given:
             if len(given) > 1000:
                 given.clear()
@@ -423,6 +422,9 @@ http {
                 if "bind()" not in str(e) or attempt == 4:
                     raise
                 os.unlink(self.path("error.log"))
+                # nginx leaves those that it has bound
+                for path in glob.glob(self.path("*.sock")):
+                    os.unlink(path)
         return self
 
     def _start(self):

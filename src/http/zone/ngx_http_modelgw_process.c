@@ -217,7 +217,8 @@ ngx_http_modelgw_process_sweep(ngx_http_modelgw_main_conf_t *mmcf,
 
 /*
  * One worker logs it, once.  A flush that began before this process did is
- * ignored: it cannot be known whether its writer is alive.
+ * ignored: it cannot be known whether its writer is alive.  So is one that is
+ * seen for the first time: if the machine stood still, it goes on now.
  */
 
 static void
@@ -225,13 +226,17 @@ ngx_http_modelgw_process_stalled(ngx_http_modelgw_main_conf_t *mmcf)
 {
     uint64_t  stalled;
 
+    static ngx_uint_t  seen;             /* in so many calls, one by one */
+
     stalled = ngx_modelgw_ledger_stalled(mmcf->ledger);
 
     if (stalled > ngx_modelgw_ledger_clock() - ngx_http_modelgw_process_start) {
         return;
     }
 
-    if (stalled && ngx_atomic_cmp_set(&mmcf->shared->stalled, 0, 1)) {
+    seen = stalled ? seen + 1 : 0;
+
+    if (seen > 1 && ngx_atomic_cmp_set(&mmcf->shared->stalled, 0, 1)) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                       "writing the ledger hangs for %uL ms, calls are refused "
                       "until it ends: check the disk", stalled);
