@@ -14,10 +14,14 @@
 #include "ngx_modelgw_scan.h"
 
 
-/* protocols; flags, since an upstream may have both */
+/* protocols; bits, since an upstream may have several */
 
-#define NGX_MODELGW_CHAT       0x01
-#define NGX_MODELGW_MESSAGES   0x02
+#define NGX_MODELGW_CHAT        0x01
+#define NGX_MODELGW_MESSAGES    0x02
+#define NGX_MODELGW_RESPONSES   0x04
+#define NGX_MODELGW_EMBEDDINGS  0x08
+
+#define NGX_MODELGW_PROTOCOLS   4
 
 
 /* in tokens; -1: not reported */

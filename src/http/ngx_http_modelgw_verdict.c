@@ -23,8 +23,20 @@
 #define NGX_HTTP_MODELGW_USAGE_MEMBER    "\"include_usage\":true"
 
 
+/* the API of an endpoint */
+
+typedef struct {
+    ngx_uint_t                 protocol;
+    const char                *name;
+    ngx_uint_t                 upstream[4];  /* protocols it can be forwarded
+                                                in, best first; 0: no more */
+    ngx_modelgw_scan_watch_t  *watches;
+    ngx_uint_t                 nwatches;
+} ngx_http_modelgw_api_t;
+
+
 static void ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_http_modelgw_group_t *group, ngx_uint_t protocol,
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_api_t *api,
     ngx_modelgw_scan_conf_t *conf);
 static ngx_int_t ngx_http_modelgw_verdict_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -88,32 +100,56 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_watches[] = {
 };
 
 
+static ngx_http_modelgw_api_t  ngx_http_modelgw_verdict_apis[] = {
+
+    { NGX_MODELGW_CHAT, "chat",
+      { NGX_MODELGW_CHAT, NGX_MODELGW_MESSAGES, 0 },
+      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_CHAT },
+
+    { NGX_MODELGW_MESSAGES, "messages",
+      { NGX_MODELGW_MESSAGES, 0 },
+      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_MESSAGES },
+
+    { NGX_MODELGW_RESPONSES, "responses",
+      { NGX_MODELGW_RESPONSES, NGX_MODELGW_MESSAGES, NGX_MODELGW_CHAT, 0 },
+      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_MESSAGES },
+
+    { NGX_MODELGW_EMBEDDINGS, "embeddings",
+      { NGX_MODELGW_EMBEDDINGS, 0 },
+      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_MESSAGES }
+};
+
+
 ngx_int_t
 ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_uint_t                *upstream;
+    ngx_http_modelgw_api_t    *api;
     ngx_modelgw_scan_plan_t   *plan;
     ngx_http_modelgw_group_t  *group;
 
     group = ngx_http_modelgw_ctx_group(ctx);
+    api = &ngx_http_modelgw_plan(ngx_http_modelgw_verdict_apis,
+                                 ctx->request.endpoint->protocol);
 
-    if (ctx->request.endpoint->protocol == NGX_MODELGW_MESSAGES
-        && !(group->protocol & NGX_MODELGW_MESSAGES))
-    {
+    upstream = api->upstream;
+
+    while (*upstream && !(group->protocol & *upstream)) {
+        upstream++;
+    }
+
+    if (*upstream == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
                                       "PROVIDER_MISMATCH",
-                                      "The messages API is not available for "
-                                      "this key");
+                                      "The %s API is not available for "
+                                      "this key", api->name);
     }
 
-    ctx->call.protocol = ctx->request.endpoint->protocol;
+    ctx->call.protocol = *upstream;
+    ctx->call.translate = (*upstream != api->protocol);
 
-    if (!(group->protocol & ctx->call.protocol)) {
-        ctx->call.protocol = NGX_MODELGW_MESSAGES;
-        ctx->call.translate = 1;
-    }
-
-    plan = ngx_http_modelgw_plan(group->plans, ctx->request.endpoint->protocol);
+    plan = ngx_http_modelgw_plan(group->plans, api->protocol);
 
     ctx->request.scan_conf = ngx_modelgw_scan_conf(plan);
     ctx->request.scan = ngx_modelgw_scan_make(r->pool, plan);
@@ -127,15 +163,17 @@ ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf)
 {
     ngx_uint_t                  i, n;
+    ngx_http_modelgw_api_t     *api;
     ngx_modelgw_scan_conf_t     conf;
     ngx_http_modelgw_group_t  **groups;
 
-    static ngx_uint_t  protocols[] = { NGX_MODELGW_CHAT, NGX_MODELGW_MESSAGES };
-
     groups = mmcf->groups.elts;
 
-    for (n = 0; n < 2; n++) {
-        ngx_modelgw_usage_conf(&conf, protocols[n], mmcf->skip);
+    for (n = 0; n < NGX_MODELGW_PROTOCOLS; n++) {
+
+        api = &ngx_http_modelgw_verdict_apis[n];
+
+        ngx_modelgw_usage_conf(&conf, api->protocol, mmcf->skip);
 
         mmcf->plans[n] = ngx_modelgw_scan_plan(cf->pool, &conf);
         if (mmcf->plans[n] == NULL) {
@@ -143,7 +181,7 @@ ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
         }
 
         for (i = 0; i < mmcf->groups.nelts; i++) {
-            ngx_http_modelgw_verdict_conf(mmcf, groups[i], protocols[n], &conf);
+            ngx_http_modelgw_verdict_conf(mmcf, groups[i], api, &conf);
 
             groups[i]->plans[n] = ngx_modelgw_scan_plan(cf->pool, &conf);
             if (groups[i]->plans[n] == NULL) {
@@ -158,7 +196,7 @@ ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
 
 static void
 ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_http_modelgw_group_t *group, ngx_uint_t protocol,
+    ngx_http_modelgw_group_t *group, ngx_http_modelgw_api_t *api,
     ngx_modelgw_scan_conf_t *conf)
 {
     ngx_memzero(conf, sizeof(ngx_modelgw_scan_conf_t));
@@ -172,10 +210,8 @@ ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
         ngx_http_modelgw_hold_scan(conf);
     }
 
-    conf->watches = ngx_http_modelgw_verdict_watches;
-    conf->nwatches = (protocol == NGX_MODELGW_CHAT)
-                     ? NGX_HTTP_MODELGW_WATCHES_CHAT
-                     : NGX_HTTP_MODELGW_WATCHES_MESSAGES;
+    conf->watches = api->watches;
+    conf->nwatches = api->nwatches;
 }
 
 

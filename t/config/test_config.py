@@ -171,7 +171,8 @@ def test_group_lacks(conf, line):
 
 
 @pytest.mark.parametrize("line", [
-    "protocol;", "protocol chat messages chat;", "family;", "owned_by;",
+    "protocol;", "protocol chat messages responses embeddings chat;",
+    "family;", "owned_by;",
     "owned_by a b;", "upstream;", "upstream http://a http://b;",
     "credential x-api-key;", "credential x-api-key file:a.secret bearer x;",
     "model;", "model fam-a-x;", "deny_field;", "allow_field;", "retry;",
@@ -221,12 +222,14 @@ def test_retry_bad(conf, words, bad):
 
 # protocol, family, owned_by
 
-@pytest.mark.parametrize("words", ["messages chat", "chat messages", "chat"])
+@pytest.mark.parametrize("words", ["messages chat", "chat messages", "chat",
+                                   "responses", "embeddings",
+                                   "embeddings responses chat messages"])
 def test_protocol(conf, words):
     conf.accepted(group=instead("protocol", "protocol %s;" % words))
 
 
-@pytest.mark.parametrize("words", ["Chat", "responses", "messages messages",
+@pytest.mark.parametrize("words", ["Chat", "response", "messages messages",
                                    "chat,messages", '""'])
 def test_protocol_bad(conf, words):
     conf.refused("protocol", words.split(" ")[0].strip('"'), 'group "a"',

@@ -104,7 +104,7 @@ typedef struct {
 typedef struct {
     ngx_str_t                         name;
     ngx_uint_t                        protocol;    /* NGX_MODELGW_CHAT and
-                                                      _MESSAGES, a mask */
+                                                      others, a mask */
     ngx_array_t                       families;    /* of ngx_str_t: prefixes */
     ngx_str_t                         owned_by;
     ngx_str_t                         upstream;    /* "https://NAME" */
@@ -130,8 +130,8 @@ typedef struct {
 
     ngx_http_modelgw_names_t          pass;        /* those of pass_header */
 
-    ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
-                                                      messages requests */
+    ngx_modelgw_scan_plan_t          *plans[NGX_MODELGW_PROTOCOLS];
+                                                   /* scanners of requests */
 
     ngx_http_upstream_srv_conf_t     *servers;     /* the upstream block */
     ngx_uint_t                        retry;       /* a mask, see group.c */
@@ -178,10 +178,10 @@ typedef struct ngx_http_modelgw_lists_s  ngx_http_modelgw_lists_t;
 typedef struct ngx_http_modelgw_shared_s  ngx_http_modelgw_shared_t;
 
 
-/* the place of a protocol in an array of two */
+/* the element of a protocol, one bit, in an array with one for each of them */
 
 #define ngx_http_modelgw_plan(plans, protocol)                                \
-    ((plans)[(protocol) == NGX_MODELGW_MESSAGES])
+    ((plans)[__builtin_ctzl(protocol)])
 
 
 typedef struct {
@@ -199,9 +199,10 @@ typedef struct {
     ngx_shm_zone_t                   *sessions_zone; /* NULL: the same */
     ngx_str_t                         key_prefix;
     ngx_modelgw_skip_pt               skip;
-    ngx_modelgw_scan_plan_t          *plans[2];    /* scanners of chat and
-                                                      messages answers */
-    ngx_modelgw_scan_t               *scans[2];    /* the worker's, for events;
+    ngx_modelgw_scan_plan_t          *plans[NGX_MODELGW_PROTOCOLS];
+                                                   /* scanners of answers */
+    ngx_modelgw_scan_t               *scans[NGX_MODELGW_PROTOCOLS];
+                                                   /* the worker's, for events;
                                                       NULL: not created yet */
     ngx_modelgw_tape_t               *tape;        /* the worker's; NULL: not
                                                       created yet */

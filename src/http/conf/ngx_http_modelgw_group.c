@@ -72,7 +72,7 @@ static ngx_int_t ngx_http_modelgw_group_check_upstream(ngx_conf_t *cf,
 
 
 static ngx_http_modelgw_group_line_t  ngx_http_modelgw_group_lines[] = {
-    { ngx_string("protocol"), 2, 3, ngx_http_modelgw_group_protocol },
+    { ngx_string("protocol"), 2, 5, ngx_http_modelgw_group_protocol },
     { ngx_string("family"), 2, 64, ngx_http_modelgw_group_family },
     { ngx_string("owned_by"), 2, 2, ngx_http_modelgw_group_owned_by },
     { ngx_string("upstream"), 2, 2, ngx_http_modelgw_group_upstream },
@@ -351,6 +351,8 @@ ngx_http_modelgw_group_protocol(ngx_conf_t *cf,
     static ngx_conf_enum_t  protocols[] = {
         { ngx_string("chat"), NGX_MODELGW_CHAT },
         { ngx_string("messages"), NGX_MODELGW_MESSAGES },
+        { ngx_string("responses"), NGX_MODELGW_RESPONSES },
+        { ngx_string("embeddings"), NGX_MODELGW_EMBEDDINGS },
         { ngx_null_string, 0 }
     };
 
@@ -373,7 +375,8 @@ ngx_http_modelgw_group_protocol(ngx_conf_t *cf,
         {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid protocol \"%V\" of group \"%V\": it is "
-                               "\"messages\", \"chat\" or both words",
+                               "one or more of \"messages\", \"chat\", "
+                               "\"responses\" and \"embeddings\", once each",
                                &value[i], &group->name);
             return NGX_CONF_ERROR;
         }
