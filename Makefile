@@ -237,7 +237,7 @@ help:
 	@echo 'make pytest          full suite, packaged nginx (PYTEST_ARGS)'
 	@echo 'make test-console    the console, in a browser (PYTEST_ARGS)'
 	@echo 'make console-pictures  docs/console/*.png anew, in a browser'
-	@echo 'make vectors         translation vectors (VECTORS=dir REPORT=file)'
+	@echo 'make vectors         translation vectors (VECTORS=dirs REPORT=file)'
 	@echo 'make test-asan       full suite, nginx and module under ASan'
 	@echo 'make test-matrix     what depends on nginx, newer series, 4 workers'
 	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'

@@ -2,7 +2,7 @@
 records the bytes of each request and answers as the test scripts it.
 
 A script is a callable that gets an Exchange.  reply(), reply_json(), sse() and
-raw() make the usual ones; without a script both() answers both protocols as a
+raw() make the usual ones; without a script both() answers all protocols as a
 vendor would.  Nothing here depends on the gateway.
 """
 
@@ -544,6 +544,53 @@ def message_stream(model, words=("Hel", "lo"), stop=True, usage=None):
     return out
 
 
+def response_usage(input=11, output=7, read=0, write=0):
+    return {"input_tokens": input, "output_tokens": output,
+            "total_tokens": input + output,
+            "input_tokens_details": {"cached_tokens": read,
+                                     "cache_write_tokens": write},
+            "output_tokens_details": {"reasoning_tokens": 0}}
+
+
+def response(model, text="Hello", usage=None, status="completed"):
+    part = {"type": "output_text", "text": text, "annotations": [],
+            "logprobs": []}
+    return {"id": "resp_1", "object": "response", "created_at": 1700000000,
+            "status": status, "error": None, "incomplete_details": None,
+            "instructions": None, "metadata": {}, "model": model,
+            "output": [{"id": "msg_1", "type": "message",
+                        "role": "assistant", "status": status,
+                        "content": [part]}],
+            "parallel_tool_calls": True, "store": False, "temperature": 1.0,
+            "tool_choice": "auto", "tools": [], "top_p": 1.0,
+            "usage": usage or response_usage()}
+
+
+def response_stream(model, words=("Hel", "lo"), usage=None, stop=True):
+    """The events of a responses stream, as bytes; without its last event it
+    is cut."""
+    end = response(model, "".join(words), usage)
+    item = end["output"][0]
+    part = item["content"][0]
+    first = dict(end, status="in_progress", output=[], usage=None)
+    here = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    out = [("created", {"response": first}),
+           ("in_progress", {"response": first}),
+           ("output_item.added", {"output_index": 0, "item": dict(
+               item, status="in_progress", content=[])}),
+           ("content_part.added", {**here, "part": dict(part, text="")})]
+    out += [("output_text.delta", {**here, "delta": word, "logprobs": []})
+            for word in words]
+    out += [("output_text.done", {**here, "text": part["text"],
+                                  "logprobs": []}),
+            ("content_part.done", {**here, "part": part}),
+            ("output_item.done", {"output_index": 0, "item": item})]
+    out += [("completed", {"response": end})] if stop else []
+    return [event("response." + name, {"type": "response." + name,
+                                       "sequence_number": n, **more})
+            for n, (name, more) in enumerate(out)]
+
+
 def chat_error(text, type="invalid_request_error", code=None, param=None):
     return {"error": {"message": text, "type": type, "param": param,
                       "code": code}}
@@ -555,7 +602,7 @@ def message_error(text, type="invalid_request_error"):
 
 
 def both(x):
-    """Answers as a vendor that speaks both protocols."""
+    """Answers as a vendor that speaks all protocols."""
     body = json.loads(x.request.body or b"{}")
     path = x.request.target.split("?")[0]
     model = body.get("model")
@@ -565,6 +612,9 @@ def both(x):
     elif path.endswith("/messages"):
         script = (sse(message_stream(model)) if body.get("stream")
                   else reply_json(message(model)))
+    elif path.endswith("/responses"):
+        script = (sse(response_stream(model)) if body.get("stream")
+                  else reply_json(response(model)))
     elif body.get("stream"):
         asked = (body.get("stream_options") or {}).get("include_usage")
         script = sse(chat_stream(model, usage=asked is True))

@@ -1,10 +1,12 @@
-"""Runs a directory of translation vectors through a real nginx with the module
+"""Runs directories of translation vectors through a real nginx with the module
 and a scripted upstream.
 
-usage: t/lib/vectors.py DIR [--report FILE] [--only TEXT]
+usage: t/lib/vectors.py DIR... [--report FILE] [--only TEXT]
 
 The format of a vector, and how results compare, is in index.json of t/vectors
-("format", "compare"); DIR need not have one.  A vector passes if what the
+("format", "compare"), and for /v1/responses, whose vectors have names that
+begin with rq-, rs- or st-, in that of t/vectors-responses; DIR need not have
+one.  A vector passes if what the
 upstream got (kind request), what the client got (response, stream) and the
 usage in the access log are as it expects.  Capabilities become options of the
 model line, so vectors with the same options share one nginx.
@@ -13,9 +15,6 @@ A stream is replayed whole (framed in chunks, and by the end of the connection)
 and at each split that it names; without one, byte by byte.  Pieces are HTTP
 chunks, which nginx processes one by one even if the kernel joins them.  All
 replays must give the same output.
-
-A code compares exactly, except that the gateway has more specific codes for
-some of INVALID_REQUEST (docs/api.md, "Errors").
 """
 
 import argparse
@@ -29,14 +28,18 @@ import sys
 import tempfile
 import time
 
+import compare_responses
 import gateway
 import upstream
 from aggregate import aggregate, disorder, events
-
-FINER = {"INVALID_REQUEST": ("INVALID_JSON", "MISSING_FIELD",
-                             "INVALID_FIELD")}
+from compare import (Failed, Unknown, check_contains, check_error,
+                     check_headers, check_metered, demand, named,
+                     normal_aggregate, normal_answer, normal_request, same,
+                     short)
+from compare_responses import bind
 
 CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
 
 BYTEWISE = 65536        # bytes of the longest stream that is sent byte by byte
 PAIRS = 4096            # of the longest that is cut in two at every byte
@@ -44,14 +47,6 @@ TIMEOUT = 60            # seconds for a response
 
 SERVICE_ID, UPSTREAM_ID = "vector-model", "upstream-model"
 MODEL_ID = re.compile(r"[A-Za-z0-9._:/@+-]{1,256}")
-
-
-class Failed(Exception):
-    """The vector fails."""
-
-
-class Unknown(Exception):
-    """The vector has something unknown to this runner."""
 
 
 # JSON as text: numbers and escapes are sent as they are in the file.
@@ -118,9 +113,16 @@ class Vector:
         if isinstance(self.contains, str):
             self.contains = [self.contains]
         self.asserted = whole.get("asserted_by_source") or {}
+        self.ignored = whole.get("ignored") or []
 
+        self.responses = self.name.startswith(("rq-", "rs-", "st-"))
+        self.endpoint = RESPONSES if self.responses else CHAT
+        self.request = whole.get("request")
+        self.upstream_model = self.opts.pop("upstream_model", None)
         self.include_usage = self.opts.pop("include_usage", None)
         self.protocol = self.opts.pop("upstream", None) or "messages"
+        if self.responses and self.protocol == "messages":
+            self.opts.setdefault("auto_cache", False)
         self.raw = whole.get("in_raw")
         if self.raw is None and "in" in raw:
             self.raw = compact(raw["in"])
@@ -143,6 +145,12 @@ class Vector:
 
     def model(self):
         """(service id, upstream id) for the configuration."""
+        service, there = self.models()
+        return service, self.upstream_model or there
+
+    def models(self):
+        if self.responses and self.kind != "request":
+            return self.request["model"], UPSTREAM_ID
         if self.kind == "request":
             here = self.input if isinstance(self.input, dict) else None
             if here is None:
@@ -200,6 +208,10 @@ def count(value):
     return str(value)
 
 
+def switch_or_word(value):
+    return switch(value) if isinstance(value, bool) else word(value)
+
+
 def words(value):
     if not isinstance(value, list):
         raise Unknown("is not a list")
@@ -218,6 +230,8 @@ OPTIONS = {
     "max_output": count,
     "reasoning_output": word,
     "usage_input_includes_cache": switch,
+    "auto_cache": switch_or_word,
+    "chat_limit": word,
 }
 
 
@@ -234,7 +248,8 @@ def model_line(vector):
                 out.append("%s=%s" % (name, OPTIONS[name](value)))
             except Unknown as e:
                 raise Unknown("opts: %s %s" % (name, e))
-    if vector.protocol not in ("messages", "chat"):
+    if vector.protocol not in ("messages", "chat") + (
+            ("responses",) if vector.responses else ()):
         raise Unknown("opts: upstream %r is unknown" % vector.protocol)
     return " ".join(out), location
 
@@ -316,14 +331,14 @@ class Rig:
         finally:
             self.up.stop()
 
-    def call(self, body, script):
-        """(response, line of the log) of one call to the chat endpoint."""
+    def call(self, body, script, endpoint=CHAT):
+        """(response, line of the log) of one call."""
         self.number += 1
         tag = "vector-%d" % self.number
         self.up.reset()
         self.up.script(script)
         try:
-            r = self.gw.post(CHAT, body, self.key,
+            r = self.gw.post(endpoint, body, self.key,
                              [("Content-Type", "application/json"),
                               ("X-Test-Tag", tag)], timeout=TIMEOUT)
         except TimeoutError:
@@ -334,221 +349,15 @@ class Rig:
         return r, self.log.line(tag)
 
 
-# Comparing.
-
-def same(want, got, at=""):
-    """None, or where and how they differ.  true is not 1."""
-    if isinstance(want, dict) and isinstance(got, dict):
-        for name in list(want) + [n for n in got if n not in want]:
-            here = "%s.%s" % (at, name) if at else name
-            if name not in got:
-                return "%s is missing, expected %s" % (here,
-                                                       short(want[name]))
-            if name not in want:
-                return "%s is not expected: %s" % (here, short(got[name]))
-            wrong = same(want[name], got[name], here)
-            if wrong:
-                return wrong
-        return None
-    if isinstance(want, list) and isinstance(got, list):
-        for i, (w, g) in enumerate(zip(want, got)):
-            wrong = same(w, g, "%s[%d]" % (at, i))
-            if wrong:
-                return wrong
-        if len(want) != len(got):
-            return "%s has %d entries, expected %d" % (at, len(got),
-                                                       len(want))
-        return None
-    if want == "[date]" and isinstance(got, int):
-        return None
-    number = isinstance(want, (int, float)) and isinstance(got, (int, float))
-    if want == got and isinstance(want, bool) == isinstance(got, bool) \
-       and (number or type(want) is type(got)):
-        return None
-    return "%s is %s, expected %s" % (at or "it", short(got), short(want))
-
-
-def short(value, size=200):
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= size else text[:size] + "…"
-
-
-def parsed(text):
-    """JSON in a string, as a value; else the string."""
-    try:
-        return {"JSON": json.loads(text)}
-    except (TypeError, ValueError):
-        return text
-
-
-def without_nulls(value):
-    if isinstance(value, dict):
-        return {k: without_nulls(v) for k, v in value.items()
-                if v is not None}
-    if isinstance(value, list):
-        return [without_nulls(v) for v in value]
-    return value
-
-
-def blocks(content):
-    return [{"type": "text", "text": content}] \
-        if isinstance(content, str) else content
-
-
-def normal_request(body):
-    """A messages or chat request in a normal form for comparison."""
-    if not isinstance(body, dict):
-        return body
-    body = dict(body)
-    if body.get("tool_choice") == {"type": "auto"}:
-        del body["tool_choice"]
-    if "system" in body:
-        body["system"] = blocks(body["system"])
-    if isinstance(body.get("messages"), list):
-        body["messages"] = [normal_message(m) for m in body["messages"]]
-    return body
-
-
-def normal_message(message):
-    if not isinstance(message, dict):
-        return message
-    message = dict(message)
-    if "content" in message:
-        message["content"] = blocks(message["content"])
-        if isinstance(message["content"], list):
-            message["content"] = [
-                dict(b, content=blocks(b["content"]))
-                if isinstance(b, dict) and b.get("type") == "tool_result"
-                and "content" in b else b for b in message["content"]]
-    if isinstance(message.get("tool_calls"), list):
-        message["tool_calls"] = normal_calls(message["tool_calls"])
-    return message
-
-
-def normal_calls(calls):
-    return [dict(c, function=dict(c["function"], arguments=parsed(
-                c["function"]["arguments"])))
-            if isinstance(c, dict) and isinstance(c.get("function"), dict)
-            and "arguments" in c["function"] else c for c in calls]
-
-
-def normal_answer(body):
-    """A chat completion, in which null is the same as absent."""
-    body = without_nulls(body)
-    if not isinstance(body, dict):
-        return body
-    for choice in body.get("choices") or ():
-        message = choice.get("message") or {}
-        if "tool_calls" in message:
-            message["tool_calls"] = normal_calls(message["tool_calls"])
-    return body
-
-
-def normal_aggregate(value):
-    value = without_nulls(value)
-    value.setdefault("usage", None)
-    value.setdefault("finish_reason", None)
-    if "tool_calls" in value:
-        value["tool_calls"] = normal_calls(value["tool_calls"])
-    if "error" in value:
-        value["error"] = {"code": code(value["error"].get("code"))}
-    return value
-
-
-def code(text):
-    """The code, a more specific one as the one in the vectors."""
-    for coarse, fine in FINER.items():
-        if text in fine:
-            return coarse
-    return text
-
-
-def named(value, model):
-    """[model] is the id that the client sent."""
-    if isinstance(value, dict):
-        return {k: named(v, model) for k, v in value.items()}
-    if isinstance(value, list):
-        return [named(v, model) for v in value]
-    return model if value == "[model]" else value
-
-
-def demand(wrong):
-    if wrong:
-        raise Failed(wrong)
-
-
-def check_error(vector, status, want, r):
-    """A flat error."""
-    if r.status != status:
-        raise Failed("status is %d (%s), expected %d %s"
-                     % (r.status, r.body[:200].decode(errors="replace"),
-                        status, want.get("code", "")))
-    try:
-        body = r.json()
-    except ValueError:
-        raise Failed("the error is not JSON: %r" % r.body[:200])
-    if not r.complete:
-        raise Failed("the error is truncated")
-    if set(body) != {"code", "message"}:
-        raise Failed("the error is not flat: %s" % short(body))
-    if want.get("code") and code(body["code"]) != code(want["code"]):
-        raise Failed("code is %s (%s), expected %s"
-                     % (body["code"], body["message"], want["code"]))
-    if "message" in want and any(p.endswith("message")
-                                 for p in vector.asserted):
-        demand(same(want["message"], body["message"], "message"))
-
-
-def check_contains(vector, text):
-    for needle in vector.contains:
-        if needle.encode() not in text and needle not in \
-           re.sub(r"\\u[0-9a-fA-F]{4}",
-                  lambda m: plain(m.group()), text.decode()):
-            raise Failed("%r is not in %r" % (needle, text[:2000]))
-
-
-def plain(escape):
-    """An escape as the character, if that needs none."""
-    c = chr(int(escape[2:], 16))
-    return c if c > "\x7f" and not "\ud800" <= c <= "\udfff" else escape
-
-
-def check_headers(want, r):
-    for name, value in (want or {}).items():
-        if r.get(name) != str(value):
-            raise Failed("header %s is %r, expected %r"
-                         % (name, r.get(name), value))
-
-
-def check_metered(want, line):
-    """The log does not have the short-lived cache writes, which are the rest
-    besides cache_write_1h: not compared if an upstream's numbers do not add
-    up."""
-    got = {name: int(value or 0) for name, value in line.items()
-           if name not in ("tag", "code")}
-    got["cache_write_5m"] = got["cache_write"] - got["cache_write_1h"]
-    got["complete"] = line["complete"] == "1"
-    got["known"] = bool(line["input"] or line["output"])
-    for name, value in want.items():
-        if name not in got:
-            raise Unknown("metered: %s is unknown" % name)
-        if name == "cache_write_5m" and "cache_write" in want \
-           and want["cache_write"] != value + want.get("cache_write_1h", 0):
-            continue
-        if value is not None and (want.get("known", True)
-                                  or name in ("known", "complete")):
-            demand(same(value, got[name], "metered." + name))
-
-
 # The kinds.
 
 def run_request(vector, rig):
-    r, line = rig.call(encode(vector.raw), upstream.both)
+    r, line = rig.call(encode(vector.raw), upstream.both, vector.endpoint)
     reached = bool(rig.up.requests)
     text = rig.up.last().body if reached else None
 
     def check(want):
-        if "error" in want and "messages" not in want:
+        if "error" in want and not {"messages", "input"} & set(want):
             check_error(vector, want["error"].get("status", 400),
                         want["error"], r)
             if reached:
@@ -557,8 +366,12 @@ def run_request(vector, rig):
         if not reached:
             raise Failed("%d %s" % (r.status,
                                     r.body[:300].decode(errors="replace")))
-        demand(same(normal_request(want), normal_request(json.loads(text))))
+        seen = json.loads(text)
+        demand(same(normal_request(bind(want, seen, {})),
+                    normal_request(seen)))
         check_contains(vector, text)
+        if vector.responses:
+            compare_responses.check_ignored(vector, r)
         if r.status != 200:
             raise Failed("the answer has status %d" % r.status)
         check_metered(vector.metered, line)
@@ -570,9 +383,9 @@ def run_response(vector, rig):
     model = vector.model()[0]
     given = vector.input if isinstance(vector.input, dict) else {}
     unknown(given, ("status", "headers", "body"))
-    r, line = rig.call(request(model), upstream.reply(
+    r, line = rig.call(vector.request or request(model), upstream.reply(
         given.get("status", 200), encode(vector.raw),
-        list((given.get("headers") or {}).items())))
+        list((given.get("headers") or {}).items())), vector.endpoint)
 
     def check(want):
         unknown(want, ("status", "headers", "body"))
@@ -586,8 +399,11 @@ def run_response(vector, rig):
                     r.status, r.body[:300].decode(errors="replace"), status))
             if not r.complete:
                 raise Failed("the answer is truncated")
-            demand(same(normal_answer(named(body, model)),
-                        normal_answer(r.json())))
+            if vector.responses:
+                compare_responses.check_whole(vector, body, r, model)
+            else:
+                demand(same(normal_answer(named(body, model)),
+                            normal_answer(r.json())))
             check_contains(vector, r.body)
         check_metered(vector.metered, line)
 
@@ -597,9 +413,9 @@ def run_response(vector, rig):
 def run_stream(vector, rig):
     model = vector.model()[0]
     if isinstance(vector.input, dict):
-        unknown(vector.input, ("sse", "split", "status", "headers"))
+        unknown(vector.input, ("sse", "split", "status", "headers", "eof"))
     given = vector.input if isinstance(vector.input, dict) else {}
-    body = request(model, stream=True)
+    body = vector.request or request(model, stream=True)
     if vector.include_usage is not None:
         body["stream_options"] = {"include_usage": vector.include_usage}
     first = None
@@ -608,20 +424,23 @@ def run_stream(vector, rig):
                                         given.get("split")):
         try:
             r, line = rig.call(body, upstream.sse(
-                pieces, framing=framing,
-                headers=list((given.get("headers") or {}).items())))
+                pieces, framing=framing, end=given.get("eof") or "clean",
+                headers=list((given.get("headers") or {}).items())),
+                vector.endpoint)
             any_outcome(vector, lambda want: check_stream(
                 vector, want, r, line, model))
-            seen = seen_of(r)
+            seen = seen_of(vector, r)
             first = first or seen
-            demand(same(first, seen) and "the output differs from that of "
-                   "the whole stream: %s" % same(first, seen))
+            if first != seen:
+                raise Failed("the output differs from that of the whole"
+                             " stream: %s" % same(first, seen))
         except Failed as e:
             raise Failed("(%s) %s" % (how, e))
 
 
 def check_stream(vector, want, r, line, model):
-    unknown(want, ("status", "headers", "events", "aggregate", "body"))
+    unknown(want, ("status", "headers", "events", "aggregate", "body",
+                   "raw"))
     status = want.get("status", 200)
     check_headers(want.get("headers"), r)
     if "body" in want:
@@ -632,26 +451,36 @@ def check_stream(vector, want, r, line, model):
                 r.status, r.body[:300].decode(errors="replace"), status))
         if not (r.get("content-type") or "").startswith("text/event-stream"):
             raise Failed("content-type is %s" % r.get("content-type"))
-        seen = events(r.body)
-        expected = [named(e["data"], model) for e in want.get("events") or ()
-                    if isinstance(e, dict) and "data" in e]
-        if vector.protocol == "chat":
-            demand(same(expected, seen, "events"))
-        demand(disorder(seen, vector.protocol == "chat"))
-        try:
-            got = normal_aggregate(aggregate(seen))
-        except (TypeError, KeyError) as e:
-            raise Failed("the SDK's accumulator would fail: %s" % e)
-        demand(same(normal_aggregate(
-            want.get("aggregate") or aggregate(expected)), got, "aggregate"))
+        if vector.responses:
+            compare_responses.check_events(vector, want, r, model)
+        else:
+            check_chunks(vector, want, r, model)
         check_contains(vector, r.body)
     check_metered(vector.metered, line)
 
 
-def seen_of(r):
+def check_chunks(vector, want, r, model):
+    seen = events(r.body)
+    expected = [named(e["data"], model) for e in want.get("events") or ()
+                if isinstance(e, dict) and "data" in e]
+    if vector.protocol == "chat":
+        demand(same(expected, seen, "events"))
+    demand(disorder(seen, vector.protocol == "chat"))
+    try:
+        got = normal_aggregate(aggregate(seen))
+    except (TypeError, KeyError) as e:
+        raise Failed("the SDK's accumulator would fail: %s" % e)
+    demand(same(normal_aggregate(
+        want.get("aggregate") or aggregate(expected)), got, "aggregate"))
+
+
+def seen_of(vector, r):
     """The output, without the time."""
     if r.status != 200:
         return [r.status, json.loads(r.body)]
+    if vector.responses:
+        return r.body if vector.protocol == "responses" \
+            else compare_responses.seen_of(r)
     return [r.status] + [
         {k: v for k, v in e.items() if k != "created"}
         if isinstance(e, dict) else e for e in events(r.body)]
@@ -768,14 +597,18 @@ KINDS = {"request": run_request, "response": run_response,
          "stream": run_stream}
 
 
-def read(directory):
+def files(directory):
+    if os.path.isfile(directory):
+        return [directory]
+    return sorted(p for p in glob.glob(
+        os.path.join(glob.escape(directory), "**", "*.json"), recursive=True)
+        if os.path.basename(p) != "index.json")
+
+
+def read(directories):
     """(vectors, rows of those that cannot be read)"""
     vectors, rows = [], []
-    paths = [directory] if os.path.isfile(directory) else sorted(
-        p for p in glob.glob(os.path.join(glob.escape(directory), "**",
-                                          "*.json"), recursive=True)
-        if os.path.basename(p) != "index.json")
-    for path in paths:
+    for path in sum(map(files, directories), []):
         try:
             vector = Vector(path)
             vector.line = model_line(vector)
@@ -860,7 +693,7 @@ def run_set(line, vectors, directory, report):
         report(last)
 
 
-def run(directory, only=None, report=None):
+def run(directories, only=None, report=None):
     """The rows of all vectors."""
     rows = []
 
@@ -870,7 +703,7 @@ def run(directory, only=None, report=None):
                            "" if one["passed"] else ": "
                            + " ".join(one["reason"].split())), flush=True)
 
-    vectors, broken = read(directory)
+    vectors, broken = read(directories)
     if only:
         vectors = [v for v in vectors if only in v.name or only in v.file]
         broken = [b for b in broken if only in b["name"]]
@@ -893,14 +726,16 @@ def run(directory, only=None, report=None):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("directory", help="or one file")
+    parser.add_argument("directories", nargs="+", metavar="DIR",
+                        help="or one file")
     parser.add_argument("--report")
     parser.add_argument("--only", help="part of a name")
     args = parser.parse_args()
 
-    if not os.path.exists(args.directory):
-        sys.exit("%s does not exist" % args.directory)
-    rows = run(args.directory, args.only, args.report)
+    for directory in args.directories:
+        if not os.path.exists(directory):
+            sys.exit("%s does not exist" % directory)
+    rows = run(args.directories, args.only, args.report)
     failed = sum(not r["passed"] for r in rows)
     print("%d passed, %d failed" % (len(rows) - failed, failed))
     sys.exit(1 if failed or not rows else 0)

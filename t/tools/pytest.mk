@@ -101,15 +101,15 @@ test-on-%:
 	    MODELGW_WORKERS=4 $(PYTEST) $(MATRIX_ARGS) $(PYTEST_ARGS) \
 	    $(MATRIX_$*)
 
-# translation vectors: a directory of them through nginx, PASS or FAIL each; see
+# translation vectors: directories of them through nginx, PASS or FAIL each; see
 # t/lib/vectors.py
 
-VECTORS     = t/vectors
+VECTORS     = t/vectors t/vectors-responses
 REPORT      =
 
 vectors: setup-test module $(VENV)/.complete
 	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
-	    $(VENV)/bin/python t/lib/vectors.py '$(VECTORS)' \
+	    $(VENV)/bin/python t/lib/vectors.py $(VECTORS) \
 	    $(if $(REPORT),--report '$(REPORT)')
 
 # The torture test of credit: the ledger against the upstream's invoice,
