@@ -6,17 +6,17 @@ a test that asserts that this is empty fails for every request that the gateway
 should not have built.  Where the real API is lenient (it merges adjacent
 messages of one role), this one is not: compatible APIs are not either.
 
-The shape of a request is a table of checks, from which a path like
-"messages.1.content.0.text" comes; checks that span several members are code
-below it.
+The shape of a request is a table of checks; checks that span several members
+are code below it.
 """
 
 import base64
 import hashlib
 import json
-import re
 
-import upstream
+from fake_api import (FakeApi, Refused, always, at, boolean, closed, either,
+                      integer, list_of, mapping, number, one_of, pattern,
+                      pieces, record, refuse, string, tagged)
 from upstream import event, message_error, message_usage
 
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
@@ -24,14 +24,6 @@ BREAKPOINTS = 4
 MAGIC = {"image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG\r\n\x1a\n",
          "image/gif": b"GIF8", "image/webp": b"RIFF",
          "application/pdf": b"%PDF-"}
-
-
-class Refused(Exception):
-
-    def __init__(self, text, status=400, type="invalid_request_error"):
-        super().__init__(text)
-        self.status = status
-        self.type = type
 
 
 class Model:
@@ -60,30 +52,6 @@ class Model:
                         for name, value in vars(self).items() if value != ())
 
 
-def refuse(path, text):
-    raise Refused("%s: %s" % (path, text) if path else text)
-
-
-def at(path, name):
-    return "%s.%s" % (path, name) if path else str(name)
-
-
-# Checks take (path, value); they refuse it or return.
-
-def string(path, value):
-    if not isinstance(value, str):
-        refuse(path, "Input should be a valid string")
-
-
-def pattern(regex):
-    def check(path, value):
-        string(path, value)
-        if not re.fullmatch(regex, value):
-            refuse(path, "String should match pattern '%s'" % regex)
-
-    return check
-
-
 def written(path, value):
     """A text block's text."""
     string(path, value)
@@ -91,87 +59,6 @@ def written(path, value):
         refuse(path, "text content blocks must be non-empty")
     if not value.strip():
         refuse(path, "text content blocks must contain non-whitespace text")
-
-
-def boolean(path, value):
-    if not isinstance(value, bool):
-        refuse(path, "Input should be a valid boolean")
-
-
-def number(low, high, kind=(int, float)):
-    def check(path, value):
-        if not isinstance(value, kind) or isinstance(value, bool):
-            refuse(path, "Input should be a valid number")
-        if value < low:
-            refuse(path, "Input should be greater than or equal to %s" % low)
-        if high is not None and value > high:
-            refuse(path, "Input should be less than or equal to %s" % high)
-
-    return check
-
-
-def integer(low):
-    return number(low, None, int)
-
-
-def one_of(*values):
-    def check(path, value):
-        if value not in values:
-            refuse(path, "Input should be %s" % " or ".join(
-                "'%s'" % v for v in values))
-
-    return check
-
-
-def mapping(path, value):
-    if not isinstance(value, dict):
-        refuse(path, "Input should be a valid dictionary")
-
-
-def list_of(check):
-    def run(path, value):
-        if not isinstance(value, list):
-            refuse(path, "Input should be a valid list")
-        for i, item in enumerate(value):
-            check(at(path, i), item)
-
-    return run
-
-
-def record(required, **optional):
-    def check(path, value):
-        mapping(path, value)
-        for name in value:
-            if name not in required and name not in optional:
-                refuse(at(path, name), "Extra inputs are not permitted")
-        for name in required:
-            if name not in value:
-                refuse(at(path, name), "Field required")
-        for name, item in value.items():
-            (required.get(name) or optional[name])(at(path, name), item)
-
-    return check
-
-
-def tagged(**kinds):
-    """An object of one of several kinds, by its "type"."""
-
-    def check(path, value):
-        mapping(path, value)
-        kind = value.get("type")
-        if not isinstance(kind, str) or kind not in kinds:
-            refuse(path, "Input tag '%s' found using 'type' does not match any"
-                         " of the expected tags: %s" % (kind, list(kinds)))
-        kinds[kind](path, value)
-
-    return check
-
-
-def either(first, second):
-    def check(path, value):
-        (first if isinstance(value, str) else second)(path, value)
-
-    return check
 
 
 def encoded(path, source):
@@ -206,20 +93,6 @@ def schema(path, value):
     if {"oneOf", "anyOf", "allOf"} & set(value):
         refuse(path, "input_schema does not support oneOf, allOf, or anyOf at"
                      " the top level")
-
-
-def closed(path, value):
-    """Of structured outputs: each object forbids more properties."""
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            closed(at(path, i), item)
-    elif isinstance(value, dict):
-        if value.get("type") == "object" \
-           and value.get("additionalProperties") is not False:
-            refuse(path, "For 'object' type, 'additionalProperties' must be"
-                         " explicitly set to false")
-        for name, item in value.items():
-            closed(at(path, name), item)
 
 
 # The shape of a request.
@@ -509,21 +382,6 @@ def check_results(i, message, waiting):
                missing([id for id in waiting if id not in leading]))
 
 
-def members(pairs):
-    if len({name for name, value in pairs}) < len(pairs):
-        raise ValueError("duplicate member")
-    return dict(pairs)
-
-
-def parse(data):
-    try:
-        body = json.loads(data.decode("utf-8"), object_pairs_hook=members)
-        json.dumps(body, ensure_ascii=False).encode("utf-8")    # surrogates
-    except ValueError as e:
-        refuse("", "The request body is not valid JSON: %s" % e)
-    return body
-
-
 def check(body, models):
     """Refuses what the API would refuse."""
     REQUEST("", body)
@@ -593,10 +451,6 @@ EMPTY = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""},
          "tool_use": {"input": {}}}
 
 
-def pieces(text, size):
-    return [text[i:i + size] for i in range(0, len(text), size)]
-
-
 def deltas(block, size):
     if block["type"] == "text":
         return [{"type": "text_delta", "text": p}
@@ -639,55 +493,25 @@ def wire(events):
     return [event(e["type"], e, ensure_ascii=False) for e in events]
 
 
-class MessagesApi:
-    """A script: checks the request, answers with what says(body) returns: a
-    list of blocks, a dict of message()'s arguments, or another script.
+class MessagesApi(FakeApi):
 
-    models    upstream ids and what they can do
-    secret    the required key; None: any
-    refused   (text, body) of each request that was refused
-    size      characters of a text delta in a stream
-    cut       bytes of each write of a stream; 0: one write per event
-    """
+    HEADERS = [("request-id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
+               ("Cache-Control", "no-cache")]
 
-    def __init__(self, models, says, secret=None, size=5, cut=0):
-        self.models = models
-        self.says = says
-        self.secret = secret
-        self.size = size
-        self.cut = cut
-        self.refused = []
+    def check_head(self, request):
+        check_head(request, self.secret)
 
-    def __call__(self, x):
-        try:
-            check_head(x.request, self.secret)
-            body = parse(x.request.body)
-            check(body, self.models)
-        except Refused as e:
-            self.refused.append((str(e), x.request.body))
-            script = upstream.reply_json(message_error(str(e), e.type),
-                                         e.status)
-        else:
-            script = self.answer(body)
-        script(x)
+    def check(self, body):
+        check(body, self.models)
 
-    def answer(self, body):
-        said = self.says(body)
-        if callable(said):
-            return said
-        more = dict(said) if isinstance(said, dict) else {"content": said}
-        said = message(body["model"], *more.pop("content"), **more)
-        if not body.get("stream"):
-            return upstream.reply(200, json.dumps(
-                said, ensure_ascii=False).encode(), headers=IDS)
-        return upstream.sse(self.writes(wire(stream(said, self.size))), headers=IDS)
+    def error(self, e):
+        return message_error(str(e), e.type)
 
-    def writes(self, events):
-        return pieces(b"".join(events), self.cut) if self.cut else events
+    def answer(self, body, *content, **more):
+        return message(body["model"], *content, **more)
 
-
-IDS = [("request-id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
-       ("Cache-Control", "no-cache")]
+    def events(self, body, said):
+        return wire(stream(said, self.size))
 
 
 def in_turn(*answers):
@@ -699,7 +523,3 @@ def in_turn(*answers):
         return answers[min(n, len(answers) - 1)]
 
     return says
-
-
-def always(*content):
-    return lambda body: list(content)
