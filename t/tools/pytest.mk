@@ -149,7 +149,7 @@ $(VENV)/.complete: t/tools/requirements.txt
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-# the official SDKs and a coding assistant; where they cannot be installed the
+# the official SDKs and coding assistants; where they cannot be installed the
 # tests that need them are skipped with a notice
 
 $(NPM)/.complete: $(wildcard t/clients/sdk/package.json)
