@@ -3,65 +3,29 @@ messages, Qwen Code over chat and over chat that is translated.
 sdk/assistant.py runs the sessions without any network; the tests check their
 results."""
 
-import fcntl
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from gateway import ROOT
+from sdk import alone
 from sdk.node import NODE, NPM
-
-PLAYER = os.path.join(ROOT, "t/clients/sdk/assistant.py")
 
 PROGRAMS = {"claude": [os.path.join(NPM, ".bin/claude")],
             "qwen": [NODE, os.path.join(NPM, ".bin/qwen")]}
 
-# as root; as another user, where the system allows user namespaces
-NAMESPACES = [["unshare", "-n"], ["unshare", "-c", "--keep-caps", "-n"]]
-
-
-def works(command):
-    try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=120,
-                              capture_output=True).returncode == 0
-    except OSError:
-        return False
-
 
 def play(directory):
-    at = {name: command if works(command + ["--version"]) else None
+    at = {name: command if alone.works(command + ["--version"]) else None
           for name, command in PROGRAMS.items()}
-    if not any(at.values()):
-        return {}
-
-    alone = next((n for n in NAMESPACES if works(n + ["true"])), [])
-    at.update(dir=str(directory), namespace=bool(alone))
-    out = subprocess.run(alone + [sys.executable, PLAYER, json.dumps(at)],
-                         stdin=subprocess.DEVNULL, capture_output=True,
-                         text=True)
-    assert out.returncode == 0, out.stderr[-4000:]
-    return json.loads(out.stdout)
+    return alone.play("assistant.py", dir=directory, **at) \
+        if any(at.values()) else {}
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The results of all sessions of the assistants that are installed.  With
-    xdist the first process runs them for all."""
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
-    done = base / "assistants.json"
-
-    with open(base / "assistants.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            done.write_text(json.dumps(play(
-                tmp_path_factory.mktemp("assistants"))))
-
-    return json.loads(done.read_text())
+    """The results of all sessions of the assistants that are installed."""
+    return alone.once(tmp_path_factory, "assistants", play)
 
 
 def sessions(played, name, program=None):

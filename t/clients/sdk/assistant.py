@@ -3,22 +3,14 @@
 usage: assistant.py '{"dir": for all files, "namespace": true or false,
     "claude": command, "qwen": command}'
 
-An assistant also connects to its vendor, and downloads.  test_assistants.py
-starts this program in a network namespace of its own, where only loopback
-exists: the gateways, the upstream and the assistants all run in there.  Where
-that is not allowed, proxy settings that lead nowhere keep them off the
-network.
+An assistant also connects to its vendor, and downloads: alone.play() keeps it
+off the network.
 
 Prints one object: for each assistant the result of each session.
 """
 
-import fcntl
 import json
 import os
-import signal
-import socket
-import struct
-import subprocess
 import sys
 
 CLIENTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,21 +19,12 @@ sys.path[:0] = [os.path.join(CLIENTS, "../lib"), CLIENTS]
 import gateway                                                  # noqa: E402
 import messages_api                                             # noqa: E402
 import upstream                                                 # noqa: E402
-from sdk import answers, translated                             # noqa: E402
+from sdk import alone, answers, translated                      # noqa: E402
 
-LIMIT = 120         # seconds for a session
 FOREIGN = "sk-ant-api03-" + "x" * 40
 NOTE = "The kettle is on the balcony."
 READ = "Read note.txt and tell me where the kettle is."
 FOUND = "It is on the balcony."
-
-SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
-
-
-def loopback_up():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        fcntl.ioctl(s, SIOCSIFFLAGS,
-                    struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
 
 
 def broken(events):
@@ -80,33 +63,17 @@ class Assistant:
             f.write(NOTE + "\n")
 
         home = self.path(session)
-        env.update(PATH=os.environ["PATH"], HOME=home, TMPDIR=home,
-                   TERM="dumb", NO_PROXY="127.0.0.1",
-                   HTTP_PROXY="http://127.0.0.1:1",
-                   HTTPS_PROXY="http://127.0.0.1:1")
         self.up.reset()
         self.up.script(script)
         lines = len(self.log())
-        r = self.run(self.command + self.arguments(prompt), env, work)
+        r = alone.run(self.command + self.arguments(prompt),
+                      alone.environment(home, **env), work)
         self.gw.wait_idle()         # the last line of the log is written
         r["log"] = [json.loads(line) for line in self.log()[lines:]]
         r["upstream"] = [{"target": q.target, "body": q.body.decode(),
                           "head": q.head.decode("latin-1")}
                          for q in self.up.requests]
         self.results[session] = r
-
-    def run(self, command, env, work):
-        """In a new session, so that its child processes end with it."""
-        p = subprocess.Popen(command, cwd=work, env=env, text=True,
-                             stdin=subprocess.DEVNULL, start_new_session=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            out, err = p.communicate(timeout=LIMIT)
-            return {"status": p.returncode, "out": out, "err": err}
-        except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGKILL)
-            out, err = p.communicate()
-            return {"status": None, "out": out, "err": err}
 
 
 class Claude(Assistant):
@@ -196,10 +163,7 @@ class Translated(Qwen):
 
 
 def main():
-    at = json.loads(sys.argv[1])
-    if at["namespace"]:
-        loopback_up()
-
+    at = alone.arguments()
     up = upstream.Upstream()
     out = {}
     for kind in (Claude, Qwen, Translated):
