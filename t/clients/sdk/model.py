@@ -1,11 +1,12 @@
 """A model for clients of the responses API: what it says is written once, and
 it answers in the protocol in which it is asked.
 
-The client's prompt names a scene ("scene-tools"); SCENES of a test gives for
-each scene the answers, one after each round of tool calls.  An answer is a list
-of blocks as of messages_api (text, thinking, use), or a script.  Tools go by
-their names at an upstream that speaks messages or chat; for the responses API
-the item is of the kind that the request declares.
+The client's prompt names a scene ("scene-tools"), for which a test gives the
+answers, one after each round of tool calls; or a function of the protocol and
+the body.  An answer is a list of blocks as of messages_api (text, thinking,
+use), or a script.  Tools go by their names at an upstream that speaks messages
+or chat; for the responses API the item is of the kind that the request
+declares.
 """
 
 import json
@@ -13,7 +14,7 @@ import re
 
 import messages_api
 import upstream
-from messages_api import Refused, pieces, redacted, text, thinking, use
+from messages_api import Refused, pieces, sign, text, thinking, use
 from upstream import data, event
 
 PROTOCOLS = {"/v1/responses": "responses", "/v1/messages": "messages",
@@ -28,19 +29,81 @@ def has(protocol, text):
             else upstream.chat_error)(text)
 
 
-# Rounds: how many times results of tools have come since the prompt.
+# What of a conversation has come to the upstream.
+
+def turns(protocol, body):
+    """(kind, value) in order: ("call", (id, arguments)), ("result", id),
+    ("thought", signature), ("text", text) of the assistant."""
+    return list({"responses": of_items, "messages": of_messages,
+                 "chat": of_chat}[protocol](body))
+
+
+def of_items(body):
+    for item in body["input"] if isinstance(body["input"], list) else ():
+        kind = item.get("type", "message")
+        if kind.endswith("_output"):
+            yield "result", item["call_id"]
+        elif kind.endswith("_call"):
+            if kind == "function_call":
+                arguments = json.loads(item["arguments"])
+            else:
+                arguments = item.get("arguments") or {"input": item["input"]}
+            yield "call", (item["call_id"], arguments)
+        elif kind == "reasoning":
+            yield "thought", item.get("encrypted_content")
+        elif item.get("role") == "assistant":
+            parts = item["content"]
+            yield "text", parts if isinstance(parts, str) else "".join(
+                part["text"] for part in parts)
+
+
+def of_messages(body):
+    for message in body["messages"]:
+        for block in messages_api.blocks(message):
+            if block["type"] == "tool_result":
+                yield "result", block["tool_use_id"]
+            elif block["type"] == "tool_use":
+                yield "call", (block["id"], block["input"])
+            elif block["type"] == "thinking":
+                yield "thought", block["signature"]
+            elif message["role"] == "assistant":
+                yield "text", block["text"]
+
+
+def of_chat(body):
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            yield "result", message["tool_call_id"]
+        if message["role"] == "assistant":
+            if message.get("content"):
+                yield "text", message["content"]
+            for call in message.get("tool_calls") or ():
+                yield "call", (call["id"],
+                               json.loads(call["function"]["arguments"]))
+
 
 def rounds(protocol, body):
+    """How many times the results of tools have come."""
+    kinds = [None] + [kind for kind, _ in turns(protocol, body)]
+    return sum(1 for before, now in zip(kinds, kinds[1:])
+               if now == "result" and before != "result")
+
+
+def tool_names(protocol, body):
+    """Of the tools as other upstreams than the responses API know them."""
+    if protocol == "responses":
+        return list(tools_of(body))
+    return [tool.get("function", tool)["name"]
+            for tool in body.get("tools") or ()]
+
+
+def wanted(protocol, body):
+    """The schema of the answer."""
     if protocol == "messages":
-        return sum(1 for m in body["messages"]
-                   if messages_api.of(m, "tool_result"))
+        return body["output_config"]["format"]["schema"]
     if protocol == "chat":
-        results = [m["role"] == "tool" for m in body["messages"]]
-    else:
-        results = isinstance(body["input"], list) and [
-            item.get("type", "").endswith("_output") for item in body["input"]]
-    return sum(1 for before, now in zip([False] + list(results or ()),
-                                        results or ()) if now and not before)
+        return body["response_format"]["json_schema"]["schema"]
+    return body["text"]["format"]["schema"]
 
 
 # The responses API.
@@ -255,7 +318,8 @@ def broken(words="Hel", error="The kettle is too hot", end="clean"):
 
 
 def endless(protocol, body):
-    """Begins, and waits until the client has gone."""
+    """Begins, and waits until the client has gone: the server's "gone" gets
+    whether it did."""
     model = body["model"]
     if protocol == "messages":
         events = upstream.message_stream(model)[:4]
@@ -264,13 +328,19 @@ def endless(protocol, body):
     else:
         events = responses_wire(response_events(
             body, [item(body, text("Hello"), 0)]))[:5]
-    return upstream.sse(events + [lambda x: x.wait_gone()])
+    return upstream.sse(events + [
+        lambda x: x.server.gone.append(x.wait_gone())])
 
 
 def fails(status, text, **kw):
     """An answer of this status, instead of a stream."""
     return lambda protocol, body: upstream.reply_json(
         has(protocol, text), status, **kw)
+
+
+def kind_of(name):
+    """Scenes of several clients have three names: client, scene, protocol."""
+    return name.split(".")[1] if name and name.count(".") == 2 else name
 
 
 class Model:
@@ -290,7 +360,7 @@ class Model:
         body = x.request.json()
         self.asked.setdefault(name, []).append(body)
 
-        said = self.scenes.get(name) or [[text("Hello")]]
+        said = self.scenes.get(kind_of(name), [[text("Hello")]])
         if not callable(said):
             said = said[min(rounds(protocol, body), len(said) - 1)]
         if callable(said):
