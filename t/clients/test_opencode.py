@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sdk import alone
-from sdk.model import PROTOCOLS, sign, turns
+from sdk.model import HOT, PROTOCOLS, sealed, turns
 from sdk.node import NPM
 
 COMMAND = [os.path.join(NPM, ".bin/opencode"), "run", "--pure",
@@ -55,8 +55,8 @@ def test_two_commands(opencode):
     came = turns(opencode["protocol"], r["asked"][-1])
     # it runs both at once
     assert sorted(came[-2:]) == [("result", "call_1"), ("result", "call_2")]
-    assert came[:-2] == ([] if opencode["protocol"] == "chat" else [
-        ("thought", sign("Hm."))]) + [("text", "I do both.")] + [
+    assert came[:-2] == sealed(opencode["protocol"], "Hm.") + [
+        ("text", "I do both.")] + [
             ("call", (id, {"command": "echo %s > %s" % (word, word),
                            "description": "Says a word"}))
             for id, word in (("call_1", "one"), ("call_2", "two"))]
@@ -64,7 +64,7 @@ def test_two_commands(opencode):
 
 def test_error_of_the_upstream(opencode):
     _, events = ended(opencode, "failed", 1, "200")
-    assert "The kettle is too hot" in json.dumps(events[-1])
+    assert HOT in json.dumps(events[-1])
 
 
 def test_no_credit(opencode):

@@ -18,10 +18,10 @@ CLIENTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(CLIENTS, "../lib"), CLIENTS]
 
 import gateway                                                  # noqa: E402
-import messages_api                                             # noqa: E402
 import upstream                                                 # noqa: E402
 from sdk import alone, model                                    # noqa: E402
-from sdk.model import broken, endless, text, thinking, use      # noqa: E402
+from sdk.model import (REPORT, breaks, fails, text, thinking,   # noqa: E402
+                       use, waits)
 
 # A name that Codex knows, or begins with one, decides which tools it offers.
 # The account's credit pays for a turn of fam-priced, not for one of fam-dear.
@@ -31,13 +31,11 @@ INNER = {"fam-one": "one-1", "gpt-5.5-x": "patching-1",
          "fam-dear": "dear-1"}
 PRICES = {"fam-priced": "input=1 output=2 max_output=64000",
           "fam-dear": "input=90000 output=90000 max_output=64000"}
-CAPABLE = messages_api.Model()
 
 GROUP = gateway.group(
     "a", "%s", "fam- gpt-5.5 gpt-5.6-", "http://api.vendor-a.test", "%s",
     "\n".join("model %s %s %s;" % (name, inner, PRICES.get(name, "free"))
               for name, inner in INNER.items()))
-CREDENTIALS = {"messages": "x-api-key file:$dir/a.secret"}
 
 LEDGER = ("modelgw_zone 4m; modelgw_ledger $dir/ledger.db;"
           " modelgw_founding_credit 5;")
@@ -47,7 +45,6 @@ PATCH = ("*** Begin Patch\n*** Add File: new.txt\n"
          "+one \"quoted\" line, 5 \u20ac\n*** End Patch\n")
 CODE = ("const r = await tools.exec_command({cmd: \"echo three > three\"});"
         " text(r.output);")
-REPORT = {"city": "Köln", "degrees": [19, 20.5]}
 SCHEMA = {"type": "object", "additionalProperties": False,
           "required": ["city", "degrees"],
           "properties": {"city": {"type": "string"}, "degrees": {
@@ -75,13 +72,11 @@ def compact(protocol, body):
     return [use("exec_command", {"cmd": "echo one"}, "call_1")]
 
 
-def titled(turns):
+def titled(answers):
     """A client asks for a title first, without tools."""
     def says(protocol, body):
-        if not body.get("tools"):
-            return [text("A title")]
-        said = turns[min(model.rounds(protocol, body), len(turns) - 1)]
-        return said(protocol, body) if callable(said) else said
+        return answers[min(model.rounds(protocol, body), len(answers) - 1)] \
+            if body.get("tools") else [text("A title")]
 
     return says
 
@@ -93,16 +88,16 @@ class Agent:
         self.at = at
         self.up = up
         self.up.gone = []
-        self.model = model.Model(self.scenes, {
-            inner: CAPABLE for inner in INNER.values()})
-        up.script(self.model)
         os.makedirs(self.path("gateway"))
         self.gw = gateway.Gateway(
             self.path("gateway"), up, up, http=LEDGER,
-            groups=GROUP % (at["protocol"], CREDENTIALS.get(
-                at["protocol"], "Authorization file:$dir/a.secret bearer")))
+            groups=GROUP % (at["protocol"],
+                            model.credential(at["protocol"])))
         self.gw.keys = [self.gw.alice]
         self.gw.start()
+        self.model = model.Model(self.scenes, self.gw.secret_a,
+                                 *INNER.values())
+        up.script(self.model)
         self.results = {}
 
     def path(self, *names):
@@ -147,9 +142,9 @@ class Codex(Agent):
                  [text("It is coded.")]],
         "compact": compact,
         "schema": [[text(json.dumps(REPORT))]],
-        "failed": [broken()],
-        "cut": [broken(error=None, end="close")],
-        "aborted": [endless],
+        "failed": [fails],
+        "cut": [breaks],
+        "aborted": [waits],
     }
 
     def configure(self, home, name="fam-one", more="", access=True,
@@ -184,7 +179,7 @@ args = ["%s"]
                 "openai_base_url = \"%s\"" % self.url(),
                 "danger-full-access" if access else "read-only", more,
                 self.url(), sys.executable,
-                os.path.join(CLIENTS, "sdk/mcp.py")))
+                os.path.join(CLIENTS, "sdk/mcp_add.py")))
         return dict({"CODEX_HOME": home}, **({} if provider else {
             "CODEX_API_KEY": self.gw.alice.secret}))
 
@@ -217,7 +212,7 @@ class Opencode(Agent):
     scenes = {name: titled(turns) for name, turns in {
         "text": [[thinking("Hm."), text("The kettle is on.")]],
         "commands": shell("bash", "command", description="Says a word"),
-        "failed": [broken()],
+        "failed": [fails],
     }.items()}
 
     def configure(self, home, name="fam-one"):

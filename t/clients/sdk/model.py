@@ -12,21 +12,23 @@ declares.
 import json
 import re
 
+import chat_api
+import gateway
 import messages_api
+import responses_api
 import upstream
-from messages_api import Refused, pieces, sign, text, thinking, use
-from upstream import data, event
+from chat_api import ChatApi
+from messages_api import MessagesApi, sign, text, thinking, use
+from responses_api import ResponsesApi, seal
+from upstream import (chat_error, chat_usage, data, event, message_error,
+                      response_usage)
 
 PROTOCOLS = {"/v1/responses": "responses", "/v1/messages": "messages",
              "/v1/chat/completions": "chat"}
 
 SCENE = re.compile(rb"scene-([a-z0-9_.]*[a-z0-9_])")
 
-
-def has(protocol, text):
-    """The upstream's error body."""
-    return (upstream.message_error if protocol == "messages"
-            else upstream.chat_error)(text)
+HOT = "The kettle is too hot"
 
 
 # What of a conversation has come to the upstream.
@@ -106,7 +108,7 @@ def wanted(protocol, body):
     return body["text"]["format"]["schema"]
 
 
-# The responses API.
+# What it says, in other protocols than messages.
 
 def declared(tools, space=None):
     """name at other upstreams: the type of its call, and its names here."""
@@ -133,209 +135,91 @@ def tools_of(body):
     return declared(tools)
 
 
-def item(body, block, n):
-    kind = block["type"]
-    if kind == "text":
-        return {"id": "msg_%d" % n, "type": "message", "role": "assistant",
-                "status": "completed", "content": [
-                    {"type": "output_text", "text": block["text"],
-                     "annotations": [], "logprobs": []}]}
-    if kind == "thinking":
-        asked = (body.get("reasoning") or {}).get("summary")
-        sealed = "reasoning.encrypted_content" in (body.get("include") or ())
-        return dict({"id": "rs_%d" % n, "type": "reasoning", "summary": [
-            {"type": "summary_text", "text": block["thinking"]}]
-            if asked else []}, **({"encrypted_content": block["signature"]}
-                                  if sealed else {}))
-    if kind == "refusal":
-        return {"id": "msg_%d" % n, "type": "message", "role": "assistant",
-                "status": "completed", "content": [
-                    {"type": "refusal", "refusal": block["refusal"]}]}
-    how, names = tools_of(body)[block["name"]]
-    call = dict({"call_id": block["id"], "status": "completed"}, **names)
-    if how == "custom":
-        return dict(call, id="ctc_%d" % n, type="custom_tool_call",
-                    input=block["input"]["input"])
-    if how == "tool_search":
-        return dict(call, id="tsc_%d" % n, type="tool_search_call",
-                    execution="client", arguments=block["input"])
-    return dict(call, id="fc_%d" % n, type="function_call",
-                arguments=json.dumps(block["input"], ensure_ascii=False))
+def as_item(body, block):
+    if block["type"] == "text":
+        return responses_api.text(block["text"])
+    if block["type"] == "thinking":
+        return responses_api.reasoning(block["thinking"],
+                                       sealed=block["thinking"])
+    kind, names = tools_of(body)[block["name"]]
+    if kind == "tool_search":
+        return responses_api.tool_search(block["input"], block["id"])
+    if kind == "custom":
+        return responses_api.custom(input=block["input"]["input"],
+                                    id=block["id"], **names)
+    return responses_api.use(arguments=block["input"], id=block["id"],
+                             **names)
 
 
-USAGE = {"input_tokens": 131, "input_tokens_details": {
-             "cached_tokens": 100, "cache_write_tokens": 0},
-         "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 0},
-         "total_tokens": 138}
+def as_part(block):
+    if block["type"] == "text":
+        return chat_api.text(block["text"])
+    if block["type"] == "thinking":
+        return chat_api.thinking(block["thinking"])
+    return chat_api.use(block["name"], block["input"], block["id"])
 
 
-def response(body, output, status="completed"):
-    done = status == "completed"
-    return {"id": "resp_1", "object": "response", "created_at": 1700000000,
-            "completed_at": 1700000001 if done else None,
-            "status": status, "model": body["model"], "error": None,
-            "incomplete_details": None,
-            "instructions": body.get("instructions"), "metadata": {},
-            "output": output, "parallel_tool_calls": True, "temperature": 1.0,
-            "top_p": 1.0, "tool_choice": "auto",
-            "tools": body.get("tools") or [], "max_output_tokens": None,
-            "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
-            "text": body.get("text") or {"format": {"type": "text"}},
-            "truncation": "disabled", "store": False,
-            "usage": USAGE if done else None}
+def said(protocol, body, blocks):
+    """The answer, for a script of the protocol's API."""
+    if protocol == "responses":
+        return {"content": [as_item(body, block) for block in blocks],
+                "usage": response_usage(131, 7, 100, 20)}
+    if protocol == "chat":
+        return {"content": [as_part(block) for block in blocks],
+                "usage": chat_usage(131, 7, 100)}
+    return blocks
 
 
-def item_events(at, item, size=5):
-    where = {"item_id": item["id"], "output_index": at}
-    kind = item["type"]
-    yield {"type": "response.output_item.added", "output_index": at,
-           "item": dict(item, **{"message": {"status": "in_progress",
-                                             "content": []},
-                                 "reasoning": {"summary": []},
-                                 "function_call": {"arguments": "",
-                                                   "status": "in_progress"},
-                                 "custom_tool_call": {"input": "", "status":
-                                                      "in_progress"},
-                                 }.get(kind, {}))}
-    if kind == "message":
-        part = item["content"][0]
-        name = "refusal" if part["type"] == "refusal" else "text"
-        event = "response." + ("refusal" if name == "refusal"
-                               else "output_text")
-        where["content_index"] = 0
-        yield dict(where, type="response.content_part.added",
-                   part=dict(part, **{name: ""}))
-        for p in pieces(part[name], size):
-            yield dict(where, type=event + ".delta", delta=p, logprobs=[])
-        yield dict(where, **{"type": event + ".done", name: part[name],
-                             "logprobs": []})
-        yield dict(where, type="response.content_part.done", part=part)
-    elif kind == "reasoning":
-        for i, part in enumerate(item["summary"]):
-            here = dict(where, summary_index=i)
-            base = "response.reasoning_summary_"
-            yield dict(here, type=base + "part.added",
-                       part=dict(part, text=""))
-            for p in pieces(part["text"], size):
-                yield dict(here, type=base + "text.delta", delta=p)
-            yield dict(here, type=base + "text.done", text=part["text"])
-            yield dict(here, type=base + "part.done", part=part)
-    elif kind in ("function_call", "custom_tool_call"):
-        name, event = {"function_call": ("arguments",
-                                         "function_call_arguments"),
-                       "custom_tool_call": ("input", "custom_tool_call_input"),
-                       }[kind]
-        for p in pieces(item[name], size):
-            yield dict(where, type="response.%s.delta" % event, delta=p)
-        yield dict(where, **{"type": "response.%s.done" % event,
-                             name: item[name]})
-    yield {"type": "response.output_item.done", "output_index": at,
-           "item": item}
+def sealed(protocol, thought):
+    """What of a thought must come back to the upstream, as turns() has it."""
+    return {"responses": [("thought", seal(thought))],
+            "messages": [("thought", sign(thought))], "chat": []}[protocol]
 
 
-def response_events(body, output):
-    start = response(body, [], "in_progress")
-    yield {"type": "response.created", "response": start}
-    yield {"type": "response.in_progress", "response": start}
-    for i, one in enumerate(output):
-        yield from item_events(i, one)
-    yield {"type": "response.completed", "response": response(body, output)}
+# What goes wrong: an answer that is a function of the API and the body is a
+# script.
+
+def begun(api, body, word="Hello"):
+    """The events of an answer up to its first word."""
+    one = said(api.protocol, body, [text(word)])
+    one = dict(one) if isinstance(one, dict) else {"content": one}
+    events = api.events(body, api.answer(body, *one.pop("content"), **one))
+    mark = b'"%s"' % word.encode()
+    return events[:1 + [mark in e for e in events].index(True)]
 
 
-def responses_wire(events):
-    return [event(e["type"], dict(e, sequence_number=n), ensure_ascii=False)
-            for n, e in enumerate(events)]
-
-
-def answer_responses(body, blocks):
-    output = [item(body, b, n) for n, b in enumerate(blocks)]
-    if body.get("stream"):
-        return upstream.sse(responses_wire(response_events(body, output)))
-    return upstream.reply_json(response(body, output))
-
-
-# The chat API.
-
-def answer_chat(body, blocks):
-    text = "".join(b["text"] for b in blocks if b["type"] == "text")
-    thought = "".join(b["thinking"] for b in blocks if b["type"] == "thinking")
-    calls = [{"id": b["id"], "type": "function", "function": {
-        "name": b["name"], "arguments": json.dumps(b["input"])}}
-        for b in blocks if b["type"] == "tool_use"]
-    finish = "tool_calls" if calls else "stop"
-    model = body["model"]
-    usage = upstream.chat_usage(131, 7, 100)
-    if not body.get("stream"):
-        answer = upstream.chat_completion(model, text or None, usage)
-        answer["choices"][0]["finish_reason"] = finish
-        answer["choices"][0]["message"].update(
-            {"tool_calls": calls} if calls else {})
-        return upstream.reply_json(answer)
-
-    deltas = [{"role": "assistant", "content": None}]
-    deltas += [{"reasoning_content": p} for p in pieces(thought, 5)]
-    deltas += [{"content": p} for p in pieces(text, 5)]
-    for i, call in enumerate(calls):
-        function = call["function"]
-        deltas.append({"tool_calls": [dict(call, index=i, function=dict(
-            function, arguments=""))]})
-        deltas += [{"tool_calls": [{"index": i, "function": {"arguments": p}}]}
-                   for p in pieces(function["arguments"], 5)]
-    return upstream.sse(
-        [data(upstream.chat_chunk(model, d)) for d in deltas]
-        + [data(upstream.chat_chunk(model, {}, finish)),
-           data(upstream.chat_usage_chunk(model, usage)), upstream.DONE])
-
-
-# What goes wrong.
-
-def broken(words="Hel", error="The kettle is too hot", end="clean"):
-    """A stream that begins, then has an error of the upstream or, without
-    one, just ends."""
-
-    def script(protocol, body):
-        model = body["model"]
-        if protocol == "messages":
-            events = upstream.message_stream(model, [words])[:4]
-            frame = event("error", upstream.message_error(
-                error, "invalid_request_error"))
-        elif protocol == "chat":
-            events = upstream.chat_stream(model, [words])[:2]
-            frame = data(upstream.chat_error(error))
-        else:
-            said = list(response_events(body, [item(body, text(words), 0)]))
-            failed = response(body, [], "failed")
-            failed["error"] = {"code": "invalid_prompt", "message": error}
-            events = said[:5] + [{"type": "response.failed",
-                                  "response": failed}]
-            events = responses_wire(events)
-            frame = events.pop()
-        return upstream.sse(events + ([frame] if error else []) + [0.02],
-                            end=end)
-
-    return script
-
-
-def endless(protocol, body):
-    """Begins, and waits until the client has gone: the server's "gone" gets
-    whether it did."""
-    model = body["model"]
-    if protocol == "messages":
-        events = upstream.message_stream(model)[:4]
-    elif protocol == "chat":
-        events = upstream.chat_stream(model)[:2]
+def fails(api, body):
+    """In mid-stream, by an error of the upstream."""
+    events = begun(api, body)
+    if api.protocol == "responses":
+        whole = responses_api.response(
+            body, status="failed",
+            error={"code": "invalid_prompt", "message": HOT})
+        frame = event("response.failed", {
+            "type": "response.failed", "sequence_number": len(events),
+            "response": dict(whole, usage=None)})
+    elif api.protocol == "messages":
+        frame = event("error", message_error(HOT))
     else:
-        events = responses_wire(response_events(
-            body, [item(body, text("Hello"), 0)]))[:5]
-    return upstream.sse(events + [
+        frame = data(chat_error(HOT))
+    return upstream.sse(events + [frame])
+
+
+def breaks(api, body):
+    """The connection does."""
+    return upstream.sse(begun(api, body) + [0.02], end="close")
+
+
+def waits(api, body):
+    """Until the client has gone: the server's "gone" gets whether it has."""
+    return upstream.sse(begun(api, body) + [
         lambda x: x.server.gone.append(x.wait_gone())])
 
 
-def fails(status, text, **kw):
-    """An answer of this status, instead of a stream."""
-    return lambda protocol, body: upstream.reply_json(
-        has(protocol, text), status, **kw)
+def empty(api, body):
+    """An error instead of a stream."""
+    error = message_error if api.protocol == "messages" else chat_error
+    return upstream.reply_json(error("The kettle is empty"), 500)
 
 
 def kind_of(name):
@@ -345,44 +229,88 @@ def kind_of(name):
 
 class Model:
     """A script for Upstream.  It records in asked, for each scene, the bodies
-    that came, and in refused what none of the APIs would have taken."""
+    that came; refused is what none of the APIs has taken.  names are those of
+    its upstream models."""
 
-    def __init__(self, scenes, models=None):
+    def __init__(self, scenes, secret, *names):
         self.scenes = scenes
         self.asked = {}
-        self.refused = []
-        self.messages = messages_api.MessagesApi(models, None)
+        self.apis = {}
+        for api, able in ((ResponsesApi, None),
+                          (MessagesApi, messages_api.Model()),
+                          (ChatApi, chat_api.Model())):
+            made = api({name: able for name in names}, None, secret)
+            made.protocol = api.__name__[:-3].lower()
+            made.says = lambda body, made=made: self.says(made, body)
+            self.apis[made.protocol] = made
+
+    @property
+    def refused(self):
+        return [why for api in self.apis.values() for why, _ in api.refused]
 
     def __call__(self, x):
-        protocol = PROTOCOLS[x.request.target.split("?")[0]]
-        found = SCENE.search(x.request.body)
+        self.apis[PROTOCOLS[x.request.target.split("?")[0]]](x)
+
+    def says(self, api, body):
+        found = SCENE.search(json.dumps(body).encode())
         name = found.group(1).decode() if found else None
-        body = x.request.json()
         self.asked.setdefault(name, []).append(body)
 
-        said = self.scenes.get(kind_of(name), [[text("Hello")]])
-        if not callable(said):
-            said = said[min(rounds(protocol, body), len(said) - 1)]
-        if callable(said):
-            said = said(protocol, body)
-        if callable(said):
-            return said(x)
-        if protocol == "messages":
-            self.messages.says = lambda body: said
-            self.answer_messages(x, body, said)
-        else:
-            {"responses": answer_responses,
-             "chat": answer_chat}[protocol](body, said)(x)
+        answers = self.scenes.get(kind_of(name), [[text("Hello")]])
+        if callable(answers):
+            answers = [answers(api.protocol, body)]
+        answer = answers[min(rounds(api.protocol, body), len(answers) - 1)]
+        if callable(answer):
+            return answer(api, body)
+        return said(api.protocol, body, answer)
 
-    def answer_messages(self, x, body, said):
-        try:
-            messages_api.check_head(x.request, None)
-            messages_api.check(messages_api.parse(x.request.body),
-                               self.messages.models)
-        except Refused as e:
-            self.refused.append(str(e))
-            upstream.reply_json(has("messages", str(e)), e.status)(x)
-        else:
-            message = messages_api.message(body["model"], *said)
-            (upstream.sse(messages_api.wire(messages_api.stream(message)))
-             if body.get("stream") else upstream.reply_json(message))(x)
+
+# For the SDKs: a gateway with a group for each protocol of upstreams.
+
+CREDENTIALS = {"messages": "x-api-key file:$dir/a.secret"}
+
+
+def credential(protocol):
+    return CREDENTIALS.get(protocol,
+                           "Authorization file:$dir/a.secret bearer")
+
+
+GROUPS = "".join(gateway.group(
+    protocol, protocol, "fam-%s-" % protocol, "http://api.vendor-a.test",
+    credential(protocol), "model fam-%s-one one-1 free;" % protocol)
+    for protocol in PROTOCOLS.values())
+
+ROUNDS = [[thinking("Hm."), text("I look."),
+           use("weather", {"city": "Köln"}, "call_1"),
+           use("weather", {"city": "Bonn"}, "call_2")],
+          [use("weather", {"city": "Ulm"}, "call_3")],
+          [text("It is fine.")]]
+REPORT = {"city": "Köln", "degrees": [19, 20.5]}
+
+SCENES = dict(
+    {"tools" + form: ROUNDS for form in ("", "_raw", "_helper", "_stream")},
+    stored=ROUNDS, schema=[[text(json.dumps(REPORT))]],
+    failed=[fails], cut=[breaks], cut_helper=[breaks], aborted=[waits],
+    poor=[empty])
+
+
+class Responses:
+    """make() is Gateway, or a fixture that starts one."""
+
+    def __init__(self, make):
+        self.keys = [gateway.Key("key-" + protocol, protocol)
+                     for protocol in PROTOCOLS.values()]
+        self.gw = make(groups=GROUPS, keys_text="\n".join(
+            key.line() for key in self.keys))
+        self.gw.keys = self.keys
+        self.up = self.gw.a
+        self.up.gone = []
+        self.model = Model(SCENES, self.gw.secret_a, "one-1")
+        self.up.reset()
+        self.up.script(self.model)
+        self.faults = len(self.up.faults)
+
+    def close(self):
+        self.up.reset()
+        assert self.model.refused == []
+        assert self.up.faults[self.faults:] == []
