@@ -31,6 +31,7 @@ from upstream import (DONE, Refused, chat_chunk, chat_completion,
 
 CHAT, MESSAGES, TRANSLATED = "chat", "messages", "translated"
 APIS = (CHAT, MESSAGES, TRANSLATED)
+SPOKEN = {TRANSLATED: CHAT}
 
 LINES = {
     "tm-a": Line(input=3, output=15, cache_read="0.3", cache_write="3.75",
@@ -235,7 +236,7 @@ def wire(body):
 
 
 def bound(api, body):
-    return Bound(wire(body), line_of(body["model"]), api != MESSAGES)
+    return Bound(wire(body), line_of(body["model"]), SPOKEN.get(api, api))
 
 
 def expect(bank, api, body, seen, end="complete", status=200):
@@ -1291,7 +1292,7 @@ def test_names_that_are_written_with_escapes_count(module_poor):
         b'"image_url":', b'"image\\u005furl":')
     error = assert_flat(module_poor.post(CHAT, escaped), 402)
     assert money.refusal(error["message"])[0] == Bound(
-        escaped, line_of(plain["model"]), True).hold
+        escaped, line_of(plain["model"]), "chat").hold
 
 
 OTHER_CASE = [
@@ -1326,7 +1327,7 @@ def test_names_in_other_case_count(module_poor, api, line, more, names):
     plain += b" " * (len(other) - len(plain))
     assert len(plain) == len(other) and plain != other
     error = assert_flat(module_poor.post(api, other), 402)
-    hold = Bound(plain, line_of(line), api != MESSAGES).hold
+    hold = Bound(plain, line_of(line), SPOKEN.get(api, api)).hold
     assert money.refusal(error["message"])[0] == hold
     error = assert_flat(module_poor.post(api, plain), 402)
     assert money.refusal(error["message"])[0] == hold

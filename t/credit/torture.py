@@ -5,8 +5,8 @@ usage: t/credit/torture.py [--quick] [--kills N] [--cuts N] [--seed S]
                     [--slots N] [--workers N] [--keep]
        t/credit/torture.py --again DIR
 
-A scripted upstream keeps its own invoice; clients make random calls of both
-protocols, leave at random points; workers are killed with SIGKILL, prices
+A scripted upstream keeps its own invoice; clients make random calls of all
+APIs, passed through and translated, leave at random points; workers are killed with SIGKILL, prices
 change by reload, credit is topped up, workers are killed and nginx is stopped
 at once, its WAL is deleted, its disk is full while workers are killed, and
 everything is killed at once ("power cut") and started again.  At the end the
@@ -51,9 +51,11 @@ import gateway as lib                                           # noqa: E402
 import metrics                                                  # noqa: E402
 import money                                                    # noqa: E402
 import torture_audit as audit                                   # noqa: E402
+import torture_answer                                           # noqa: E402
 import torture_call                                             # noqa: E402
 from gateway import Gateway, Key                                # noqa: E402
-from torture_call import CHAT, MESSAGES, Call                   # noqa: E402
+from torture_call import CHAT, PATHS, Call                      # noqa: E402
+from torture_answer import EMBEDDINGS, MESSAGES, RESPONSES      # noqa: E402
 
 RICH = ["rich-%d" % i for i in range(6)]
 POOR = ["poor-%d" % i for i in range(4)]
@@ -64,7 +66,12 @@ SETTLED = 3                 # seconds until earlier disk activity has ended
 LINES = 20                  # of each log of nginx, when it has failed
 PARALLEL = 48               # of a key; it has that many slots for calls
 DISK = 96                   # megabytes
-LAST = 5                    # kills after all else, for the metrics
+LAST_KILLS = 5              # after all else, for the metrics
+
+# a client that is done has seen this
+
+LAST = {CHAT: b"data: [DONE]", MESSAGES: b"event: message_stop",
+        RESPONSES: b"event: response.completed", EMBEDDINGS: b"}"}
 
 
 class Invoice:
@@ -108,7 +115,7 @@ class Visit:
         if self.status != 200:
             self.error = self.body
         elif call.stream and not self.complete:
-            self.text = torture_call.text_of(self.body)
+            self.text = torture_answer.text_of(self.body)
         self.body = b""
 
 
@@ -245,10 +252,8 @@ class Clients:
             writer.close()
 
     async def talk(self, call, visit, reader, writer):
-        target = ("/v1/messages" if call.api == MESSAGES
-                  else "/v1/chat/completions")
-        group = {"tm": "m", "tc": "c", "td": "d"}[call.line[:2]]
-        key = self.run.keys[call.account, group]
+        target = PATHS[call.speaks]
+        key = self.run.keys[call.account, call.line[1]]
         head = ("POST %s HTTP/1.1\r\nHost: gateway.test\r\n"
                 "Authorization: Bearer %s\r\nX-Test-Tag: %d\r\n"
                 "Content-Length: %d\r\nConnection: close\r\n\r\n"
@@ -293,8 +298,9 @@ class Clients:
                 visit.complete = True
 
     def leaves(self, call, visit):
-        if call.leaves == "reading" and len(visit.body) >= call.leave_bytes:
-            visit.left = True
+        visit.left = (
+            call.leaves == "reading" and len(visit.body) >= call.leave_bytes
+            or call.leaves == "done" and LAST[call.speaks] in visit.body)
         return visit.left
 
 
@@ -476,7 +482,7 @@ class Disruptions:
             if i % 3 == 0:
                 await asyncio.sleep(self.random.uniform(0.2, 1.5))
                 await self.stop()
-        for i in range(LAST):
+        for i in range(LAST_KILLS):
             await asyncio.sleep(self.random.uniform(0.1, 0.7))
             await self.kill()
 
@@ -506,8 +512,9 @@ class Run:
         with open(os.path.join(self.dir, "run.pickle"), "wb") as f:
             pickle.dump(self, f)
 
-    def __init__(self, seed, workers, directory):
+    def __init__(self, seed, workers, directory, apis=None):
         self.seed = seed
+        self.apis = apis
         self.workers = workers
         self.dir = directory
         self.version = 0
@@ -526,7 +533,7 @@ class Run:
 
     def next_call(self):
         n = len(self.calls) + 1
-        call = self.calls[n] = Call(self.seed, n, RICH, POOR)
+        call = self.calls[n] = Call(self.seed, n, RICH, POOR, self.apis)
         return call
 
     def groups(self):
@@ -542,7 +549,11 @@ class Run:
                 + lib.group("c", "chat", "tc-", "http://c.test",
                             "x-api-key file:$dir/b.secret", models("tc-"))
                 + lib.group("d", "chat", "td-", "http://d.test",
-                            "x-api-key file:$dir/b.secret", models("td-")))
+                            "x-api-key file:$dir/b.secret", models("td-"))
+                + lib.group("r", "responses", "tr-", "http://c.test",
+                            "x-api-key file:$dir/b.secret", models("tr-"))
+                + lib.group("e", "embeddings", "te-", "http://c.test",
+                            "x-api-key file:$dir/b.secret", models("te-")))
 
     def make(self, port):
         """The gateway; the accounts get their credit by founding: first the
@@ -561,7 +572,7 @@ class Run:
         self.keys = {(account, group): Key(
             "%s-%s" % (account, group), group,
             "account=%s concurrency=%d" % (account, PARALLEL))
-            for account in RICH + POOR for group in ("m", "c", "d")}
+            for account in RICH + POOR for group in "mcdre"}
         self.g = g = Gateway(
             self.dir, Port, Port, groups=self.groups(), workers=self.workers,
             log_level="notice",
@@ -734,6 +745,8 @@ def main():
     p.add_argument("--slots", type=int, default=40)
     p.add_argument("--workers", type=int, default=4)
     p.add_argument("--seed", default=None)
+    p.add_argument("--api", action="append", choices=list(torture_call.APIS),
+                   help="no other calls but these")
     p.add_argument("--keep", action="store_true",
                    help="keep the directory, on success too")
     p.add_argument("--again", metavar="DIR",
@@ -749,7 +762,7 @@ def main():
     print("torture: seed %s, %d kills, %d power cuts; %s"
           % (seed, kills, cuts, directory), flush=True)
 
-    run = Run(seed, args.workers, directory)
+    run = Run(seed, args.workers, directory, args.api)
     begin = time.monotonic()
     try:
         asyncio.run(run.go(kills, cuts, args.slots))

@@ -20,6 +20,7 @@ import client
 import money
 import torture_call
 from money import Seen
+from torture_answer import CHAT
 
 ADMIN_LOCATION = ("location /admin/ { modelgw_admin; allow 127.0.0.1; "
                   "deny all; }")
@@ -328,7 +329,7 @@ def verify_client(book, call, visit, invoice, ended):
        and not call.dead and not disturbed:
         return "%s: %s" % (visit.status, visit.error)
     if visit.complete and visit.status == 200 and (
-            invoice is None or invoice.sent < whole(call.script(), call)):
+            invoice is None or invoice.sent < call.whole()):
         return "a whole answer, but the upstream sent none"
     if not visit.complete and not disturbed and call.behaviour == "ok" \
        and not call.dead and not (invoice and invoice.late):
@@ -384,8 +385,11 @@ def moments(call, end, visit, invoice):
     known = [Seen()] + [seen for _, seen in steps]
 
     if end == "complete":
-        if invoice.how == "complete" or sent >= whole(steps, call):
+        if invoice.how == "complete":
             yield finished(call, known[-1])
+        else:
+            for at in range(call.whole(), sent + 1):
+                yield finished(call, known[at])
         return
 
     low = received(call, visit, steps) if call.stream else (
@@ -415,17 +419,9 @@ def moments(call, end, visit, invoice):
         yield Seen(unread=True)
 
 
-def whole(steps, call):
-    """Steps until the protocol's last event: the end of the framing may be
-    missing; a translated stream is complete with its stop reason."""
-    if not call.stream or call.behaviour == "error":
-        return len(steps)
-    return len(steps) - (2 if call.api == torture_call.TRANSLATED else 1)
-
-
 def finished(call, seen):
     """A complete chat answer has reported its final usage."""
-    if call.protocol == torture_call.CHAT and "output" in seen.usage \
+    if call.protocol == CHAT and "output" in seen.usage \
        and "output" not in seen.odd:
         return seen.replaced(final=True)
     return seen
@@ -436,7 +432,7 @@ def received(call, visit, steps):
     if visit.status != 200:
         return 0
     if visit.complete:
-        return whole(steps, call)
+        return call.whole()
     for at, (_, seen) in enumerate(steps):
         if seen.text >= visit.text:
             return at + 1

@@ -19,6 +19,12 @@ DOCUMENT_BOUND, DOCUMENT_ESTIMATE = 1000000, 50000
 TOOLS_BOUND = 1000
 MOST = 999999999        # tokens
 
+# what limits the output of a request, by API; embeddings have no output
+LIMITS = {"chat": ("max_tokens", "max_completion_tokens"),
+          "messages": ("max_tokens",),
+          "responses": ("max_output_tokens",),
+          "embeddings": None}
+
 CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
 
 
@@ -104,9 +110,10 @@ def members(value):
 
 
 class Bound:
-    """Hold and estimate of a body (bytes, as the client sent them)."""
+    """Hold and estimate of a body (bytes, as the client sent them) of an API
+    of LIMITS."""
 
-    def __init__(self, body, line, chat):
+    def __init__(self, body, line, api):
         doc = json.loads(body)
         media = documents = tools = 0
         self.long_cache = False
@@ -136,15 +143,12 @@ class Bound:
                                    + media * MEDIA_ESTIMATE
                                    + documents * DOCUMENT_ESTIMATE))
 
-        limit = doc.get("max_tokens") or 0
-        n = 1
-        if chat:
-            limit = max(limit, doc.get("max_completion_tokens") or 0)
-            n = max(doc.get("n") or 1, 1)
-        if limit == 0:
-            limit = line.max_output or line.context or 0
-        self.n = n
-        self.output = min(n * limit, MOST)
+        self.n = max(doc.get("n") or 1, 1) if api == "chat" else 1
+        limit = 0
+        if LIMITS[api]:
+            limit = (max(doc.get(name) or 0 for name in LIMITS[api])
+                     or line.max_output or line.context or 0)
+        self.output = min(self.n * limit, MOST)
 
         pico = (self.input * line.highest_price(self.long_cache)
                 + self.output * line.price["output"])
@@ -154,7 +158,7 @@ class Bound:
         """The largest max_tokens that the available credit covers, or 0."""
         left = (available * 1000
                 - self.input * line.highest_price(self.long_cache))
-        if left <= 0:
+        if left <= 0 or self.output == 0:
             return 0
         return left // line.price["output"] // self.n
 
@@ -224,7 +228,7 @@ def charge(line, hold, estimate, seen):
     return Charge("estimated", tokens, min(line.cost(tokens), hold))
 
 
-# Usage of the two protocols, by class.
+# Usage of the protocols, by class.
 
 class ReportedUsage:
     """The usage that an answer has reported, merged from its usage objects.
@@ -264,16 +268,18 @@ class ReportedUsage:
 
 
 class ChatUsage(ReportedUsage):
-    """prompt_tokens includes all cached tokens."""
+    """The input includes all cached tokens."""
+
+    INPUT, OUTPUT = "prompt_tokens", "completion_tokens"
 
     def read(self, usage):
         for name, *path in (
-                ("input", "prompt_tokens"),
-                ("cache_read", "prompt_tokens_details", "cached_tokens"),
-                ("cache_write", "prompt_tokens_details",
+                ("input", self.INPUT),
+                ("cache_read", self.INPUT + "_details", "cached_tokens"),
+                ("cache_write", self.INPUT + "_details",
                  "cache_write_tokens"),
-                ("output", "completion_tokens"),
-                ("reasoning", "completion_tokens_details",
+                ("output", self.OUTPUT),
+                ("reasoning", self.OUTPUT + "_details",
                  "reasoning_tokens")):
             self.keep(name, self.reported(usage, name, *path))
 
@@ -283,6 +289,29 @@ class ChatUsage(ReportedUsage):
             out["input"] = max(0, out["input"] - out.get("cache_read", 0)
                                - out.get("cache_write", 0))
         return out
+
+
+class ResponsesUsage(ChatUsage):
+    """The same by other names."""
+
+    INPUT, OUTPUT = "input_tokens", "output_tokens"
+
+
+class EmbeddingsUsage(ReportedUsage):
+    """Input only: the larger of two counts, of which one may be missing, or
+    odd."""
+
+    def take(self, usage):
+        counts = [n for n in (usage.get("prompt_tokens"),
+                              usage.get("total_tokens"))
+                  if type(n) is int and 0 <= n <= MOST] \
+            if isinstance(usage, dict) else []
+        if counts:
+            self.known = {"input": max(counts), "output": 0}
+        return self
+
+    def classes(self):
+        return self.known
 
 
 class MessageUsage(ReportedUsage):
