@@ -1,12 +1,14 @@
 """What the benchmark sends and what its upstream answers: the same
-conversation and the same answer in both protocols, so that a translated chat
-call carries the same as an untranslated one.
+conversation and the same answer in all protocols, so that a translated call
+carries the same as an untranslated one.  (Embeddings have texts and a vector
+instead.)
 
 A request is an agent's turn: tools with schemas, a system prompt, tool calls
 with arguments, their results, texts with an escape every 30 to 60 bytes, as in
 code.  All is generated from a fixed seed: each run sends the same bytes.
 """
 
+import base64
 import json
 import random
 
@@ -56,7 +58,7 @@ def tool(rnd, n):
 
 
 def conversation(size):
-    """The content of both forms of a request, so long that the chat form has
+    """The content of all forms of a request, so long that the chat form has
     about that many bytes."""
     rnd = random.Random(4711)
     c = {"system": text(rnd, size // 8), "tools": [], "turns": []}
@@ -79,6 +81,27 @@ def conversation(size):
     return c
 
 
+def codex(size):
+    """The content of the first turn of Codex: its instructions, what is known
+    of the client's machine, its functions and those of two servers."""
+    rnd = random.Random(4712)
+    c = {"tools": [tool(rnd, n) for n in range(7)], "turns": [], "spaces": {
+        name: [tool(rnd, n) for n in range(12)]
+        for name in ("mcp__docs", "mcp__issues")}}
+    c["system"] = ""
+    c["question"] = text(rnd, size // 6)
+    c["system"] = text(rnd, size - len(responses(c)))
+    return c
+
+
+def tools(c):
+    """Those in namespaces by the names that they have without them."""
+    return c["tools"] + [
+        ("%s__%s" % (space, name), description, schema)
+        for space, inside in c.get("spaces", {}).items()
+        for name, description, schema in inside]
+
+
 def chat_turn(turn):
     call, said, arguments, result = turn
     return [{"role": "assistant", "content": said, "tool_calls": [
@@ -96,7 +119,7 @@ def chat(c, stream=False):
         "model": MODEL, "stream": stream, "max_tokens": 32000,
         "tools": [{"type": "function", "function": {
             "name": name, "description": description, "parameters": schema}}
-            for name, description, schema in c["tools"]],
+            for name, description, schema in tools(c)],
         "messages": turns})
 
 
@@ -115,12 +138,55 @@ def messages(c, stream=False):
         "model": MODEL, "stream": stream, "max_tokens": 32000,
         "tools": [{"name": name, "description": description,
                    "input_schema": schema}
-                  for name, description, schema in c["tools"]],
+                  for name, description, schema in tools(c)],
         "system": [{"type": "text", "text": c["system"]}],
         "messages": turns})
 
 
-REQUESTS = {"chat": chat, "messages": messages}
+def responses(c, stream=False):
+    """In the form that Codex sends it."""
+    def message(role, kind, text):
+        return {"type": "message", "role": role,
+                "content": [{"type": kind, "text": text}]}
+
+    def functions(inside):
+        return [{"type": "function", "name": name, "strict": False,
+                 "description": description, "parameters": schema}
+                for name, description, schema in inside]
+
+    items = [message("developer", "input_text", c["system"]),
+             message("user", "input_text", c["question"])]
+    for call, said, arguments, result in c["turns"]:
+        items += [
+            message("assistant", "output_text", said),
+            {"type": "function_call", "call_id": call, "name": "tool_0",
+             "arguments": json.dumps(arguments)},
+            {"type": "function_call_output", "call_id": call,
+             "output": result}]
+    return dump({
+        "model": MODEL, "stream": stream, "input": items,
+        "tools": functions(c["tools"]) + [
+            {"type": "namespace", "name": space, "description": "Tools.",
+             "tools": functions(inside)}
+            for space, inside in c.get("spaces", {}).items()] + [
+            {"type": "web_search", "external_web_access": False}],
+        "tool_choice": "auto", "parallel_tool_calls": True,
+        "reasoning": {"summary": "auto"}, "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "01a20535-03da-7c11-8f7e-5a2d0c1e9b44",
+        "client_metadata": {"session": "01a20535-03da", "turn": json.dumps(
+            {"model": MODEL, "ids": ["%032x" % n for n in range(30)]})}})
+
+
+def embeddings(c, stream=False):
+    return dump({
+        "model": MODEL, "encoding_format": "base64",
+        "input": [c["system"], c["question"]] + [
+            result for _, _, _, result in c["turns"]]})
+
+
+REQUESTS = {"chat": chat, "messages": messages, "responses": responses,
+            "embeddings": embeddings}
 
 
 # answers
@@ -201,12 +267,88 @@ def messages_stream():
                     for event in events)
 
 
+def response(status="completed", text=ANSWER, output=80):
+    """As the vendor does, it repeats some of the request."""
+    ended = status == "completed"
+    return {
+        "id": "resp_01AbCdEfGhIjKlMnOpQrStUv", "object": "response",
+        "created_at": 1767225600, "status": status, "background": False,
+        "error": None, "incomplete_details": None, "instructions": None,
+        "max_output_tokens": None, "model": UPSTREAM_MODEL,
+        "output": [response_message(text)] if ended else [],
+        "parallel_tool_calls": True, "previous_response_id": None,
+        "reasoning": {"effort": "medium", "summary": "detailed"},
+        "store": False, "temperature": 1.0, "text": {"format": {
+            "type": "text"}}, "tool_choice": "auto", "tools": [],
+        "top_p": 1.0, "truncation": "disabled",
+        "usage": {"input_tokens": 5120,
+                  "input_tokens_details": {"cached_tokens": 4096},
+                  "output_tokens": output,
+                  "output_tokens_details": {"reasoning_tokens": 0},
+                  "total_tokens": 5120 + output} if ended else None,
+        "user": None, "metadata": {}}
+
+
+def response_message(text, status="completed"):
+    return {"id": "msg_01AbCdEfGhIjKlMnOpQrStUv", "type": "message",
+            "status": status, "role": "assistant", "content": [
+                {"type": "output_text", "annotations": [], "logprobs": [],
+                 "text": text}] if status == "completed" else []}
+
+
+def responses_json():
+    return dump(response())
+
+
+def responses_stream():
+    words = [TOKENS[i % len(TOKENS)] for i in range(EVENTS - 8)]
+    part = {"item_id": "msg_01AbCdEfGhIjKlMnOpQrStUv", "output_index": 0,
+            "content_index": 0}
+    done = response_message("".join(words))
+    events = [
+        ("created", {"response": response("in_progress")}),
+        ("in_progress", {"response": response("in_progress")}),
+        ("output_item.added", {"output_index": 0, "item":
+                               response_message("", "in_progress")}),
+        ("content_part.added", dict(part, part=dict(done["content"][0],
+                                                    text="")))]
+    events += [("output_text.delta", dict(
+        part, delta=word, logprobs=[], obfuscation="AbCdEfGhIj"))
+        for word in words]
+    events += [
+        ("output_text.done", dict(part, text="".join(words), logprobs=[])),
+        ("content_part.done", dict(part, part=done["content"][0])),
+        ("output_item.done", {"output_index": 0, "item": done}),
+        ("completed", {"response": response(
+            text="".join(words), output=EVENTS - 8)})]
+
+    return b"".join(b"event: response.%s\ndata: %s\n\n" % (
+        name.encode(), dump({"type": "response." + name,
+                             "sequence_number": n, **event}))
+        for n, (name, event) in enumerate(events))
+
+
+def embeddings_json():
+    """A vector of 1536 floats."""
+    return dump({
+        "object": "list", "data": [{
+            "object": "embedding", "index": 0, "embedding": base64.b64encode(
+                random.Random(2).randbytes(4 * 1536)).decode()}],
+        "model": UPSTREAM_MODEL,
+        "usage": {"prompt_tokens": 5120, "total_tokens": 5120}})
+
+
 # the files that t/bench/upstream.c is given
 
 ANSWERS = {"chat.json": chat_json, "chat.stream": chat_stream,
-           "messages.json": messages_json, "messages.stream": messages_stream}
+           "messages.json": messages_json, "messages.stream": messages_stream,
+           "responses.json": responses_json,
+           "responses.stream": responses_stream,
+           "embeddings.json": embeddings_json}
 
-# what any gateway must return, by kind
+# what any gateway must return of them: words of the answer, and its end
 
 LAST_WORDS = {"json": json.dumps(ANSWER)[1:-1].encode(),
               "stream": b" return"}
+ENDS = {"chat": b"data: [DONE]\n\n",
+        "messages": b'{"type":"message_stop"}\n\n', "responses": b"}}\n\n"}

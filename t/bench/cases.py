@@ -3,7 +3,8 @@ upstream), the loads (what goes through it), and the targets.
 
 A case is a dictionary:
     about     what it is
-    speaks    the protocol of the client: "chat" or "messages"
+    speaks    the protocol of the client: "chat", "messages", "responses" or
+              "embeddings"
     modules   what nginx loads, in this order: names without ".so"
     http      more of the http block
     server    more of the server block
@@ -31,7 +32,9 @@ has, and
 What is not separate: "scan" from "splice" (a body that is scanned is spliced,
 by offsets that the scan finds), and ledger from limits but by "limits", which
 is metering and limits without credit.  "messages" is metering where client and
-upstream speak messages, "translate" where the client speaks chat.
+upstream speak messages, "translate" where the client speaks chat; "responses"
+and "embeddings" are the same for these, "codex-messages" and "codex-chat" where
+a client of responses is translated.
 
 njs and lua do what is commonly written: key by SHA-256, the body parsed as
 JSON, the model checked and replaced, the credential set; the answer passes
@@ -40,7 +43,7 @@ untouched.
 
 import os
 
-from bodies import EVENTS
+from bodies import EVENTS, codex, conversation
 
 RICH = "1000000.00"
 
@@ -62,8 +65,9 @@ GROUP = """
 """
 
 KEYS = "modelgw_keys { include $dir/keys.conf; }"
-CHAT = GROUP % {"name": "bench", "protocol": "chat"} + KEYS
-MESSAGES = GROUP % {"name": "bench", "protocol": "messages"} + KEYS
+CHAT, MESSAGES, RESPONSES, EMBEDDINGS = (
+    GROUP % {"name": "bench", "protocol": protocol} + KEYS
+    for protocol in ("chat", "messages", "responses", "embeddings"))
 TWO = GROUP % {"name": "other", "protocol": "messages"} + CHAT
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit %s;" % RICH
@@ -125,6 +129,22 @@ CASES = {
         "about": "metering, chat to messages",
         "speaks": "chat", "modules": OURS, "http": MESSAGES,
         "server": GATEWAY},
+    "responses": {
+        "about": "metering, responses to responses",
+        "speaks": "responses", "modules": OURS, "http": RESPONSES,
+        "server": GATEWAY},
+    "codex-messages": {
+        "about": "metering, responses to messages",
+        "speaks": "responses", "modules": OURS, "http": MESSAGES,
+        "server": GATEWAY},
+    "codex-chat": {
+        "about": "metering, responses to chat",
+        "speaks": "responses", "modules": OURS, "http": CHAT,
+        "server": GATEWAY},
+    "embeddings": {
+        "about": "metering, embeddings",
+        "speaks": "embeddings", "modules": OURS, "http": EMBEDDINGS,
+        "server": GATEWAY},
     "njs": {
         "about": "the same checks in njs",
         "speaks": "chat", "modules": ["http_js"], "slow": True,
@@ -166,7 +186,7 @@ def loads():
         for connections in (1, 32, 256):
             table["stream-%s-%d" % (writes, connections)] = (
                 "stream", "1k", connections, writes)
-    for body in ("1k", "20k", "200k", "2m"):
+    for body in ("1k", "20k", "codex", "200k", "2m"):
         for connections in (1, 32, 256):
             table["json-%s-%d" % (body, connections)] = (
                 "json", body, connections, "one")
@@ -174,33 +194,51 @@ def loads():
 
 
 LOADS = loads()
-SIZES = {"1k": 1 << 10, "20k": 20 << 10, "200k": 200 << 10, "2m": 2 << 20}
+SIZES = {"1k": 1 << 10, "20k": 20 << 10, "200k": 200 << 10, "2m": 2 << 20,
+         "codex": 50 << 10}
+
+
+def content(body):
+    """What bodies.REQUESTS write."""
+    return (codex if body == "codex" else conversation)(SIZES[body])
+
 
 IDLE = 1000         # idle streams, for the memory of each
 IDLE_CASES = ["plain", "metering", "all", "njs", "lua"]
 
 FEW = ["plain", "metering", "ledger", "all"]
 
+TRANSLATED = ["translate", "codex-messages", "codex-chat"]
+
+# of an agent's turn, which embeddings have not
+AGENTS = [case for case in CASES if case != "embeddings"]
+
 QUICK = {
-    "stream-one-32": list(CASES),
-    "stream-each-32": ["plain", "metering", "all"],
+    "stream-one-32": AGENTS,
+    "stream-each-32": ["plain", "metering", "all", "responses"],
     "json-1k-1": ["direct", "plain", "all"],
-    "json-1k-32": FEW,
-    "json-20k-32": list(CASES),
+    "json-1k-32": FEW + ["embeddings"],
+    "json-20k-32": [case for case in AGENTS
+                    if CASES[case]["speaks"] != "responses"],
+    "json-codex-32": ["plain", "responses"] + TRANSLATED,
     "json-200k-32": ["plain", "all"],
     "json-2m-32": ["plain", "all"],
 }
 
 
 def left_out(case, load):
-    """Where no request would be answered within a turn."""
-    return CASES[case].get("slow") and load in ("json-2m-256", "json-200k-256")
+    """Where no request would be answered within a turn; streams of embeddings
+    there are not."""
+    return (CASES[case].get("slow") and load in ("json-2m-256",
+                                                 "json-200k-256")
+            or case == "embeddings" and load.startswith("stream"))
 
 
 # the order of a round's turns: pairs between two of plain
 
 TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "all",
-         "translate", "messages", "njs", "lua"]
+         "translate", "messages", "responses", "codex-messages", "codex-chat",
+         "embeddings", "njs", "lua"]
 
 
 def sequence(cases):
@@ -265,6 +303,14 @@ TARGETS = [
      "stream-one-32", 2, per_event("translate", "messages")),
     ("translated stream: us an event over chat to chat",
      "stream-one-32", 2, per_event("translate", "metering")),
+    ("a translated first turn of Codex: CPU, times a translated chat call's",
+     "json-codex-32", 1, ratio("codex-messages", "translate")),
+    ("the same to a chat upstream", "json-codex-32", 1,
+     ratio("codex-chat", "translate")),
+    ("responses on messages: us an event over messages to messages",
+     "stream-one-32", 2, per_event("codex-messages", "messages")),
+    ("responses on chat: us an event over chat to chat",
+     "stream-one-32", 2, per_event("codex-chat", "metering")),
     ("an idle stream, everything on: memory, times plain", "idle", 1.3,
      ratio("all")),
 ]

@@ -46,11 +46,11 @@ class Load:
         self.name = name
         self.kind, self.body, self.connections, self.writes = cases.LOADS[name]
         self.headers = WRITES[self.writes]
-        conversation = bodies.conversation(cases.SIZES[self.body])
+        content = cases.content(self.body)
         self.bodies, self.files = {}, {}
         for speaks, make in bodies.REQUESTS.items():
             path = os.path.join(directory, "%s.%s" % (name, speaks))
-            self.bodies[speaks] = make(conversation, self.kind == "stream")
+            self.bodies[speaks] = make(content, self.kind == "stream")
             self.files[speaks] = path
             with open(path, "wb") as f:
                 f.write(self.bodies[speaks])
@@ -220,7 +220,7 @@ def idle_rows(names, directory, upstream):
 
 # Output.
 
-LINE = "%-10s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
+LINE = "%-14s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
 
 
 def print_rows(table):

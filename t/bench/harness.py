@@ -32,7 +32,8 @@ KEYS = 100      # that call; tpm ends at 1e9, which is too little for one
 CORES = sorted(os.sched_getaffinity(0))
 CORE, OTHER = CORES[0], CORES[-1]
 
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages",
+         "responses": "/v1/responses", "embeddings": "/v1/embeddings"}
 
 # of files: two of a stream, and some
 FILES = min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -285,15 +286,13 @@ def check(name, gateway, kind, body, headers=()):
     """Checks the answer once, before it is requested a thousand times."""
     speaks = cases.CASES[name]["speaks"]
     status, answer = request(gateway.port, speaks, body, headers)
-    last = {"json": b"}", "stream": b"data: [DONE]\n\n"}[kind]
-    if kind == "stream" and speaks == "messages":
-        last = b'{"type":"message_stop"}\n\n'
-    if status != 200 or not answer.endswith(last) \
-            or bodies.LAST_WORDS[kind] not in answer:
+    last = bodies.ENDS[speaks] if kind == "stream" else b"}"
+    words = b"" if speaks == "embeddings" else bodies.LAST_WORDS[kind]
+    if status != 200 or not answer.endswith(last) or words not in answer:
         sys.exit("%s, %s: status %d\n%s" % (name, kind, status,
                                             answer.decode()[-500:]))
-    ours = bodies.MODEL if name == "translate" or "modelgw" in \
-        cases.CASES[name].get("modules", ()) else bodies.UPSTREAM_MODEL
+    ours = bodies.MODEL if "modelgw" in cases.CASES[name].get("modules", ()) \
+        else bodies.UPSTREAM_MODEL
     if name in ("auth", "scan"):
         ours = bodies.UPSTREAM_MODEL
     if ours.encode() not in answer:

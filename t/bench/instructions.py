@@ -30,12 +30,14 @@ import cases
 import harness
 
 CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "all",
-         "metrics", "translate"]
+         "metrics", "messages", "responses", "embeddings", "translate",
+         "codex-messages", "codex-chat"]
 
 # kind, size of the body, and how many requests are N
 LOADS = {
     "json-1k": ("json", "1k", 200),
     "json-20k": ("json", "20k", 100),
+    "json-codex": ("json", "codex", 50),
     "stream": ("stream", "1k", 50),
 }
 
@@ -115,7 +117,7 @@ def measure(name, load, directory, upstream):
     kind, size, n = LOADS[load]
     speaks = cases.CASES[name]["speaks"]
     body = bodies.REQUESTS[speaks](
-        bodies.conversation(cases.SIZES[size]), kind == "stream")
+        cases.content(size), kind == "stream")
     first, second = (run(name, kind, body, count, "%s/%s-%s-%d" % (
         directory, name, load, count), upstream) for count in (n, 2 * n))
     return {function: (second[function] - first.get(function, 0)) / n
@@ -128,11 +130,14 @@ def show(table, args, out):
         out.append(text)
 
     say("instructions per request (user mode, event loop)")
-    say("%-10s" % "case" + "".join("%12s %7s" % (load, "ratio")
+    say("%-14s" % "case" + "".join("%12s %7s" % (load, "ratio")
                                    for load in args.load))
     for name in args.case:
-        line = "%-10s" % name
+        line = "%-14s" % name
         for load in args.load:
+            if (name, load) not in table:
+                line += "%12s %7s" % ("-", "-")
+                continue
             total = sum(table[name, load].values())
             plain = table.get(("plain", load))
             line += "%12.0f %7s" % (
@@ -182,7 +187,8 @@ def main():
             with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
                 running = {(name, load): pool.submit(
                     measure, name, load, directory, upstream)
-                    for load in args.load for name in args.case}
+                    for load in args.load for name in args.case
+                    if not cases.left_out(name, load)}
                 table = {cell: job.result() for cell, job in running.items()}
         finally:
             upstream.stop()

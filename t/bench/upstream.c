@@ -5,9 +5,9 @@
  *
  *     upstream PORT DIR
  *
- * DIR has chat.json, chat.stream, messages.json and messages.stream.  The path
- * of a request chooses the protocol, "stream":true within the first or the last
- * KB of its body the kind.  A stream is one write; with "x-bench: each" in the
+ * DIR has chat.json, chat.stream and so on, see protocols[]; embeddings have no
+ * stream.  The path of a request chooses the protocol, "stream":true within the
+ * first or the last KB of its body the kind.  A stream is one write; with "x-bench: each" in the
  * request, one write and one chunk for each event; with "x-bench: idle", the
  * first events of it and no more, until the gateway closes.
  *
@@ -40,6 +40,7 @@
 #define NEAR      1024               /* searched for "stream" */
 #define PIECE     65536
 #define BEGUN     3                  /* events of an idle stream */
+#define PROTOCOLS 4
 
 
 typedef struct {
@@ -62,7 +63,7 @@ typedef struct {
     size_t        len;               /* of head, including what follows it */
     size_t        rest;              /* bytes of the body to come */
     unsigned      in_body:1;
-    unsigned      messages:1;
+    unsigned      protocol:2;
     unsigned      stream:1;
     unsigned      each:1;
     unsigned      idle:1;
@@ -70,7 +71,22 @@ typedef struct {
 } connection_t;
 
 
-static answer_t  answers[2][2];      /* [messages][stream] */
+typedef struct {
+    const char   *path;              /* in the request line */
+    const char   *json;              /* files */
+    const char   *stream;            /* NULL: none */
+} protocol_t;
+
+
+static const protocol_t  protocols[PROTOCOLS] = {
+    { " /v1/chat/completions ", "chat.json", "chat.stream" },
+    { " /v1/messages ", "messages.json", "messages.stream" },
+    { " /v1/responses ", "responses.json", "responses.stream" },
+    { " /v1/embeddings ", "embeddings.json", NULL }
+};
+
+
+static answer_t  answers[PROTOCOLS][2];  /* [protocol][stream] */
 
 
 static void
@@ -243,7 +259,7 @@ answer(connection_t *c)
     size_t     i, n;
     answer_t  *a;
 
-    a = &answers[c->messages][c->stream];
+    a = &answers[c->protocol][c->stream];
 
     if ((!c->each && !c->idle) || !c->stream) {
         return put(c->fd, &a->whole);
@@ -279,7 +295,8 @@ look(connection_t *c, char *p, size_t len)
 static char *
 read_head(connection_t *c)
 {
-    char  *p, *length;
+    char    *p, *length;
+    size_t   i;
 
     c->head[c->len] = '\0';
 
@@ -295,10 +312,16 @@ read_head(connection_t *c)
 
     c->in_body = 1;
     c->rest = length ? strtoul(length + 17, NULL, 10) : 0;
-    c->messages = (strstr(c->head, " /v1/messages ") != NULL);
     c->each = (strcasestr(c->head, "\r\nx-bench: each") != NULL);
     c->idle = (strcasestr(c->head, "\r\nx-bench: idle") != NULL);
     c->stream = 0;
+    c->protocol = 0;
+
+    for (i = 0; i < PROTOCOLS; i++) {
+        if (strstr(c->head, protocols[i].path) != NULL) {
+            c->protocol = i;
+        }
+    }
 
     return p + 4;
 }
@@ -441,10 +464,13 @@ main(int argc, char **argv)
         return 2;
     }
 
-    load_json(&answers[0][0], argv[2], "chat.json");
-    load_json(&answers[1][0], argv[2], "messages.json");
-    load_stream(&answers[0][1], argv[2], "chat.stream");
-    load_stream(&answers[1][1], argv[2], "messages.stream");
+    for (i = 0; i < PROTOCOLS; i++) {
+        load_json(&answers[i][0], argv[2], protocols[i].json);
+
+        if (protocols[i].stream) {
+            load_stream(&answers[i][1], argv[2], protocols[i].stream);
+        }
+    }
 
     listening = open_port(atoi(argv[1]));
 
