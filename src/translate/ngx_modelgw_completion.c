@@ -74,6 +74,20 @@ static ngx_modelgw_completion_type_t  ngx_modelgw_completion_types[] = {
 };
 
 
+/* by ngx_modelgw_completion_event_e, the most frequent one first */
+
+static ngx_str_t  ngx_modelgw_completion_events[] = {
+    ngx_string("content_block_delta"),
+    ngx_string("content_block_start"),
+    ngx_string("content_block_stop"),
+    ngx_string("ping"),
+    ngx_string("message_start"),
+    ngx_string("message_delta"),
+    ngx_string("message_stop"),
+    ngx_string("error")
+};
+
+
 /*
  * "tool_use" without a tool call: the upstream ran only tools of its own.  Tool
  * calls with "end_turn", no reason or an unknown one come from compatible
@@ -82,21 +96,21 @@ static ngx_modelgw_completion_type_t  ngx_modelgw_completion_types[] = {
 
 static ngx_modelgw_completion_stop_t  ngx_modelgw_completion_stops[] = {
 
-    { "end_turn", ngx_string("stop"), ngx_string("tool_calls"), 1, 0 },
-    { "tool_use", ngx_string("stop"), ngx_string("tool_calls"), 1, 0 },
-    { "max_tokens", ngx_string("length"), ngx_string("length"), 0, 0 },
+    { "end_turn", ngx_string("stop"), ngx_string("tool_calls"), 1, 0, 0 },
+    { "tool_use", ngx_string("stop"), ngx_string("tool_calls"), 1, 0, 0 },
+    { "max_tokens", ngx_string("length"), ngx_string("length"), 0, 0, 1 },
     { "model_context_window_exceeded", ngx_string("length"),
-      ngx_string("length"), 0, 0 },
-    { "stop_sequence", ngx_string("stop"), ngx_string("stop"), 0, 0 },
-    { "pause_turn", ngx_string("stop"), ngx_string("stop"), 0, 0 },
+      ngx_string("length"), 0, 0, 1 },
+    { "stop_sequence", ngx_string("stop"), ngx_string("stop"), 0, 0, 0 },
+    { "pause_turn", ngx_string("stop"), ngx_string("stop"), 0, 0, 0 },
     { "refusal", ngx_string("content_filter"), ngx_string("content_filter"),
-      0, 1 },
+      0, 1, 0 },
     { "sensitive", ngx_string("content_filter"), ngx_string("content_filter"),
-      0, 1 },
+      0, 1, 0 },
 
     /* none, or unknown */
 
-    { NULL, ngx_string("stop"), ngx_string("tool_calls"), 1, 0 }
+    { NULL, ngx_string("stop"), ngx_string("tool_calls"), 1, 0, 0 }
 };
 
 
@@ -410,6 +424,46 @@ ngx_modelgw_completion_tool_calls(ngx_modelgw_completion_ctx_t *x)
     }
 
     ngx_modelgw_out_text(x->out, "}]");
+}
+
+
+ngx_modelgw_completion_event_e
+ngx_modelgw_completion_event(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *event, ngx_str_t *name)
+{
+    ngx_str_t           *known;
+    ngx_uint_t           i;
+    ngx_modelgw_node_t  *type, *error;
+
+    known = ngx_modelgw_completion_events;
+    type = ngx_modelgw_tape_member(tape, event, "type");
+
+    for (i = 0; i < NGX_MODELGW_COMPLETION_UNKNOWN; i++) {
+        if (ngx_modelgw_tape_is(tape, type, (char *) known[i].data)) {
+            return i;
+        }
+    }
+
+    error = ngx_modelgw_tape_member(tape, event, "error");
+
+    if (error && error->type == NGX_MODELGW_TAPE_OBJECT) {
+        return NGX_MODELGW_COMPLETION_ERROR;
+    }
+
+    /* of an unknown type */
+
+    i = (type && type->type == NGX_MODELGW_TAPE_STRING)
+        ? NGX_MODELGW_COMPLETION_ERROR : 0;
+
+    for ( /* void */ ; i < NGX_MODELGW_COMPLETION_UNKNOWN; i++) {
+        if (name->len == known[i].len
+            && ngx_memcmp(name->data, known[i].data, name->len) == 0)
+        {
+            return i;
+        }
+    }
+
+    return NGX_MODELGW_COMPLETION_UNKNOWN;
 }
 
 

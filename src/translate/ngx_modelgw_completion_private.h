@@ -35,12 +35,35 @@ typedef struct {
     ngx_str_t             tools;         /* with them */
     unsigned              calls:1;       /* tool calls are complete */
     unsigned              refused:1;     /* "refusal" is sent */
+    unsigned              limit:1;       /* of tokens: the answer is cut */
 } ngx_modelgw_completion_stop_t;
+
+
+/* events of a stream */
+
+typedef enum {
+    NGX_MODELGW_COMPLETION_BLOCK_DELTA = 0,
+    NGX_MODELGW_COMPLETION_BLOCK_START,
+    NGX_MODELGW_COMPLETION_BLOCK_STOP,
+    NGX_MODELGW_COMPLETION_PING,
+    NGX_MODELGW_COMPLETION_MESSAGE_START,
+    NGX_MODELGW_COMPLETION_MESSAGE_DELTA,
+    NGX_MODELGW_COMPLETION_MESSAGE_STOP,
+    NGX_MODELGW_COMPLETION_ERROR,
+    NGX_MODELGW_COMPLETION_UNKNOWN
+} ngx_modelgw_completion_event_e;
 
 
 /* longer ids are replaced; bytes */
 #define NGX_MODELGW_COMPLETION_ID  256
 
+
+/*
+ * The kind of an event, by its type, or by the value of its "event:" line if it
+ * has no type.  An error is also known by that or by a member "error".
+ */
+ngx_modelgw_completion_event_e ngx_modelgw_completion_event(
+    ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *event, ngx_str_t *name);
 
 /* The kind of a content block. */
 ngx_modelgw_completion_kind_e ngx_modelgw_completion_kind(

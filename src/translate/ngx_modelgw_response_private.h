@@ -286,4 +286,53 @@ ngx_int_t ngx_modelgw_response_item_close(ngx_modelgw_response_write_t *w,
 void ngx_modelgw_response_item_drop(ngx_modelgw_response_write_t *w);
 
 
+/*
+ * A reader of answers of a protocol.  Functions return as those of response.h;
+ * the tape has the answer or the event.
+ */
+typedef struct {
+    ngx_int_t                     (*init)(ngx_modelgw_response_stream_t *st);
+    ngx_int_t                     (*whole)(ngx_modelgw_response_stream_t *st,
+                                           ngx_modelgw_node_t *root);
+    ngx_int_t                     (*event)(ngx_modelgw_response_stream_t *st,
+                                           ngx_modelgw_node_t *event,
+                                           ngx_str_t *name);
+    ngx_int_t                     (*end)(ngx_modelgw_response_stream_t *st);
+} ngx_modelgw_response_reader_t;
+
+
+/* takes the text of a delta */
+
+typedef ngx_int_t (*ngx_modelgw_response_text_pt)(
+    ngx_modelgw_response_write_t *w, ngx_modelgw_response_block_t *block,
+    ngx_str_t *text);
+
+
+struct ngx_modelgw_response_stream_s {
+    ngx_modelgw_response_write_t    write;
+    ngx_modelgw_tape_t             *tape;
+    ngx_modelgw_response_reader_t  *reader;
+    void                           *state;     /* of the reader */
+
+    /* the current delta; set by the reader if the event has nothing else */
+
+    u_char                         *text;      /* NULL: it has */
+    ngx_modelgw_response_text_pt    handler;
+    ngx_modelgw_response_block_t   *block;
+};
+
+
+/*
+ * Reports a delta that may be all an event has, for _stream_repeat(); the text
+ * may be empty.  NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_modelgw_response_delta(ngx_modelgw_response_stream_t *st,
+    ngx_modelgw_response_text_pt handler, ngx_modelgw_response_block_t *block,
+    ngx_str_t *text);
+
+
+extern ngx_modelgw_response_reader_t  ngx_modelgw_response_messages;
+extern ngx_modelgw_response_reader_t  ngx_modelgw_response_chat;
+
+
 #endif /* _NGX_MODELGW_RESPONSE_PRIVATE_H_INCLUDED_ */

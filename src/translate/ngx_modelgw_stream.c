@@ -138,12 +138,8 @@ struct ngx_modelgw_stream_s {
 };
 
 
-typedef struct {
-    ngx_str_t                        type;
-    ngx_int_t                      (*handler)(ngx_modelgw_stream_t *st,
-                                              ngx_modelgw_node_t *event);
-    ngx_uint_t                       started;  /* only after message_start */
-} ngx_modelgw_stream_event_t;
+typedef ngx_int_t (*ngx_modelgw_stream_event_pt)(ngx_modelgw_stream_t *st,
+    ngx_modelgw_node_t *event);
 
 
 /* a type of delta: the member with its text, the kind of block it is for */
@@ -156,8 +152,6 @@ typedef struct {
 } ngx_modelgw_stream_block_delta_t;
 
 
-static ngx_modelgw_stream_event_t *ngx_modelgw_stream_find(
-    ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event, ngx_str_t *name);
 static ngx_int_t ngx_modelgw_stream_message_start(ngx_modelgw_stream_t *st,
     ngx_modelgw_node_t *event);
 static ngx_int_t ngx_modelgw_stream_message_delta(ngx_modelgw_stream_t *st,
@@ -208,22 +202,18 @@ static void ngx_modelgw_stream_keep_put(ngx_modelgw_stream_t *st,
     ngx_modelgw_stream_kept_t *kept);
 
 
-/* the most frequent one first; the error must be the last */
+/* by ngx_modelgw_completion_event_e */
 
-static ngx_modelgw_stream_event_t  ngx_modelgw_stream_events[] = {
-
-    { ngx_string("content_block_delta"), ngx_modelgw_stream_block_delta, 1 },
-    { ngx_string("content_block_start"), ngx_modelgw_stream_block_start, 1 },
-    { ngx_string("content_block_stop"), ngx_modelgw_stream_block_stop, 1 },
-    { ngx_string("ping"), ngx_modelgw_stream_ping, 0 },
-    { ngx_string("message_start"), ngx_modelgw_stream_message_start, 0 },
-    { ngx_string("message_delta"), ngx_modelgw_stream_message_delta, 1 },
-    { ngx_string("message_stop"), ngx_modelgw_stream_message_stop, 1 },
-    { ngx_string("error"), ngx_modelgw_stream_error, 0 }
+static ngx_modelgw_stream_event_pt  ngx_modelgw_stream_events[] = {
+    ngx_modelgw_stream_block_delta,
+    ngx_modelgw_stream_block_start,
+    ngx_modelgw_stream_block_stop,
+    ngx_modelgw_stream_ping,
+    ngx_modelgw_stream_message_start,
+    ngx_modelgw_stream_message_delta,
+    ngx_modelgw_stream_message_stop,
+    ngx_modelgw_stream_error
 };
-
-#define NGX_MODELGW_STREAM_EVENTS                                             \
-    (sizeof(ngx_modelgw_stream_events) / sizeof(ngx_modelgw_stream_event_t))
 
 
 static ngx_modelgw_stream_block_delta_t  ngx_modelgw_stream_block_deltas[] = {
@@ -287,9 +277,9 @@ ngx_int_t
 ngx_modelgw_stream_event(ngx_modelgw_stream_t *st, ngx_str_t *data,
     ngx_str_t *name, ngx_uint_t borrowed)
 {
-    ngx_int_t                    rc;
-    ngx_modelgw_node_t          *event;
-    ngx_modelgw_stream_event_t  *known;
+    ngx_int_t                        rc;
+    ngx_modelgw_node_t              *event;
+    ngx_modelgw_completion_event_e   kind;
 
     st->text = NULL;
 
@@ -305,19 +295,23 @@ ngx_modelgw_stream_event(ngx_modelgw_stream_t *st, ngx_str_t *data,
     }
 
     event = ngx_modelgw_tape_root(st->tape);
+    kind = ngx_modelgw_completion_event(st->tape, event, name);
 
-    known = ngx_modelgw_stream_find(st, event, name);
-    if (known == NULL) {
+    if (kind == NGX_MODELGW_COMPLETION_UNKNOWN) {
         return NGX_OK;
     }
 
-    if (known->started && !st->started) {
+    if (!st->started
+        && kind != NGX_MODELGW_COMPLETION_MESSAGE_START
+        && kind != NGX_MODELGW_COMPLETION_PING
+        && kind != NGX_MODELGW_COMPLETION_ERROR)
+    {
         return NGX_DECLINED;
     }
 
     st->write.borrowed = borrowed;
 
-    return known->handler(st, event);
+    return ngx_modelgw_stream_events[kind](st, event);
 }
 
 
@@ -346,52 +340,6 @@ ngx_modelgw_stream_end(ngx_modelgw_stream_t *st)
     }
 
     return ngx_modelgw_stream_message_stop(st, NULL);
-}
-
-
-/*
- * The kind of an event, by its type, or by its name if it has no type; NULL:
- * unknown.  An error is also known by its name or by a member "error".
- */
-
-static ngx_modelgw_stream_event_t *
-ngx_modelgw_stream_find(ngx_modelgw_stream_t *st, ngx_modelgw_node_t *event,
-    ngx_str_t *name)
-{
-    ngx_uint_t                   i;
-    ngx_modelgw_node_t          *type, *error;
-    ngx_modelgw_stream_event_t  *known;
-
-    known = ngx_modelgw_stream_events;
-    type = ngx_modelgw_tape_member(st->tape, event, "type");
-
-    for (i = 0; i < NGX_MODELGW_STREAM_EVENTS; i++) {
-        if (ngx_modelgw_tape_is(st->tape, type, (char *) known[i].type.data))
-        {
-            return &known[i];
-        }
-    }
-
-    error = ngx_modelgw_tape_member(st->tape, event, "error");
-
-    if (error && error->type == NGX_MODELGW_TAPE_OBJECT) {
-        return &known[NGX_MODELGW_STREAM_EVENTS - 1];
-    }
-
-    /* of an unknown type */
-
-    i = (type && type->type == NGX_MODELGW_TAPE_STRING)
-        ? NGX_MODELGW_STREAM_EVENTS - 1 : 0;
-
-    for ( /* void */ ; i < NGX_MODELGW_STREAM_EVENTS; i++) {
-        if (name->len == known[i].type.len
-            && ngx_memcmp(name->data, known[i].type.data, name->len) == 0)
-        {
-            return &known[i];
-        }
-    }
-
-    return NULL;
 }
 
 

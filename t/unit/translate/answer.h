@@ -15,6 +15,7 @@
 #include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_response.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_sse.h"
 #include "ngx_modelgw_tape.h"
@@ -34,6 +35,13 @@ typedef struct {
     ngx_modelgw_sse_t         sse;
     ngx_modelgw_tape_t        tape;
     ngx_modelgw_stream_t     *stream;
+
+    /* of the responses API, after answer_responses() */
+    ngx_uint_t                       protocol;
+    ngx_modelgw_response_t           rs;
+    ngx_modelgw_responses_call_t     call;
+    ngx_modelgw_response_stream_t   *response;
+
     u_char                   *joined;    /* data of several lines */
     ngx_int_t                 rc;        /* NGX_OK: the stream goes on */
     ngx_uint_t                events;
@@ -106,7 +114,9 @@ answer_init(answer_t *a, ngx_pool_t *pool, ngx_uint_t reasoning,
     a->out.write = answer_write;
     a->out.data = a;
 
-    ngx_modelgw_usage_conf(&a->conf, NGX_MODELGW_MESSAGES, a->skip);
+    a->protocol = NGX_MODELGW_MESSAGES;
+
+    ngx_modelgw_usage_conf(&a->conf, a->protocol, a->skip);
     ngx_modelgw_sse_init(&a->sse, pool, NGX_MODELGW_SSE_MAX_EVENT);
     ngx_modelgw_tape_init(&a->tape, pool, a->skip);
 
@@ -116,6 +126,58 @@ answer_init(answer_t *a, ngx_pool_t *pool, ngx_uint_t reasoning,
     if (a->scan == NULL || a->stream == NULL) {
         abort();
     }
+}
+
+
+/* for a client of the responses API, and an upstream of that protocol */
+
+static ngx_inline void
+answer_responses(answer_t *a, ngx_uint_t protocol, size_t max)
+{
+    a->protocol = protocol;
+
+    a->rs.model = a->c.model;
+    a->rs.created = a->c.created;
+    a->rs.now = a->c.created + 1;
+    a->rs.protocol = protocol;
+    a->rs.usage = &a->usage;
+    a->rs.call = &a->call;
+
+    ngx_modelgw_usage_conf(&a->conf, protocol, a->skip);
+
+    a->scan = ngx_modelgw_scan_create(a->pool, &a->conf);
+    a->response = ngx_modelgw_response_stream_create(a->pool, &a->rs, &a->tape,
+                                                     max, &a->out);
+
+    if (a->scan == NULL
+        || a->response == NULL
+        || ngx_array_init(&a->call.tools, a->pool, 4,
+                          sizeof(ngx_modelgw_responses_tool_t))
+           != NGX_OK)
+    {
+        abort();
+    }
+}
+
+
+static ngx_inline void
+answer_tool(answer_t *a, ngx_uint_t kind, const char *upstream,
+    const char *space, const char *name)
+{
+    ngx_modelgw_responses_tool_t  *tool;
+
+    tool = ngx_array_push(&a->call.tools);
+    if (tool == NULL) {
+        abort();
+    }
+
+    tool->kind = kind;
+    tool->upstream.data = (u_char *) upstream;
+    tool->upstream.len = ngx_strlen(upstream);
+    tool->space.data = (u_char *) space;
+    tool->space.len = ngx_strlen(space);
+    tool->name.data = (u_char *) name;
+    tool->name.len = ngx_strlen(name);
 }
 
 
@@ -143,7 +205,7 @@ answer_scan(answer_t *a, u_char *p, size_t len)
         return NGX_DECLINED;
     }
 
-    (void) ngx_modelgw_usage_merge(&a->usage, NGX_MODELGW_MESSAGES, a->scan);
+    (void) ngx_modelgw_usage_merge(&a->usage, a->protocol, a->scan);
 
     return NGX_OK;
 }
@@ -192,9 +254,25 @@ answer_event(answer_t *a, ngx_modelgw_sse_event_t *ev)
     }
 
     a->events++;
+
+    if (a->protocol == NGX_MODELGW_CHAT
+        && data.len == 6 && ngx_memcmp(data.data, "[DONE]", 6) == 0)
+    {
+        a->rc = ngx_modelgw_response_stream_end(a->response);
+        return;
+    }
+
     a->rc = answer_scan(a, data.data, data.len);
 
-    if (a->rc == NGX_OK) {
+    if (a->rc != NGX_OK) {
+        return;
+    }
+
+    if (a->response) {
+        a->rc = ngx_modelgw_response_stream_event(a->response, &data, &ev->name,
+                                                  borrowed);
+
+    } else {
         a->rc = ngx_modelgw_stream_event(a->stream, &data, &ev->name, borrowed);
     }
 }
@@ -240,7 +318,8 @@ answer_end(answer_t *a)
     }
 
     if (a->rc == NGX_OK) {
-        a->rc = ngx_modelgw_stream_end(a->stream);
+        a->rc = a->response ? ngx_modelgw_response_stream_end(a->response)
+                            : ngx_modelgw_stream_end(a->stream);
     }
 
     return a->rc;
@@ -294,7 +373,13 @@ answer_message(answer_t *a, u_char *p, size_t len)
         rc = ngx_modelgw_tape_done(&tape, p);
     }
 
-    a->rc = (rc == NGX_OK) ? ngx_modelgw_completion(&a->c, &tape, &a->out) : rc;
+    if (rc == NGX_OK) {
+        rc = a->response
+             ? ngx_modelgw_response(&a->rs, a->pool, &tape, &a->out)
+             : ngx_modelgw_completion(&a->c, &tape, &a->out);
+    }
+
+    a->rc = rc;
 
     return a->rc;
 }

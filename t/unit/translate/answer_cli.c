@@ -5,6 +5,9 @@
  * arguments:  "response" or "stream", then any of
  *                 reasoning=off|content|full  include_usage=0|1  created=N
  *                 model=ID  max=N  chunk=N (bytes fed at a time; default: all)
+ *             for the responses API:
+ *                 responses=messages|chat  encrypted=1  show=1  json=1
+ *                 tool=KIND:UPSTREAM:NAMESPACE:NAME (kinds are numbers)
  * in:         the upstream's bytes
  * out:        what the client gets
  * err:        one line: "ok", "done", "abort", "declined" or "error"; and the
@@ -88,6 +91,42 @@ option(char *arg, const char *name)
 }
 
 
+static void
+responses(answer_t *a, int argc, char **argv, size_t max)
+{
+    int          i;
+    char        *value, *word[4];
+    ngx_uint_t   n;
+
+    for (i = 2; i < argc; i++) {
+        if ((value = option(argv[i], "responses=")) != NULL) {
+            answer_responses(a, ngx_strcmp(value, "chat") == 0
+                                ? NGX_MODELGW_CHAT : NGX_MODELGW_MESSAGES, max);
+        }
+    }
+
+    for (i = 2; i < argc; i++) {
+        if ((value = option(argv[i], "encrypted=")) != NULL) {
+            a->call.encrypted = atoi(value);
+
+        } else if ((value = option(argv[i], "show=")) != NULL) {
+            a->call.show = atoi(value);
+
+        } else if ((value = option(argv[i], "json=")) != NULL) {
+            a->call.json = atoi(value);
+
+        } else if ((value = option(argv[i], "tool=")) != NULL) {
+
+            for (n = 0; n < 4; n++) {
+                word[n] = strsep(&value, ":");
+            }
+
+            answer_tool(a, atoi(word[0]), word[1], word[2], word[3]);
+        }
+    }
+}
+
+
 int
 main(int argc, char **argv)
 {
@@ -135,6 +174,8 @@ main(int argc, char **argv)
             a.c.model.len = snprintf(model, sizeof(model), "\"%s\"", value);
         }
     }
+
+    responses(&a, argc, argv, max);
 
     if (ngx_strcmp(argv[1], "stream") == 0) {
         rc = answer_stream(&a, doc, len, chunk);
