@@ -351,7 +351,10 @@ def fold(body):
 def whole(body):
     """The response of a whole answer."""
     response = json.loads(body)
-    check_response(response)
+    try:
+        check_response(response)
+    except (AttributeError, KeyError, TypeError) as e:
+        raise Broken("the response: %r" % e) from e
     demand(response["status"] in ("completed", "incomplete"), "status is %s",
            response["status"])
     return response

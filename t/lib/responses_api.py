@@ -14,7 +14,7 @@ import json
 
 import upstream
 from fake_api import (FakeApi, Refused, always, anything, at, bearer,
-                      boolean, closed, either, integer, list_of, mapping, nullable,
+                      boolean, closed, either, integer, list_of, mapping,
                       nullable, number, one_of, pattern, pieces, record,
                       refuse, string, tagged)
 from upstream import chat_error, event, response_usage

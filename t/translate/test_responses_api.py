@@ -207,8 +207,7 @@ def test_refused(more, words):
 
 def test_vectors():
     """The requests that the vectors expect are accepted, but for what only
-    the client may answer for."""
-    refused = {}
+    the client answers for: members that nobody knows, seals of others."""
     for name in glob.glob(os.path.join(
             ROOT, "t/vectors-responses/**/rq-*.json"), recursive=True):
         with open(name) as f:
@@ -219,6 +218,4 @@ def test_vectors():
         try:
             api.check(out, {out["model"]})
         except api.Refused as e:
-            refused[vector["name"]] = str(e)
-    assert set(refused) <= {"rq-pass-store-true-rewritten"}
-    assert all("x_unknown" in words for words in refused.values())
+            assert "Extra inputs" in str(e) or "verified" in str(e), name

@@ -60,14 +60,14 @@ def check(vector, r):
 
 def test_names():
     names = [v.name for v in VECTORS]
-    assert len(names) >= 94 and len(set(names)) == len(names)
+    assert len(names) > 94 and len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
 def test_options(vector):
     line, location = model_line(vector)
     assert ("auto_cache=" in line) == (vector.protocol == "messages")
-    assert vector.model()[0] == "model-x"
+    assert vector.model()[0] in ("model-x", "other")
 
 
 @pytest.mark.parametrize("vector", STREAMS, ids=lambda v: v.name)
@@ -113,7 +113,7 @@ def test_whole(vector):
     for name in ("output", "usage", "status", "model"):
         with pytest.raises(Failed):
             compare_responses.check_whole(
-                vector, want, answer({**good, name: []}), "model-x")
+                vector, want, answer({**good, name: [7]}), "model-x")
 
 
 @pytest.mark.parametrize("damage", [
