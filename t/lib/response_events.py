@@ -25,6 +25,9 @@ ITEMS = {"message": ("id", "role", "status", "content"),
          "tool_search_call": ("id", "status", "call_id", "execution",
                               "arguments")}
 
+PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
+            "custom_tool_call": "ctc_", "tool_search_call": "tsc_"}
+
 TEXTS = {"output_text": "text", "refusal": "refusal",
          "summary_text": "text"}            # part: the member with its text
 
@@ -63,6 +66,8 @@ def check_item(item):
     demand(kind in ITEMS, "an item of type %r", kind)
     for name in ITEMS[kind]:
         demand(item.get(name) is not None, "%s without %s", kind, name)
+    demand(item["id"].startswith(PREFIXES[kind]), "%s has the id %s", kind,
+           item["id"])
     for part in item.get("content", ()) if kind == "message" \
             else item.get("summary", ()):
         demand(part.get("type") in TEXTS

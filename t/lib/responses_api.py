@@ -17,6 +17,7 @@ from fake_api import (FakeApi, Refused, always, anything, at, bearer,
                       boolean, closed, either, integer, list_of, mapping,
                       nullable, number, one_of, pattern, pieces, record,
                       refuse, string, tagged)
+from response_events import PREFIXES
 from upstream import chat_error, event, response_usage
 
 SECRET = b"of the vendor"
@@ -375,8 +376,6 @@ def tool_search(arguments, id="call_03C09q90qw90"):
             "execution": "client", "arguments": arguments}
 
 
-PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
-            "custom_tool_call": "ctc_", "tool_search_call": "tsc_"}
 NUMBERS = itertools.count(1)
 
 

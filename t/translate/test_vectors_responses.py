@@ -13,6 +13,7 @@ from client import Response
 from compare import Failed, same
 from compare_responses import bind, fits, normal, sealed, unsealed
 from gateway import ROOT
+from response_events import PREFIXES
 from upstream import event, response, response_stream
 from vectors import Vector, model_line
 
@@ -24,22 +25,37 @@ BUILT = [v for v in VECTORS if v.protocol != "responses"]
 STREAMS = [v for v in BUILT if v.kind == "stream" and "events" in v.out]
 WHOLE = [v for v in BUILT if v.kind == "response" and v.out["status"] == 200]
 
-FILL = {"[date]": 1700000000, "[model]": "model-x", "[message]": "It failed"}
+FILL = {"[id:resp]": "resp_1", "[date]": 1700000000, "[model]": "model-x",
+        "[message]": "It failed"}
+
+
+def names(value):
+    """placeholder -> id, of the items."""
+    if isinstance(value, list):
+        return {k: v for one in value for k, v in names(one).items()}
+    if not isinstance(value, dict):
+        return {}
+    found = names(list(value.values()))
+    if value.get("type") in PREFIXES and "id" in value:
+        found[value["id"]] = PREFIXES[value["type"]] + value["id"][4:-1]
+    return found
 
 
 def filled(value):
     """An answer as the vector expects it, with the members that it leaves
     open."""
+    return fill(value, {**FILL, **names(value)})
+
+
+def fill(value, known):
     if isinstance(value, list):
-        return [filled(v) for v in value]
+        return [fill(v, known) for v in value]
     if isinstance(value, dict):
-        value = {k: filled(v) for k, v in value.items()}
+        value = {k: fill(v, known) for k, v in value.items()}
         if value.get("object") == "response":
             value = {**response("model-x"), **value}
         return value
-    if isinstance(value, str) and value.startswith("[id:"):
-        return "x" + value[4:-1]
-    return FILL.get(value, value) if isinstance(value, str) else value
+    return known.get(value, value) if isinstance(value, str) else value
 
 
 def answer(body, status=200):
