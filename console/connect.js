@@ -27,16 +27,19 @@ export ANTHROPIC_DEFAULT_SONNET_MODEL=${sh(f.model)}
 export ANTHROPIC_DEFAULT_HAIKU_MODEL=${sh(f.small)}
 claude`]], note: "The address has no /v1 here. Unset ANTHROPIC_API_KEY if it is set." },
 
-  Codex: { note: html`<strong>Codex 0.80 only.</strong> Current versions (0.169 and others) speak only the responses API
-      (<code>/v1/responses</code>), which this gateway does not have yet: they refuse <code>wire_api = "chat"</code> and do not work here.`,
+  Codex: { note: html`Which tools Codex offers depends on the model's name; for names that it does not know it warns once.
+      Versions before 0.81 spoke chat: <code>wire_api = "chat"</code>.`,
     text: f => [["~/.codex/config.toml", `model = ${js(f.model)}
 model_provider = "modelgw"
+web_search = "cached"
 
 [model_providers.modelgw]
 name = "modelgw"
 base_url = ${js(f.base + "/v1")}
 env_key = "MODELGW_KEY"
-wire_api = "chat"`], ["Shell", `${shellKey(f)}npm install -g @openai/codex@0.80.0
+wire_api = "responses"
+request_max_retries = 2
+stream_max_retries = 2`], ["Shell", `${shellKey(f)}npm install -g @openai/codex
 codex`]] },
 
   opencode: { text: f => [["opencode.json", JSON.stringify({

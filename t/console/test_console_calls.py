@@ -197,6 +197,7 @@ def test_connect(console, visit, tmp_path):
                    "OpenAI Node", "Anthropic Python", "Anthropic Node"):
         text = "\n".join(block(page, client))
         assert console.origin in text or "messages" in page.text(), client
+        assert ('wire_api = "responses"' in text) is (client == "Codex")
     (curl,) = block(page, "curl")
     p = subprocess.run(["bash", "-c", curl], capture_output=True, text=True,
                        env={"MODELGW_KEY": key.secret, "PATH": "/usr/bin:/bin",
