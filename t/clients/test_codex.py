@@ -9,7 +9,8 @@ import pytest
 
 from sdk import alone
 from sdk.agent import ADD, CODE, PATCH, SCHEMA
-from sdk.model import HOT, PROTOCOLS, REPORT, sealed, tool_names, turns, wanted
+from sdk.model import (HOT, PROTOCOLS, REPORT, pictures, sealed, tool_names,
+                       turns, wanted)
 from sdk.node import NPM
 
 COMMAND = [os.path.join(NPM, ".bin/codex"), "exec", "--json",
@@ -143,6 +144,12 @@ def test_compaction(codex):
 def test_schema(codex):
     events, _ = done(codex, "schema", json.dumps(REPORT), 1)
     assert wanted(codex["protocol"], codex["schema"]["asked"][0]) == SCHEMA
+
+
+def test_picture(codex):
+    done(codex, "picture", "Hello", 1)
+    (data,) = pictures(codex["protocol"], codex["picture"]["asked"][0])
+    assert data.startswith("iVBORw0KGgo")
 
 
 def test_error_of_the_upstream(codex):

@@ -177,23 +177,29 @@ def test_ai_errors(run, version, protocol):
     assert e["status"] == 502
 
 
-# Agents SDK.
+# Agents SDK, LangChain.
+
+others = pytest.mark.parametrize("client", ["agents", "langchain"])
+
 
 @protocols
+@others
 @pytest.mark.parametrize("scene", ["tools", "tools_stream"])
-def test_agents_tools(run, scene, protocol):
-    r = run.ok("agents.%s.%s" % (scene, protocol))
+def test_other_tools(run, client, scene, protocol):
+    r = run.ok("%s.%s.%s" % (client, scene, protocol))
     assert (r["text"], r["calls"], r["rounds"]) == ("It is fine.", THREE, 3)
-    assert rounds(run, protocol, "agents", scene) \
+    assert rounds(run, protocol, client, scene) \
         == sealed(protocol, "Hm.")
 
 
 @protocols
-def test_agents_schema(run, protocol):
-    assert run.ok("agents.schema." + protocol) == REPORT
+@others
+def test_other_schema(run, client, protocol):
+    assert run.ok("%s.schema.%s" % (client, protocol)) == REPORT
 
 
 @protocols
-def test_agents_errors(run, protocol):
-    for scene in ("cut", "failed"):
-        assert run.error("agents.%s.%s" % (scene, protocol))["message"]
+@pytest.mark.parametrize("scene", ["agents.cut", "agents.failed",
+                                   "langchain.cut"])
+def test_other_errors(run, scene, protocol):
+    assert run.error("%s.%s" % (scene, protocol))["message"]

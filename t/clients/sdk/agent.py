@@ -9,6 +9,7 @@ usage: agent.py '{"dir": for all files, "namespace": true or false,
 Prints the result of each session; alone.play() starts it.
 """
 
+import base64
 import json
 import os
 import signal
@@ -45,6 +46,8 @@ PATCH = ("*** Begin Patch\n*** Add File: new.txt\n"
          "+one \"quoted\" line, 5 \u20ac\n*** End Patch\n")
 CODE = ("const r = await tools.exec_command({cmd: \"echo three > three\"});"
         " text(r.output);")
+PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAE"
+       "hQGAhKmMIQAAAABJRU5ErkJggg==")
 SCHEMA = {"type": "object", "additionalProperties": False,
           "required": ["city", "degrees"],
           "properties": {"city": {"type": "string"}, "degrees": {
@@ -200,6 +203,9 @@ args = ["%s"]
         with open(self.path("schema.json"), "w") as f:
             json.dump(SCHEMA, f)
         self.play("schema", "--output-schema", self.path("schema.json"))
+        with open(self.path("picture.png"), "wb") as f:
+            f.write(base64.b64decode(PNG))
+        self.play("picture", "--image=" + self.path("picture.png"))
 
     def abort(self, p):
         """As Ctrl-C does."""

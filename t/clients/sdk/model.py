@@ -99,6 +99,18 @@ def tool_names(protocol, body):
             for tool in body.get("tools") or ()]
 
 
+def pictures(protocol, body):
+    """The base64 of all."""
+    if protocol == "messages":
+        return [block["source"]["data"] for message in body["messages"]
+                for block in messages_api.of(message, "image")]
+    urls = [part["image_url"] for one in body.get("input", body.get("messages"))
+            if isinstance(one.get("content"), list)
+            for part in one["content"] if "image_url" in part]
+    return [(url if isinstance(url, str) else url["url"]).split(",")[1]
+            for url in urls]
+
+
 def wanted(protocol, body):
     """The schema of the answer."""
     if protocol == "messages":

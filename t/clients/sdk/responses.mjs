@@ -219,4 +219,56 @@ add('agents', {
     failed: (c) => steps(c, true),
 });
 
+
+// LangChain.
+
+const { ChatOpenAI } = await load('@langchain/openai');
+const { HumanMessage, ToolMessage } = await load('@langchain/core/messages');
+const { concat } = await load('@langchain/core/utils/stream');
+
+// "zdrEnabled" is what it calls "store: false"
+
+const chain = (c, more) => new ChatOpenAI({
+    model: c.model, apiKey: c.key, maxRetries: 0, useResponsesApi: true,
+    zdrEnabled: true, configuration: { baseURL: at.url + '/v1' }, ...more });
+
+async function talk(c, ask) {
+    const llm = chain(c, { reasoning: { summary: 'auto' } }).bindTools([{
+        type: 'function', function: { name: 'weather', parameters: CITY } }],
+        { include });
+    const messages = [new HumanMessage(c.prompt)];
+    const calls = [];
+    for (let n = 1; n < 5; n++) {
+        const r = await ask(llm, messages);
+        if (!r.tool_calls.length) {
+            return { text: r.text, calls, rounds: n };
+        }
+        messages.push(r);
+        for (const call of r.tool_calls) {
+            calls.push(call.args.city);
+            messages.push(new ToolMessage({ content: '20',
+                                            tool_call_id: call.id }));
+        }
+    }
+    throw new Error('no end');
+}
+
+add('langchain', {
+    tools: (c) => talk(c, (llm, messages) => llm.invoke(messages)),
+    tools_stream: (c) => talk(c, async (llm, messages) => {
+        let out;
+        for await (const chunk of await llm.stream(messages)) {
+            out = out === undefined ? chunk : concat(out, chunk);
+        }
+        return out;
+    }),
+    schema: (c) => chain(c).withStructuredOutput(Report, {
+        method: 'jsonSchema' }).invoke(c.prompt),
+    cut: async (c) => {
+        for await (const chunk of await chain(c).stream(c.prompt)) {
+            chunk;
+        }
+    },
+});
+
 await play();
