@@ -1,7 +1,7 @@
-"""The official SDK for Node, the AI SDK in three versions, and the Agents SDK,
-over the responses API: with a group that passes it through and with groups that
-speak messages and chat.  sdk/responses.mjs runs all scenes at once, the tests
-check their results."""
+"""The official SDK for Node, the AI SDK in three versions, the Agents SDK and
+LangChain, over the responses API: with a group that passes it through and with
+groups that speak messages and chat.  sdk/responses.mjs runs all scenes at once,
+the tests check their results."""
 
 import json
 

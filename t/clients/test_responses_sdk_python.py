@@ -1,6 +1,6 @@
 """The official SDK for Python, the Agents SDK, Pydantic AI and LangChain, over
-the responses API: with a group that passes it through and with groups that speak
-messages and chat.  The upstreams refuse what the real ones refuse."""
+the responses API: with a group that passes it through and with groups that
+speak messages and chat.  The upstreams refuse what the real ones refuse."""
 
 import asyncio
 import json

@@ -1,6 +1,6 @@
 // Scenes with the responses API: the official SDK for Node, three versions of
-// the AI SDK, and the Agents SDK, each with a group that passes the API
-// through and with groups that speak messages and chat.
+// the AI SDK, the Agents SDK and LangChain, each with a group that passes the
+// API through and with groups that speak messages and chat.
 //
 // usage: node responses.mjs '{"npm": directory of node_modules, "url": gateway,
 //     "keys": {protocol: key}}'
@@ -67,9 +67,9 @@ async function rounds(c, ask) {
     const input = [{ role: 'user', content: c.prompt }];
     const calls = [];
     for (let n = 1; n < 5; n++) {
-        const r = await ask({ ...request(c, { tools, include,
-                                              reasoning: { summary: 'auto' } }),
-                              input: [...input] });
+        const r = await ask(request(c, {
+            tools, include, reasoning: { summary: 'auto' },
+            input: [...input] }));
         const called = r.output.filter((i) => i.type === 'function_call');
         if (!called.length) {
             return { text: r.output.flatMap((i) => i.content ?? [])
