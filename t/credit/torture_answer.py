@@ -13,6 +13,8 @@ RESPONSES, EMBEDDINGS = "responses", "embeddings"
 WORDS = ("Grüße, ", "the ", "upstream ", "answers ", "in pieces ", "— ",
          "some longer than others, as pieces of streams are ", "x")
 
+SEALED = "gAAAAABpc2VhbGVkIHJlYXNvbmluZw=="
+
 ARGUMENTS = ('{"path": "src/', 'ü.c", "limit"', ": 20}")
 
 MISSING = "missing"         # no value that is reported: the member is absent
@@ -73,8 +75,10 @@ class Answer:
                 RESPONSES: self.response_events}[self.protocol]
         events = list(make())
         if self.behaviour == "error event":
-            at = 2 + int(self.cut * (len(events) - 2))
-            events = events[:at] + [(self.error_event(), {})]
+            at = int(self.cut * len(events))
+            # as the first one it is a refusal
+            events = events[:at] + [(self.error_event(),
+                                     {} if at else {"status": 503})]
         for event, change in events:
             seen = seen.replaced(text=seen.text + change.pop("text", 0),
                                  **change)
@@ -191,6 +195,8 @@ class Answer:
         yield self.head("application/json", len(body)), seen
         at, part, whole = self.cut_answer(body, text.encode())
         yield body[:at], seen.replaced(text=part)
+        if self.protocol == RESPONSES and self.status_word == "failed":
+            seen = Seen(502)        # as for any error in place of an answer
         yield body[at:], seen.replaced(
             text=whole, **money.changes(reported(usage)))
 
@@ -327,46 +333,65 @@ class Answer:
         yield event("content_block_stop", {"index": index}), {}
 
     def response_events(self):
-        items = [self.response_message("".join(self.words))]
-        if self.called:
-            items.append({"id": "fc_1", "type": "function_call",
-                          "status": "completed", "call_id": "call_1",
-                          "name": "look", "arguments": "".join(ARGUMENTS)})
+        """Text that has come as deltas comes again in items, and only in
+        those if there are no deltas."""
+        items = list(self.response_items())
+        counted = done = 0
         yield self.response_event("response.created", [])
         yield self.response_event("response.in_progress", [])
-        for index, item in enumerate(items):
-            empty = {"content": []} if index == 0 else {"arguments": ""}
+        for index, (item, kind, pieces) in enumerate(items):
+            begun = dict(item, status="in_progress", **{
+                member: [] if member == "content" else ""
+                for member in ("content", "arguments") if member in item})
             yield event("response.output_item.added", {
-                "output_index": index, "item": dict(
-                    item, status="in_progress", **empty)}), {}
+                "output_index": index, "item": begun}), {}
             if self.extra:
                 yield event("keepalive", {}), {}
-            kind, pieces = (
-                ("response.output_text", self.words) if index == 0
-                else ("response.function_call_arguments", ARGUMENTS))
-            for piece in pieces:
+            for piece in pieces if kind and not self.silent else ():
+                counted += len(piece.encode())
                 yield event(kind + ".delta", {
                     "item_id": item["id"], "output_index": index,
                     "delta": piece, "obfuscation": "x" * (len(piece) % 7)}), \
                     {"text": len(piece.encode())}
-            yield event(kind + ".done", {
-                "item_id": item["id"], "output_index": index,
-                "text" if index == 0 else "arguments": "".join(pieces)}), {}
+            if kind:
+                yield event(kind + ".done", {
+                    "item_id": item["id"], "output_index": index,
+                    "text" if "content" in item else "arguments":
+                    "".join(pieces)}), {}
+            done += len("".join(pieces).encode())
+            more = max(0, done - counted)
+            counted += more
             yield event("response.output_item.done", {
-                "output_index": index, "item": item}), {}
-        yield self.response_event("response." + self.status_word, items)
+                "output_index": index, "item": item}), {"text": more}
+        yield self.response_event("response." + self.status_word,
+                                  [item for item, _, _ in items])
         if self.extra:
             yield b"data: [DONE]\n\n", {}
 
+    def response_items(self):
+        """(item, the events of its text, the text in pieces)"""
+        if self.sealed:
+            yield ({"id": "rs_1", "type": "reasoning", "summary": [],
+                    "encrypted_content": SEALED}, None, [SEALED])
+        yield (self.response_message("".join(self.words)),
+               "response.output_text", self.words)
+        if self.called:
+            yield ({"id": "fc_1", "type": "function_call", "status":
+                    "completed", "call_id": "call_1", "name": "look",
+                    "arguments": "".join(ARGUMENTS)},
+                   "response.function_call_arguments", ARGUMENTS)
+
     def response_event(self, name, items):
-        """With usage at the end."""
+        """The usage counts in the last event only."""
         ends = name.endswith(self.status_word)
         response = self.response(items, ends)
-        usage = self.response_usage() if ends else None
-        change = money.changes(money.ResponsesUsage(usage)) if ends else {}
-        if ends or self.repeats:
+        usage = self.response_usage()
+        if ends or self.report == "running":
             response["usage"] = usage
-        return event(name, {"response": response}), change
+        elif self.repeats:
+            response["usage"] = None
+        return event(name, {"response": response}), \
+            money.changes(money.ResponsesUsage(usage)) if ends else {}
 
     def response(self, items, ended):
         word = self.status_word if ended else "in_progress"
@@ -380,7 +405,7 @@ class Answer:
     def response_message(self, text):
         return {"id": "msg_1", "type": "message", "status": "completed",
                 "role": "assistant", "content": [
-                    {"type": "output_text", "text": text, "annotations": []}]}
+                    {"type": "output_text", "annotations": [], "text": text}]}
 
 
 def text_of(body):

@@ -235,6 +235,8 @@ class Call(Answer):
         self.words = [r.choice(WORDS) for _ in range(r.randint(1, 25))]
         self.cut = r.random()                   # where it breaks off
         self.called = r.random() < 0.2          # a tool, in a stream
+        self.silent = r.random() < 0.1          # no deltas in responses
+        self.sealed = r.random() < 0.2          # reasoning in them
         self.status_word = r.choices(["completed", "incomplete", "failed"],
                                      [80, 10, 10])[0]
         self.extra = r.random() < 0.3           # what look-alikes send
