@@ -68,6 +68,7 @@ KEYS = "modelgw_keys { include $dir/keys.conf; }"
 CHAT, MESSAGES, RESPONSES, EMBEDDINGS = (
     GROUP % {"name": "bench", "protocol": protocol} + KEYS
     for protocol in ("chat", "messages", "responses", "embeddings"))
+EMBEDDINGS = EMBEDDINGS.replace("context=", "kind=embedding context=")
 TWO = GROUP % {"name": "other", "protocol": "messages"} + CHAT
 
 LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit %s;" % RICH

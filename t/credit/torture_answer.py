@@ -189,16 +189,27 @@ class Answer:
         usage = usage()
         obj = make(text)
         if usage is not None or self.protocol == RESPONSES:
-            obj["usage"] = usage
+            obj = dict({"usage": usage}, **obj) if self.extra \
+                else dict(obj, usage=usage)
         body = json.dumps(obj, ensure_ascii=False).encode()
+        change = money.changes(reported(usage))
         seen = Seen(200)
         yield self.head("application/json", len(body)), seen
         at, part, whole = self.cut_answer(body, text.encode())
-        yield body[:at], seen.replaced(text=part)
+        begin, end = self.place(body, usage)
+        if self.protocol == EMBEDDINGS and begin < at < end:
+            at = begin          # a count may be whole, and be all that counts
+        yield body[:at], seen.replaced(
+            text=part, **change if at >= end else {})
         if self.protocol == RESPONSES and self.status_word == "failed":
             seen = Seen(502)        # as for any error in place of an answer
-        yield body[at:], seen.replaced(
-            text=whole, **money.changes(reported(usage)))
+        yield body[at:], seen.replaced(text=whole, **change)
+
+    def place(self, body, usage):
+        """Where it is; nowhere: behind the end."""
+        text = json.dumps(usage).encode()
+        begin = len(body) if usage is None else body.find(text)
+        return begin, begin + len(text)
 
     def chat_answer(self, text):
         return {"id": "chatcmpl-1", "object": "chat.completion",

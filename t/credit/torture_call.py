@@ -39,8 +39,8 @@ LINES = {
                   max_output=8000),
              dict(input="0.250007", output="2.000003", cache_read="0.025007",
                   max_output=8000)],
-    "te-a": [dict(input="0.130001", output=0, context=8192),
-             dict(input="0.130003", output=0, context=8192)],
+    "te-a": [dict(input=price, output=0, context=8192, more="kind=embedding")
+             for price in ("0.130001", "0.130003")],
 }
 
 # kinds of calls: what the client speaks, what the upstream speaks
