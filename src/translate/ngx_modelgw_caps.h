@@ -1,7 +1,7 @@
 
 /*
- * What a model can do, for the translation of chat requests.  Set by options of
- * the configuration: the code knows no vendor's model names.
+ * What a model can do, for the translation of requests.  Set by options of the
+ * configuration: the code knows no vendor's model names.
  */
 
 
@@ -33,6 +33,13 @@
 #define NGX_MODELGW_REASONING_CONTENT  1
 #define NGX_MODELGW_REASONING_FULL     2
 
+#define NGX_MODELGW_AUTO_CACHE_OFF   0
+#define NGX_MODELGW_AUTO_CACHE_ON    1
+#define NGX_MODELGW_AUTO_CACHE_AUTO  2
+
+#define NGX_MODELGW_CHAT_LIMIT_COMPLETION  0
+#define NGX_MODELGW_CHAT_LIMIT_TOKENS      1
+
 
 /* members of one type: a table of options sets them by offset */
 
@@ -47,6 +54,8 @@ typedef struct {
     ngx_uint_t            default_max_tokens;
     ngx_uint_t            reasoning_output;
     ngx_uint_t            usage_input_includes_cache;
+    ngx_uint_t            auto_cache;    /* NGX_MODELGW_AUTO_CACHE_* */
+    ngx_uint_t            chat_limit;    /* NGX_MODELGW_CHAT_LIMIT_* */
 } ngx_modelgw_caps_t;
 
 

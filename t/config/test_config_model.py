@@ -76,6 +76,11 @@ strict=on prefill=off forced_tool_choice=on
 reasoning_output=off
 reasoning_output=content
 reasoning_output=full
+auto_cache=off
+auto_cache=on
+auto_cache=auto
+chat_limit=max_completion_tokens
+chat_limit=max_tokens
 usage_input_includes_cache=on"""
 
 BAD = """inputs=1
@@ -125,6 +130,9 @@ strict=ON
 prefill=
 forced_tool_choice=auto
 reasoning_output=on
+auto_cache=always
+chat_limit=
+chat_limit=max_output_tokens
 usage_input_includes_cache=maybe
 vision=on
 ="""

@@ -11,7 +11,7 @@
  * Listed models are compared one by one: a group has dozens of them, and most
  * differ in length.
  *
- * Capabilities are used by the translation of chat requests.  What a vendor's
+ * Capabilities are used by the translation of requests.  What a vendor's
  * model can do is configured here, and nowhere in code.
  */
 
@@ -95,6 +95,19 @@ static ngx_conf_enum_t  ngx_http_modelgw_reasoning[] = {
     { ngx_null_string, 0 }
 };
 
+static ngx_conf_enum_t  ngx_http_modelgw_auto_cache[] = {
+    { ngx_string("off"), NGX_MODELGW_AUTO_CACHE_OFF },
+    { ngx_string("on"), NGX_MODELGW_AUTO_CACHE_ON },
+    { ngx_string("auto"), NGX_MODELGW_AUTO_CACHE_AUTO },
+    { ngx_null_string, 0 }
+};
+
+static ngx_conf_enum_t  ngx_http_modelgw_chat_limit[] = {
+    { ngx_string("max_completion_tokens"), NGX_MODELGW_CHAT_LIMIT_COMPLETION },
+    { ngx_string("max_tokens"), NGX_MODELGW_CHAT_LIMIT_TOKENS },
+    { ngx_null_string, 0 }
+};
+
 
 #define ngx_http_modelgw_price(name)                                          \
     ngx_http_modelgw_model_price,                                             \
@@ -147,6 +160,10 @@ ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[] = {
     { ngx_string("usage_input_includes_cache="),
       ngx_http_modelgw_word(caps.usage_input_includes_cache,
                             ngx_http_modelgw_switch) },
+    { ngx_string("auto_cache="),
+      ngx_http_modelgw_word(caps.auto_cache, ngx_http_modelgw_auto_cache) },
+    { ngx_string("chat_limit="),
+      ngx_http_modelgw_word(caps.chat_limit, ngx_http_modelgw_chat_limit) },
 
     { ngx_null_string, NULL, 0, NULL, NULL }
 };
@@ -225,6 +242,7 @@ ngx_http_modelgw_model_init(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
     model->caps.forced_tool_choice = 1;
     model->caps.default_max_tokens = 4096;
     model->caps.reasoning_output = NGX_MODELGW_REASONING_CONTENT;
+    model->caps.auto_cache = NGX_MODELGW_AUTO_CACHE_AUTO;
 
     model->price.input = NGX_HTTP_MODELGW_PRICE_UNSET;
     model->price.output = NGX_HTTP_MODELGW_PRICE_UNSET;
