@@ -24,7 +24,7 @@
 #define NGX_MODELGW_TAPE_KEEP       4096         /* nodes */
 
 /* values in more containers than this are not on the tape */
-#define NGX_MODELGW_TAPE_MAX_DEPTH  7
+#define NGX_MODELGW_TAPE_MAX_DEPTH  8
 
 /* types of nodes, by the first byte of the value */
 

@@ -61,29 +61,20 @@ typedef struct {
 } ngx_modelgw_request_kind_t;
 
 
-typedef struct {
-    ngx_str_t             name;
-    ngx_uint_t            kind;
-    const char           *allowed;       /* the value accepted, or NULL */
-    const char           *instead;       /* end of the message */
-} ngx_modelgw_request_refused_t;
-
-
 static ngx_int_t ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_fields_t *fields);
+    ngx_modelgw_request_plan_t *plan);
 static ngx_modelgw_request_field_t *ngx_modelgw_request_find_field(
-    ngx_modelgw_request_t *rq, ngx_modelgw_node_t *name);
+    ngx_modelgw_request_t *rq, ngx_modelgw_request_form_t *form,
+    ngx_modelgw_node_t *name);
 static ngx_int_t ngx_modelgw_request_check_kind(ngx_modelgw_request_t *rq,
     ngx_str_t *name, ngx_uint_t kind, ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_other_field(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *name, ngx_modelgw_node_t *value);
+    ngx_modelgw_request_form_t *form, ngx_modelgw_node_t *name,
+    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_refuse_field(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_refused_t *field, ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan);
-static ngx_int_t ngx_modelgw_request_stream(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_stream_options(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *options);
@@ -93,22 +84,18 @@ static ngx_int_t ngx_modelgw_request_modalities(ngx_modelgw_request_t *rq,
 static ngx_int_t ngx_modelgw_request_messages(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value);
-static ngx_int_t ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *format);
+static ngx_int_t ngx_modelgw_request_response_format(
+    ngx_modelgw_request_t *rq, ngx_modelgw_request_plan_t *plan,
+    ngx_modelgw_request_field_t *field, ngx_modelgw_node_t *format);
 static ngx_int_t ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format);
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format,
+    const char *path, const char *inside);
 static ngx_int_t ngx_modelgw_request_metadata(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *metadata);
-static ngx_int_t ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *id);
 static ngx_int_t ngx_modelgw_request_user_id(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node);
 static ngx_uint_t ngx_modelgw_request_personal(ngx_str_t *id);
-static void ngx_modelgw_request_write(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_output(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out);
 static ngx_int_t ngx_modelgw_request_note(ngx_modelgw_request_t *rq,
@@ -169,7 +156,7 @@ static ngx_modelgw_request_field_t  ngx_modelgw_request_main_fields[] = {
     ngx_modelgw_request_step(ngx_modelgw_request_messages),
 
     ngx_modelgw_request_field(response_format, OBJECT,
-                              ngx_modelgw_request_format),
+                              ngx_modelgw_request_response_format),
     ngx_modelgw_request_field(metadata, OBJECT, ngx_modelgw_request_metadata),
     ngx_modelgw_request_field(safety_identifier, STRING,
                               ngx_modelgw_request_user),
@@ -205,6 +192,13 @@ static ngx_modelgw_request_refused_t  ngx_modelgw_request_refused_fields[] = {
 };
 
 
+static ngx_modelgw_request_form_t  ngx_modelgw_request_chat = {
+    ngx_modelgw_request_tables,
+    ngx_modelgw_request_refused_fields,
+    "reasoning_effort"
+};
+
+
 ngx_int_t
 ngx_modelgw_request(ngx_modelgw_request_t *rq, ngx_modelgw_out_t *out)
 {
@@ -213,17 +207,7 @@ ngx_modelgw_request(ngx_modelgw_request_t *rq, ngx_modelgw_out_t *out)
 
     ngx_memzero(&plan, sizeof(ngx_modelgw_request_plan_t));
 
-    ngx_str_null(&rq->ignored);
-    ngx_str_null(&rq->message);
-    rq->code = NULL;
-    rq->max_tokens = 0;
-    rq->include_usage = 0;
-
-    rc = ngx_modelgw_request_find(rq, &plan.fields);
-
-    if (rc == NGX_OK) {
-        rc = ngx_modelgw_request_read(rq, &plan);
-    }
+    rc = ngx_modelgw_request_decide(rq, &plan, &ngx_modelgw_request_chat);
 
     if (rc == NGX_OK) {
         ngx_modelgw_request_write(rq, &plan, out);
@@ -233,11 +217,31 @@ ngx_modelgw_request(ngx_modelgw_request_t *rq, ngx_modelgw_out_t *out)
 }
 
 
+ngx_int_t
+ngx_modelgw_request_decide(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_form_t *form)
+{
+    ngx_int_t  rc;
+
+    ngx_str_null(&rq->ignored);
+    ngx_str_null(&rq->message);
+    rq->code = NULL;
+    rq->max_tokens = 0;
+    rq->include_usage = 0;
+
+    plan->form = form;
+
+    rc = ngx_modelgw_request_find(rq, plan);
+
+    return (rc == NGX_OK) ? ngx_modelgw_request_read(rq, plan) : rc;
+}
+
+
 /* finds the translated fields, and refuses or ignores all others */
 
 static ngx_int_t
 ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_fields_t *fields)
+    ngx_modelgw_request_plan_t *plan)
 {
     ngx_int_t                     rc;
     ngx_modelgw_node_t           *root, *name, *value;
@@ -259,18 +263,18 @@ ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
             continue;
         }
 
-        field = ngx_modelgw_request_find_field(rq, name);
+        field = ngx_modelgw_request_find_field(rq, plan->form, name);
 
         if (field) {
             if (field->read) {
-                *ngx_modelgw_request_value(fields, field) = value;
+                *ngx_modelgw_request_value(&plan->fields, field) = value;
             }
 
             rc = ngx_modelgw_request_check_kind(rq, &field->name, field->kind,
                                                 value);
 
         } else {
-            rc = ngx_modelgw_request_other_field(rq, name, value);
+            rc = ngx_modelgw_request_other_field(rq, plan->form, name, value);
         }
 
         if (rc != NGX_OK) {
@@ -286,7 +290,7 @@ ngx_modelgw_request_find(ngx_modelgw_request_t *rq,
 
 static ngx_modelgw_request_field_t *
 ngx_modelgw_request_find_field(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *name)
+    ngx_modelgw_request_form_t *form, ngx_modelgw_node_t *name)
 {
     u_char                        ch;
     ngx_str_t                     text;
@@ -295,7 +299,7 @@ ngx_modelgw_request_find_field(ngx_modelgw_request_t *rq,
     ngx_modelgw_tape_inside(rq->tape, name, &text);
     ch = text.len ? text.data[0] : '\0';
 
-    for (table = ngx_modelgw_request_tables; *table; table++) {
+    for (table = form->tables; *table; table++) {
 
         for (field = *table; field->name.data; field++) {
 
@@ -329,16 +333,14 @@ ngx_modelgw_request_check_kind(ngx_modelgw_request_t *rq, ngx_str_t *name,
 
 static ngx_int_t
 ngx_modelgw_request_other_field(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *name, ngx_modelgw_node_t *value)
+    ngx_modelgw_request_form_t *form, ngx_modelgw_node_t *name,
+    ngx_modelgw_node_t *value)
 {
     ngx_int_t                       rc;
     ngx_str_t                       text;
     ngx_modelgw_request_refused_t  *refused;
 
-    for (refused = ngx_modelgw_request_refused_fields;
-         refused->name.len;
-         refused++)
-    {
+    for (refused = form->refused; refused->name.len; refused++) {
 
         if (ngx_modelgw_request_named(rq, name, &refused->name)) {
             return ngx_modelgw_request_refuse_field(rq, refused, value);
@@ -396,7 +398,7 @@ ngx_modelgw_request_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t           *value;
     ngx_modelgw_request_field_t  *field, **table;
 
-    for (table = ngx_modelgw_request_tables; *table; table++) {
+    for (table = plan->form->tables; *table; table++) {
 
         for (field = *table; field->name.data; field++) {
 
@@ -426,7 +428,7 @@ ngx_modelgw_request_read(ngx_modelgw_request_t *rq,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_stream(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -511,9 +513,19 @@ ngx_modelgw_request_messages(ngx_modelgw_request_t *rq,
 
 
 static ngx_int_t
-ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
+ngx_modelgw_request_response_format(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *format)
+{
+    return ngx_modelgw_request_format(rq, plan, format, "response_format",
+                                      ".json_schema");
+}
+
+
+ngx_int_t
+ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format,
+    const char *path, const char *inside)
 {
     ngx_str_t            text;
     ngx_modelgw_node_t  *type;
@@ -521,12 +533,12 @@ ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
     type = ngx_modelgw_request_member(rq, format, "type");
 
     if (!ngx_modelgw_request_string(type)) {
-        return ngx_modelgw_request_invalid(rq,
-                                      "response_format.type must be a string");
+        return ngx_modelgw_request_invalid(rq, "%s.type must be a string",
+                                           path);
     }
 
     if (ngx_modelgw_tape_is(rq->tape, type, "json_schema")) {
-        return ngx_modelgw_request_schema(rq, plan, format);
+        return ngx_modelgw_request_schema(rq, plan, format, path, inside);
     }
 
     if (ngx_modelgw_tape_is(rq->tape, type, "json_object")) {
@@ -543,28 +555,32 @@ ngx_modelgw_request_format(ngx_modelgw_request_t *rq,
     }
 
     return ngx_modelgw_request_unsupported(rq,
-                         "response_format.type \"%V\" is not supported", &text);
+                                   "%s.type \"%V\" is not supported", path,
+                                   &text);
 }
 
 
 static ngx_int_t
 ngx_modelgw_request_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format)
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *format,
+    const char *path, const char *inside)
 {
     ngx_modelgw_node_t  *node;
 
     if (!rq->caps->structured) {
         return ngx_modelgw_request_unsupported(rq,
-                            "response_format.type \"json_schema\" is not "
-                            "supported by this model");
+                            "%s.type \"json_schema\" is not supported by "
+                            "this model", path);
     }
 
-    node = ngx_modelgw_request_member(rq, format, "json_schema");
+    node = *inside ? ngx_modelgw_request_member(rq, format, inside + 1)
+                   : format;
     node = ngx_modelgw_request_member(rq, node, "schema");
 
     if (node == NULL || node->type != NGX_MODELGW_TAPE_OBJECT) {
         return ngx_modelgw_request_invalid(rq,
-                    "response_format.json_schema.schema must be an object");
+                                           "%s%s.schema must be an object",
+                                           path, inside);
     }
 
     plan->schema = node;
@@ -612,7 +628,7 @@ ngx_modelgw_request_metadata(ngx_modelgw_request_t *rq,
  * next one is used then.
  */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_user(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *id)
@@ -692,7 +708,7 @@ ngx_modelgw_request_personal(ngx_str_t *id)
 }
 
 
-static void
+void
 ngx_modelgw_request_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_out_t *out)
 {

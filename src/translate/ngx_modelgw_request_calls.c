@@ -35,19 +35,8 @@ static ngx_int_t ngx_modelgw_request_call_name(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *name, ngx_uint_t i, ngx_str_t *text);
 static ngx_int_t ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *arguments, ngx_uint_t i, ngx_str_t *input);
-static ngx_int_t ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w,
-    ngx_str_t *input, ngx_str_t *fault);
 static ngx_int_t ngx_modelgw_request_call_open(ngx_modelgw_request_walk_t *w,
     ngx_str_t *id, ngx_uint_t i);
-static ngx_int_t ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
-    ngx_modelgw_node_t *node, ngx_str_t *id);
-
-
-void
-ngx_modelgw_request_calls_init(ngx_modelgw_request_walk_t *w)
-{
-    ngx_rbtree_init(&w->open, &w->sentinel, ngx_str_rbtree_insert_value);
-}
 
 
 ngx_int_t
@@ -185,6 +174,32 @@ ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
     ngx_str_t  fault;
     u_char     text[NGX_MODELGW_SCAN_FAULT_LEN];
 
+    fault.data = text;
+
+    rc = ngx_modelgw_request_call_arguments(w, arguments, input, &fault);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (fault.len == 0) {
+        return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function.arguments "
+                             "is not a string", w->index, i);
+    }
+
+    return ngx_modelgw_request_invalid(w->rq,
+                             "messages[%ui].tool_calls[%ui].function.arguments "
+                             "is not valid JSON: %V", w->index, i, &fault);
+}
+
+
+ngx_int_t
+ngx_modelgw_request_call_arguments(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *arguments, ngx_str_t *input, ngx_str_t *fault)
+{
+    ngx_int_t  rc;
+
     ngx_str_set(input, "{}");
 
     if (ngx_modelgw_request_absent(arguments)) {
@@ -192,9 +207,8 @@ ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
     }
 
     if (arguments->type != NGX_MODELGW_TAPE_STRING) {
-        return ngx_modelgw_request_invalid(w->rq,
-                             "messages[%ui].tool_calls[%ui].function.arguments "
-                             "is not a string", w->index, i);
+        fault->len = 0;
+        return NGX_DECLINED;
     }
 
     if (ngx_modelgw_tape_blank(w->rq->tape, arguments)) {
@@ -207,29 +221,18 @@ ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
         return NGX_ERROR;
     }
 
-    fault.data = text;
-
-    rc = ngx_modelgw_request_call_check(w, input, &fault);
+    rc = ngx_modelgw_request_call_check(w, input);
 
     if (rc == NGX_DECLINED) {
-        return ngx_modelgw_request_invalid(w->rq,
-                             "messages[%ui].tool_calls[%ui].function.arguments "
-                             "is not valid JSON: %V", w->index, i, &fault);
+        (void) ngx_modelgw_scan_fault(w->scan, fault);
     }
 
     return rc;
 }
 
 
-/*
- *     NGX_OK
- *     NGX_DECLINED  not one JSON object, see fault
- *     NGX_ERROR     no memory
- */
-
-static ngx_int_t
-ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w, ngx_str_t *input,
-    ngx_str_t *fault)
+ngx_int_t
+ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w, ngx_str_t *text)
 {
     if (w->scan == NULL) {
         w->scan_conf.skip = w->rq->skip;
@@ -243,13 +246,11 @@ ngx_modelgw_request_call_check(ngx_modelgw_request_walk_t *w, ngx_str_t *input,
         ngx_modelgw_scan_reset(w->scan);
     }
 
-    if (ngx_modelgw_scan_feed(w->scan, input->data, input->len) == NGX_OK
+    if (ngx_modelgw_scan_feed(w->scan, text->data, text->len) == NGX_OK
         && ngx_modelgw_scan_done(w->scan) == NGX_OK)
     {
         return NGX_OK;
     }
-
-    (void) ngx_modelgw_scan_fault(w->scan, fault);
 
     return NGX_DECLINED;
 }
@@ -337,14 +338,11 @@ ngx_modelgw_request_calls_answered(ngx_modelgw_request_walk_t *w)
 }
 
 
-/* gets an id; NGX_OK, NGX_DECLINED (not an id), NGX_ERROR (no memory) */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *node, ngx_str_t *id)
 {
-    u_char     *p, *last, *dst;
-    ngx_str_t   text;
+    ngx_str_t  text;
 
     if (!ngx_modelgw_request_string(node)) {
         return NGX_DECLINED;
@@ -365,17 +363,27 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
         return NGX_OK;
     }
 
-    dst = ngx_pnalloc(w->rq->pool, text.len);
-    if (dst == NULL) {
+    id->data = ngx_pnalloc(w->rq->pool, text.len);
+    if (id->data == NULL) {
         return NGX_ERROR;
     }
 
-    id->data = dst;
-    last = text.data + text.len;
+    id->len = ngx_modelgw_request_sanitise(id->data, &text) - id->data;
 
-    /* one '_' a character, of any number of bytes */
+    return NGX_OK;
+}
 
-    for (p = text.data; p < last; p++) {
+
+/* one '_' a character, of any number of bytes */
+
+u_char *
+ngx_modelgw_request_sanitise(u_char *dst, ngx_str_t *text)
+{
+    u_char  *p, *last;
+
+    last = text->data + text->len;
+
+    for (p = text->data; p < last; p++) {
 
         if (ngx_modelgw_request_plain(*p)) {
             *dst++ = *p;
@@ -385,7 +393,5 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
         }
     }
 
-    id->len = dst - id->data;
-
-    return NGX_OK;
+    return dst;
 }

@@ -77,15 +77,6 @@ static ngx_int_t ngx_modelgw_request_thinking(ngx_modelgw_request_t *rq,
 static ngx_int_t ngx_modelgw_request_thinking_details(
     ngx_modelgw_request_t *rq, ngx_modelgw_node_t *thinking,
     ngx_modelgw_request_reasoning_t *r);
-static ngx_int_t ngx_modelgw_request_limit(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *limit);
-static ngx_int_t ngx_modelgw_request_effort(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
-static ngx_int_t ngx_modelgw_request_reasoning(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_reasoning_choose(
     ngx_modelgw_request_t *rq, ngx_modelgw_request_plan_t *plan);
 static void ngx_modelgw_request_reasoning_apply(ngx_modelgw_request_t *rq,
@@ -102,12 +93,6 @@ static ngx_int_t ngx_modelgw_request_reasoning_drop(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan);
 static ngx_uint_t ngx_modelgw_request_tokens(ngx_modelgw_request_t *rq,
     ngx_uint_t budget, ngx_uint_t limit);
-static ngx_int_t ngx_modelgw_request_temperature(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
-static ngx_int_t ngx_modelgw_request_top_p(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_range(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_field_t *field, ngx_modelgw_node_t *value,
     ngx_uint_t max);
@@ -117,9 +102,6 @@ static ngx_int_t ngx_modelgw_request_top_k(ngx_modelgw_request_t *rq,
 static ngx_int_t ngx_modelgw_request_stop(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *stop);
-static ngx_int_t ngx_modelgw_request_sampling(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *value);
 static ngx_int_t ngx_modelgw_request_sampling_drop(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t **node, const char *name, ngx_uint_t unity);
 static ngx_int_t ngx_modelgw_request_compare(ngx_modelgw_request_t *rq,
@@ -216,7 +198,7 @@ ngx_modelgw_request_thinking_details(ngx_modelgw_request_t *rq,
     node = ngx_modelgw_request_member(rq, thinking, "display");
 
     if (ngx_modelgw_request_string(node)) {
-        r->display = node;
+        ngx_modelgw_tape_raw(rq->tape, node, &r->display);
 
     } else if (!ngx_modelgw_request_absent(node)) {
         return ngx_modelgw_request_invalid(rq,
@@ -243,7 +225,7 @@ ngx_modelgw_request_thinking_details(ngx_modelgw_request_t *rq,
 
 /* max_completion_tokens is read last and wins */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_limit(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *limit)
@@ -260,7 +242,7 @@ ngx_modelgw_request_limit(ngx_modelgw_request_t *rq,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_effort(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -280,15 +262,14 @@ ngx_modelgw_request_effort(ngx_modelgw_request_t *rq,
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_request_invalid(rq,
-                             "unknown \"reasoning_effort\" \"%V\"",
-                             &text);
+    return ngx_modelgw_request_invalid(rq, "unknown \"%s\" \"%V\"",
+                                       plan->form->effort, &text);
 }
 
 
 /* decides thinking and max_tokens, with the rest of the request */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_reasoning(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -351,7 +332,7 @@ ngx_modelgw_request_reasoning_choose(ngx_modelgw_request_t *rq,
     }
 
     if (level && plan->fields.thinking) {
-        rc = ngx_modelgw_request_ignore(rq, "reasoning_effort");
+        rc = ngx_modelgw_request_ignore(rq, plan->form->effort);
 
         if (rc != NGX_OK) {
             return rc;
@@ -523,7 +504,7 @@ ngx_modelgw_request_reasoning_drop(ngx_modelgw_request_t *rq,
     }
 
     return ngx_modelgw_request_ignore(rq, plan->fields.thinking
-                                          ? "thinking" : "reasoning_effort");
+                                          ? "thinking" : plan->form->effort);
 }
 
 
@@ -547,7 +528,7 @@ ngx_modelgw_request_tokens(ngx_modelgw_request_t *rq, ngx_uint_t budget,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_temperature(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -556,7 +537,7 @@ ngx_modelgw_request_temperature(ngx_modelgw_request_t *rq,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_top_p(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -623,9 +604,22 @@ ngx_modelgw_request_stop(ngx_modelgw_request_t *rq,
 }
 
 
+void
+ngx_modelgw_request_show(ngx_modelgw_request_plan_t *plan)
+{
+    ngx_modelgw_request_reasoning_t  *r;
+
+    r = &plan->reasoning;
+
+    if (r->thinking == NGX_MODELGW_REQUEST_THINKING_ADAPTIVE) {
+        ngx_str_set(&r->display, "\"summarized\"");
+    }
+}
+
+
 /* drops fields that the model does not accept, or not together */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_sampling(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *value)
@@ -880,9 +874,9 @@ ngx_modelgw_request_thinking_write(ngx_modelgw_request_t *rq,
         break;
     }
 
-    if (r->display) {
+    if (r->display.len) {
         ngx_modelgw_out_text(out, ",\"display\":");
-        ngx_modelgw_request_raw(rq, r->display, out);
+        ngx_modelgw_out_borrowed(out, r->display.data, r->display.len);
     }
 
     ngx_modelgw_out_text(out, "}");

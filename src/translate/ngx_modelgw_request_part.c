@@ -88,6 +88,15 @@ static ngx_int_t ngx_modelgw_request_part_image(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *part, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *part, ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_part_input_image(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *part,
+    ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_part_input_file(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *part,
+    ngx_array_t *blocks);
+static ngx_int_t ngx_modelgw_request_part_file_read(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *file,
+    const char *id_member, const char *data_member, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_part_redacted(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *block,
     ngx_array_t *blocks);
@@ -100,8 +109,7 @@ static ngx_int_t ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *node, ngx_uint_t file,
     ngx_modelgw_request_block_t *block);
 static ngx_int_t ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
-    ngx_modelgw_node_t *node, const char *member,
-    ngx_modelgw_request_source_uri_t *uri);
+    ngx_modelgw_node_t *node, ngx_modelgw_request_source_uri_t *uri);
 static ngx_int_t ngx_modelgw_request_source_media(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_request_source_uri_t *uri,
     ngx_uint_t file, ngx_modelgw_request_block_t *block);
@@ -128,6 +136,8 @@ static void ngx_modelgw_request_block_write_thinking(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_block_write_redacted(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_block_write_sealed(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_block_write_call(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_block_write_result(ngx_modelgw_request_t *rq,
@@ -149,6 +159,18 @@ static ngx_modelgw_request_part_type_t  ngx_modelgw_request_part_types[] = {
 
     { "redacted_thinking", NGX_MODELGW_PART_THINKING,
       ngx_modelgw_request_part_thinking_block },
+
+    { "input_text", NGX_MODELGW_PART_INPUT_TEXT,
+      ngx_modelgw_request_part_text },
+
+    { "output_text", NGX_MODELGW_PART_INPUT_TEXT,
+      ngx_modelgw_request_part_text },
+
+    { "input_image", NGX_MODELGW_PART_INPUT_MEDIA,
+      ngx_modelgw_request_part_input_image },
+
+    { "input_file", NGX_MODELGW_PART_INPUT_MEDIA,
+      ngx_modelgw_request_part_input_file },
 
     { NULL, 0, NULL }
 };
@@ -189,17 +211,10 @@ static ngx_modelgw_request_block_pt  ngx_modelgw_request_block_writers[] = {
     ngx_modelgw_request_block_write_document,
     ngx_modelgw_request_block_write_thinking,
     ngx_modelgw_request_block_write_redacted,
+    ngx_modelgw_request_block_write_sealed,
     ngx_modelgw_request_block_write_call,
     ngx_modelgw_request_block_write_result
 };
-
-
-/* before ends with the opening quote */
-
-#define ngx_modelgw_request_block_string(out, before, text)                   \
-    ngx_modelgw_out_text(out, before);                                        \
-    ngx_modelgw_out_borrowed(out, (text)->data, (text)->len);                 \
-    ngx_modelgw_out_text(out, "\"")
 
 
 ngx_int_t
@@ -328,7 +343,57 @@ ngx_modelgw_request_part_image(ngx_modelgw_request_walk_t *w,
         return NGX_ERROR;
     }
 
+    w->member = ".image_url.url";
+
     return ngx_modelgw_request_source(w, url, 0, block);
+}
+
+
+/* of responses: the URL is a string, not an object */
+
+static ngx_int_t
+ngx_modelgw_request_part_input_image(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *part, ngx_array_t *blocks)
+{
+    ngx_modelgw_node_t           *id, *url, *detail;
+    ngx_modelgw_request_block_t  *block;
+
+    id = ngx_modelgw_request_member(w->rq, part, "file_id");
+    url = ngx_modelgw_request_member(w->rq, part, "image_url");
+    detail = ngx_modelgw_request_member(w->rq, part, "detail");
+
+    if (!ngx_modelgw_request_absent(id)) {
+        return ngx_modelgw_request_part_unsupported(w, ".file_id", NULL,
+                                             " is not supported, use"
+                                             " image_url");
+    }
+
+    if (!ngx_modelgw_request_string(url)) {
+        return ngx_modelgw_request_part_invalid(w, ".image_url",
+                                                " is not a string");
+    }
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_IMAGE);
+    if (block == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (!w->chat) {
+        w->member = ".image_url";
+        return ngx_modelgw_request_source(w, url, 0, block);
+    }
+
+    ngx_modelgw_tape_inside(w->rq->tape, url, &block->value);
+
+    /* chat has no "original" */
+
+    if (ngx_modelgw_request_string(detail)
+        && !ngx_modelgw_tape_is(w->rq->tape, detail, "original"))
+    {
+        ngx_modelgw_tape_inside(w->rq->tape, detail, &block->name);
+    }
+
+    return NGX_OK;
 }
 
 
@@ -336,22 +401,70 @@ static ngx_int_t
 ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *part, ngx_array_t *blocks)
 {
-    ngx_modelgw_node_t           *file, *id, *data, *name;
+    return ngx_modelgw_request_part_file_read(w,
+                                ngx_modelgw_request_member(w->rq, part, "file"),
+                                ".file.file_id", ".file.file_data", blocks);
+}
+
+
+/* of responses */
+
+static ngx_int_t
+ngx_modelgw_request_part_input_file(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *part, ngx_array_t *blocks)
+{
+    ngx_modelgw_node_t           *url;
     ngx_modelgw_request_block_t  *block;
 
-    file = ngx_modelgw_request_member(w->rq, part, "file");
+    url = ngx_modelgw_request_member(w->rq, part, "file_url");
+
+    if (ngx_modelgw_request_absent(url)) {
+        return ngx_modelgw_request_part_file_read(w, part, ".file_id",
+                                                  ".file_data", blocks);
+    }
+
+    if (w->chat) {
+        return ngx_modelgw_request_part_unsupported(w, ".file_url", NULL,
+                                             " is not supported, use"
+                                             " file_data");
+    }
+
+    if (url->type != NGX_MODELGW_TAPE_STRING) {
+        return ngx_modelgw_request_part_invalid(w, ".file_url",
+                                                " is not a string");
+    }
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_DOCUMENT);
+    if (block == NULL) {
+        return NGX_ERROR;
+    }
+
+    w->member = ".file_url";
+
+    return ngx_modelgw_request_source_url(w, url, block);
+}
+
+
+static ngx_int_t
+ngx_modelgw_request_part_file_read(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *file, const char *id_member, const char *data_member,
+    ngx_array_t *blocks)
+{
+    ngx_modelgw_node_t           *id, *data, *name;
+    ngx_modelgw_request_block_t  *block;
+
     id = ngx_modelgw_request_member(w->rq, file, "file_id");
     data = ngx_modelgw_request_member(w->rq, file, "file_data");
     name = ngx_modelgw_request_member(w->rq, file, "filename");
 
     if (!ngx_modelgw_request_absent(id)) {
-        return ngx_modelgw_request_part_unsupported(w, ".file.file_id", NULL,
+        return ngx_modelgw_request_part_unsupported(w, id_member, NULL,
                                              " is not supported, use"
                                              " file_data");
     }
 
     if (!ngx_modelgw_request_string(data)) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+        return ngx_modelgw_request_part_invalid(w, data_member,
                                                 " is not a string");
     }
 
@@ -365,6 +478,13 @@ ngx_modelgw_request_part_file(ngx_modelgw_request_walk_t *w,
     {
         ngx_modelgw_tape_inside(w->rq->tape, name, &block->name);
     }
+
+    if (w->chat) {
+        ngx_modelgw_tape_inside(w->rq->tape, data, &block->value);
+        return NGX_OK;
+    }
+
+    w->member = data_member;
 
     return ngx_modelgw_request_source(w, data, 1, block);
 }
@@ -467,8 +587,9 @@ static ngx_int_t
 ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
     const char *member, const char *fault)
 {
-    return ngx_modelgw_request_invalid(w->rq, "messages[%ui].content[%ui]%s%s",
-                                       w->index, w->part, member, fault);
+    return ngx_modelgw_request_invalid(w->rq, "%s[%ui].%s[%ui]%s%s", w->list,
+                                       w->index, w->content, w->part, member,
+                                       fault);
 }
 
 
@@ -478,13 +599,13 @@ ngx_modelgw_request_part_unsupported(ngx_modelgw_request_walk_t *w,
 {
     if (text == NULL) {
         return ngx_modelgw_request_unsupported(w->rq,
-                             "messages[%ui].content[%ui]%s%s",
-                             w->index, w->part, member, fault);
+                             "%s[%ui].%s[%ui]%s%s", w->list, w->index,
+                             w->content, w->part, member, fault);
     }
 
     return ngx_modelgw_request_unsupported(w->rq,
-                             "messages[%ui].content[%ui]%s \"%V\"%s",
-                             w->index, w->part, member, text, fault);
+                             "%s[%ui].%s[%ui]%s \"%V\"%s", w->list, w->index,
+                             w->content, w->part, member, text, fault);
 }
 
 
@@ -494,10 +615,7 @@ ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_request_block_t *block)
 {
     ngx_int_t                         rc;
-    const char                       *member;
     ngx_modelgw_request_source_uri_t  uri;
-
-    member = file ? ".file.file_data" : ".image_url.url";
 
     rc = ngx_modelgw_request_source_begins(w, node, "data:");
 
@@ -507,12 +625,12 @@ ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
             return ngx_modelgw_request_source_url(w, node, block);
         }
 
-        return ngx_modelgw_request_part_invalid(w, member,
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is not a data URI");
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_modelgw_request_source_data(w, node, member, &uri);
+        rc = ngx_modelgw_request_source_data(w, node, &uri);
     }
 
     if (rc == NGX_OK) {
@@ -531,8 +649,7 @@ ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
-    ngx_modelgw_node_t *node, const char *member,
-    ngx_modelgw_request_source_uri_t *uri)
+    ngx_modelgw_node_t *node, ngx_modelgw_request_source_uri_t *uri)
 {
     u_char              *comma, *p, *last;
     ngx_str_t            inside, text;
@@ -544,7 +661,7 @@ ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
                    ngx_min(inside.len, NGX_MODELGW_REQUEST_SOURCE_HEAD));
 
     if (comma == NULL) {
-        return ngx_modelgw_request_part_invalid(w, member,
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is not a data URI");
     }
 
@@ -570,13 +687,13 @@ ngx_modelgw_request_source_data(ngx_modelgw_request_walk_t *w,
                            (u_char *) ";base64", sizeof(";base64") - 1)
            != 0)
     {
-        return ngx_modelgw_request_part_invalid(w, member,
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is a data URI without"
                                                 " \";base64\"");
     }
 
     if (uri->data.len == 0) {
-        return ngx_modelgw_request_part_invalid(w, member,
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is a data URI without data");
     }
 
@@ -609,10 +726,10 @@ ngx_modelgw_request_source_media(ngx_modelgw_request_walk_t *w,
         }
     }
 
-    return ngx_modelgw_request_part_unsupported(w,
-                             file ? ".file.file_data: media type"
-                                  : ".image_url.url: media type",
-                             &uri->type, " is not supported");
+    return ngx_modelgw_request_unsupported(w->rq,
+                             "%s[%ui].%s[%ui]%s: media type \"%V\" is not "
+                             "supported", w->list, w->index, w->content,
+                             w->part, w->member, &uri->type);
 }
 
 
@@ -626,9 +743,10 @@ ngx_modelgw_request_source_url(ngx_modelgw_request_walk_t *w,
     rc = ngx_modelgw_request_source_begins(w, url, "https://");
 
     if (rc == NGX_DECLINED) {
-        return ngx_modelgw_request_part_invalid(w, ".image_url.url",
-                                                " is neither an https URL nor"
-                                                " a data URI");
+        return ngx_modelgw_request_part_invalid(w, w->member,
+                                    (block->kind == NGX_MODELGW_BLOCK_IMAGE)
+                                    ? " is neither an https URL nor a data URI"
+                                    : " is not an https URL");
     }
 
     if (rc != NGX_OK) {
@@ -703,17 +821,17 @@ ngx_modelgw_request_source_plain(ngx_modelgw_request_walk_t *w,
     }
 
     if (ngx_decode_base64(&block->value, &data) != NGX_OK) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is not valid base64");
     }
 
     if (block->value.len == 0) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " has no data");
     }
 
     if (!ngx_modelgw_request_source_utf8(&block->value)) {
-        return ngx_modelgw_request_part_invalid(w, ".file.file_data",
+        return ngx_modelgw_request_part_invalid(w, w->member,
                                                 " is text/plain, but not"
                                                 " UTF-8");
     }
@@ -823,6 +941,8 @@ void
 ngx_modelgw_request_block_cache(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *obj, ngx_modelgw_request_block_t *block)
 {
+    ngx_modelgw_node_t  *node;
+
     if (block->kind == NGX_MODELGW_BLOCK_THINKING
         || block->kind == NGX_MODELGW_BLOCK_REDACTED)
     {
@@ -830,6 +950,12 @@ ngx_modelgw_request_block_cache(ngx_modelgw_request_walk_t *w,
     }
 
     block->cache_control = ngx_modelgw_request_cache_control(w->rq, obj);
+
+    if (w->breakpoints) {
+        node = ngx_modelgw_request_member(w->rq, obj,
+                                          "prompt_cache_breakpoint");
+        block->breakpoint = (node && node->type == NGX_MODELGW_TAPE_OBJECT);
+    }
 }
 
 
@@ -909,12 +1035,13 @@ ngx_modelgw_request_cache_control(ngx_modelgw_request_t *rq,
 
 void
 ngx_modelgw_request_cache_control_write(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *cache_control, ngx_modelgw_out_t *out)
+    ngx_modelgw_node_t *cache_control, ngx_uint_t breakpoint,
+    ngx_modelgw_out_t *out)
 {
     ngx_str_t            text;
     ngx_modelgw_node_t  *ttl;
 
-    if (cache_control == NULL) {
+    if (cache_control == NULL && !breakpoint) {
         return;
     }
 
@@ -949,8 +1076,13 @@ ngx_modelgw_request_blocks_write(ngx_modelgw_request_t *rq,
         }
 
         ngx_modelgw_request_block_writers[block[i].kind](rq, &block[i], out);
+
+        if (block[i].kind == NGX_MODELGW_BLOCK_SEALED) {
+            continue;
+        }
+
         ngx_modelgw_request_cache_control_write(rq, block[i].cache_control,
-                                                out);
+                                                block[i].breakpoint, out);
         ngx_modelgw_out_text(out, "}");
     }
 }
@@ -1040,6 +1172,14 @@ ngx_modelgw_request_block_write_redacted(ngx_modelgw_request_t *rq,
 
 
 static void
+ngx_modelgw_request_block_write_sealed(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_out_borrowed(out, block->value.data, block->value.len);
+}
+
+
+static void
 ngx_modelgw_request_block_write_call(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_block_t *block, ngx_modelgw_out_t *out)
 {
@@ -1048,6 +1188,13 @@ ngx_modelgw_request_block_write_call(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_block_string(out, ",\"name\":\"", &block->name);
 
     ngx_modelgw_out_text(out, ",\"input\":");
+
+    if (block->source == NGX_MODELGW_CALL_INPUT) {
+        ngx_modelgw_request_block_string(out, "{\"input\":\"", &block->value);
+        ngx_modelgw_out_text(out, "}");
+        return;
+    }
+
     ngx_modelgw_out_borrowed(out, block->value.data, block->value.len);
 }
 

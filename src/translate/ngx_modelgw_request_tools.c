@@ -36,28 +36,6 @@
 #define NGX_MODELGW_REQUEST_ALLOWED    (1024 * 1024)
 
 
-enum {
-    NGX_MODELGW_REQUEST_CHOICE_DEFAULT = 0,
-    NGX_MODELGW_REQUEST_CHOICE_AUTO,
-    NGX_MODELGW_REQUEST_CHOICE_NONE,
-    NGX_MODELGW_REQUEST_CHOICE_ANY,
-    NGX_MODELGW_REQUEST_CHOICE_TOOL
-};
-
-
-/* one tool as it will be written; nodes are NULL if absent */
-
-typedef struct {
-    ngx_str_t             name;
-    ngx_modelgw_node_t   *description;
-    ngx_modelgw_node_t   *parameters;
-    ngx_modelgw_node_t   *cache_control;
-    unsigned              strict:1;
-    unsigned              typed:1;       /* parameters have a "type" */
-    unsigned              left_out:1;    /* by allowed_tools */
-} ngx_modelgw_request_tool_t;
-
-
 typedef struct {
     const char           *name;
     ngx_uint_t            choice;
@@ -72,9 +50,6 @@ static ngx_int_t ngx_modelgw_request_tool(ngx_modelgw_request_t *rq,
 static ngx_int_t ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool);
-static ngx_int_t ngx_modelgw_request_tool_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *function, ngx_uint_t i,
-    ngx_modelgw_request_tool_t *tool);
 static ngx_int_t ngx_modelgw_request_choice(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *choice);
@@ -86,18 +61,15 @@ static ngx_int_t ngx_modelgw_request_choice_allowed(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice);
 static ngx_int_t ngx_modelgw_request_choice_leave(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *allowed);
-static ngx_uint_t ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *node,
-    ngx_modelgw_request_mode_t *mode);
 static ngx_int_t ngx_modelgw_request_choice_name(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *obj, ngx_str_t *name);
 static ngx_modelgw_request_tool_t *ngx_modelgw_request_choice_find(
     ngx_modelgw_request_tools_t *tools, ngx_str_t *name);
-static ngx_int_t ngx_modelgw_request_parallel(ngx_modelgw_request_t *rq,
-    ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
-    ngx_modelgw_node_t *parallel);
 static void ngx_modelgw_request_tool_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out);
+static void ngx_modelgw_request_tool_write_description(
+    ngx_modelgw_request_t *rq, ngx_modelgw_request_tool_t *tool,
+    ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_tool_write_schema(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out);
 static void ngx_modelgw_request_choice_write(
@@ -241,6 +213,7 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *function, ngx_uint_t i,
     ngx_modelgw_request_tool_t *tool)
 {
+    const char          *fault;
     ngx_modelgw_node_t  *node;
 
     node = ngx_modelgw_request_member(rq, function, "name");
@@ -262,7 +235,29 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
                          "of a-z, A-Z, 0-9, \"_\" and \"-\"", i);
     }
 
-    node = ngx_modelgw_request_member(rq, function, "description");
+    fault = ngx_modelgw_request_tool_details(rq, function, tool);
+
+    if (fault) {
+        return ngx_modelgw_request_invalid(rq, "tools[%ui].function%s", i,
+                                           fault);
+    }
+
+    if (tool->strict && !rq->caps->strict) {
+        tool->strict = 0;
+        return ngx_modelgw_request_ignore(rq, "tools.function.strict");
+    }
+
+    return NGX_OK;
+}
+
+
+const char *
+ngx_modelgw_request_tool_details(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj, ngx_modelgw_request_tool_t *tool)
+{
+    ngx_modelgw_node_t  *node;
+
+    node = ngx_modelgw_request_member(rq, obj, "description");
 
     if (ngx_modelgw_request_string(node)) {
 
@@ -271,49 +266,31 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
         }
 
     } else if (!ngx_modelgw_request_absent(node)) {
-        return ngx_modelgw_request_invalid(rq,
-                      "tools[%ui].function.description must be a string", i);
+        return ".description must be a string";
     }
 
-    return ngx_modelgw_request_tool_schema(rq, function, i, tool);
-}
-
-
-static ngx_int_t
-ngx_modelgw_request_tool_schema(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *function, ngx_uint_t i,
-    ngx_modelgw_request_tool_t *tool)
-{
-    ngx_modelgw_node_t  *node;
-
-    node = ngx_modelgw_request_member(rq, function, "parameters");
+    node = ngx_modelgw_request_member(rq, obj, "parameters");
 
     if (node && node->type == NGX_MODELGW_TAPE_OBJECT) {
         tool->parameters = node->count ? node : NULL;
         tool->typed = ngx_modelgw_request_member(rq, node, "type") != NULL;
 
     } else if (!ngx_modelgw_request_absent(node)) {
-        return ngx_modelgw_request_invalid(rq,
-                       "tools[%ui].function.parameters must be an object", i);
+        return ".parameters must be an object";
     }
 
-    node = ngx_modelgw_request_member(rq, function, "strict");
+    node = ngx_modelgw_request_member(rq, obj, "strict");
 
     if (node && node->type == NGX_MODELGW_TAPE_TRUE) {
-        if (!rq->caps->strict) {
-            return ngx_modelgw_request_ignore(rq, "tools.function.strict");
-        }
-
         tool->strict = 1;
 
     } else if (!ngx_modelgw_request_absent(node)
                && node->type != NGX_MODELGW_TAPE_FALSE)
     {
-        return ngx_modelgw_request_invalid(rq,
-                     "tools[%ui].function.strict must be true or false", i);
+        return ".strict must be true or false";
     }
 
-    return NGX_OK;
+    return NULL;
 }
 
 
@@ -322,17 +299,19 @@ ngx_modelgw_request_choice(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *choice)
 {
-    ngx_int_t                     rc;
-    ngx_modelgw_request_tools_t  *tools;
+    ngx_int_t  rc;
 
-    tools = &plan->tools;
+    rc = ngx_modelgw_request_choice_read(rq, &plan->tools, choice);
 
-    rc = ngx_modelgw_request_choice_read(rq, tools, choice);
+    return (rc == NGX_OK) ? ngx_modelgw_request_choice_force(rq, &plan->tools)
+                          : rc;
+}
 
-    if (rc != NGX_OK) {
-        return rc;
-    }
 
+ngx_int_t
+ngx_modelgw_request_choice_force(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools)
+{
     tools->forced = (tools->choice == NGX_MODELGW_REQUEST_CHOICE_ANY
                      || tools->choice == NGX_MODELGW_REQUEST_CHOICE_TOOL);
 
@@ -360,9 +339,7 @@ ngx_modelgw_request_choice_read(ngx_modelgw_request_t *rq,
 
     if (choice->type == NGX_MODELGW_TAPE_STRING) {
 
-        if (ngx_modelgw_request_choice_mode(rq, tools, choice,
-                                            ngx_modelgw_request_modes))
-        {
+        if (ngx_modelgw_request_choice_mode(rq, tools, choice, 0)) {
             return NGX_OK;
         }
 
@@ -437,9 +414,7 @@ ngx_modelgw_request_choice_allowed(ngx_modelgw_request_t *rq,
     choice = ngx_modelgw_request_member(rq, choice, "allowed_tools");
     mode = ngx_modelgw_request_member(rq, choice, "mode");
 
-    if (!ngx_modelgw_request_choice_mode(rq, tools, mode,
-                                         ngx_modelgw_request_allowed_modes))
-    {
+    if (!ngx_modelgw_request_choice_mode(rq, tools, mode, 1)) {
         return ngx_modelgw_request_invalid(rq,
                              "tool_choice.allowed_tools.mode must be \"auto\" "
                              "or \"required\"");
@@ -514,13 +489,16 @@ ngx_modelgw_request_choice_leave(ngx_modelgw_request_t *rq,
 }
 
 
-/* sets the choice of that name: 1, or 0 if the table has none */
-
-static ngx_uint_t
+ngx_uint_t
 ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *node,
-    ngx_modelgw_request_mode_t *mode)
+    ngx_uint_t allowed_tools)
 {
+    ngx_modelgw_request_mode_t  *mode;
+
+    mode = allowed_tools ? ngx_modelgw_request_allowed_modes
+                         : ngx_modelgw_request_modes;
+
     for ( /* void */ ; mode->name; mode++) {
 
         if (ngx_modelgw_tape_is(rq->tape, node, mode->name)) {
@@ -579,7 +557,7 @@ ngx_modelgw_request_choice_find(ngx_modelgw_request_tools_t *tools,
 
 /* false is a member of tool_choice upstream, so there must be a choice */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_parallel(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
     ngx_modelgw_node_t *parallel)
@@ -654,20 +632,71 @@ ngx_modelgw_request_tool_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_out(out, tool->name.data, tool->name.len);
     ngx_modelgw_out_text(out, "\"");
 
-    if (tool->description) {
-        ngx_modelgw_out_text(out, ",\"description\":");
-        ngx_modelgw_request_raw(rq, tool->description, out);
+    ngx_modelgw_request_tool_write_details(rq, tool, ",\"input_schema\":",
+                                           out);
+    ngx_modelgw_request_cache_control_write(rq, tool->cache_control,
+                                            tool->breakpoint, out);
+
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+void
+ngx_modelgw_request_tool_write_details(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tool_t *tool, const char *before,
+    ngx_modelgw_out_t *out)
+{
+    if (tool->description || tool->definition) {
+        ngx_modelgw_request_tool_write_description(rq, tool, out);
     }
 
+    ngx_modelgw_out(out, (u_char *) before, ngx_strlen(before));
     ngx_modelgw_request_tool_write_schema(rq, tool, out);
 
     if (tool->strict) {
         ngx_modelgw_out_text(out, ",\"strict\":true");
     }
+}
 
-    ngx_modelgw_request_cache_control_write(rq, tool->cache_control, out);
 
-    ngx_modelgw_out_text(out, "}");
+/* the grammar of a custom tool has no other place than its description */
+
+static void
+ngx_modelgw_request_tool_write_description(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tool_t *tool, ngx_modelgw_out_t *out)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_out_text(out, ",\"description\":\"");
+
+    if (tool->description) {
+        ngx_modelgw_tape_inside(rq->tape, tool->description, &text);
+        ngx_modelgw_out_borrowed(out, text.data, text.len);
+    }
+
+    if (tool->definition) {
+
+        if (tool->description) {
+            ngx_modelgw_out_text(out, "\\n\\n");
+        }
+
+        ngx_modelgw_out_text(out, "The value of \\\"input\\\" must match "
+                                  "this ");
+
+        if (tool->regex) {
+            ngx_modelgw_out_text(out, "regex");
+
+        } else {
+            ngx_modelgw_out_text(out, "lark");
+        }
+
+        ngx_modelgw_tape_inside(rq->tape, tool->definition, &text);
+
+        ngx_modelgw_out_text(out, " grammar:\\n");
+        ngx_modelgw_out_borrowed(out, text.data, text.len);
+    }
+
+    ngx_modelgw_out_text(out, "\"");
 }
 
 
@@ -677,7 +706,13 @@ ngx_modelgw_request_tool_write_schema(ngx_modelgw_request_t *rq,
 {
     ngx_str_t  raw;
 
-    ngx_modelgw_out_text(out, ",\"input_schema\":");
+    if (tool->custom) {
+        ngx_modelgw_out_text(out, "{\"type\":\"object\",\"properties\":"
+                                  "{\"input\":{\"type\":\"string\"}},"
+                                  "\"required\":[\"input\"],"
+                                  "\"additionalProperties\":false}");
+        return;
+    }
 
     if (tool->parameters == NULL) {
         ngx_modelgw_out_text(out, "{\"type\":\"object\",\"properties\":{}}");

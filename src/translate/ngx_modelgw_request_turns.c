@@ -35,19 +35,6 @@
 #include "ngx_modelgw_request_private.h"
 
 
-enum {
-    ngx_modelgw_request_turns_system = 0,
-    ngx_modelgw_request_turns_user,
-    ngx_modelgw_request_turns_assistant
-};
-
-
-typedef struct {
-    ngx_uint_t            role;          /* user or assistant */
-    ngx_array_t           blocks;
-} ngx_modelgw_request_turn_t;
-
-
 typedef struct {
     const char           *name;
     ngx_uint_t            turn;          /* where its blocks go */
@@ -65,8 +52,6 @@ static ngx_int_t ngx_modelgw_request_turns_bad_role(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *role);
 static ngx_array_t *ngx_modelgw_request_turns_blocks(
     ngx_modelgw_request_walk_t *w, ngx_uint_t role);
-static ngx_modelgw_request_turn_t *ngx_modelgw_request_turns_push(
-    ngx_modelgw_request_walk_t *w, ngx_uint_t role);
 static ngx_int_t ngx_modelgw_request_message_system(
     ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_message_user(
@@ -75,19 +60,12 @@ static ngx_int_t ngx_modelgw_request_message_assistant(
     ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_message_tool(
     ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
-static ngx_int_t ngx_modelgw_request_message_content(
-    ngx_modelgw_request_walk_t *w, ngx_uint_t accepted, ngx_array_t *blocks);
-static ngx_int_t ngx_modelgw_request_message_placeholder(ngx_array_t *blocks,
-    ngx_uint_t from);
 static ngx_int_t ngx_modelgw_request_message_thinking(
     ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_message_refusal(
     ngx_modelgw_request_walk_t *w, ngx_array_t *blocks);
-static ngx_int_t ngx_modelgw_request_message_result(
-    ngx_modelgw_request_walk_t *w, ngx_modelgw_request_block_t *result);
 static void ngx_modelgw_request_message_hoist(
     ngx_modelgw_request_block_t *result);
-static ngx_int_t ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w);
 static ngx_int_t ngx_modelgw_request_turns_system_only(
     ngx_modelgw_request_walk_t *w);
 static ngx_int_t ngx_modelgw_request_turns_prefill(
@@ -102,19 +80,19 @@ static void ngx_modelgw_request_turns_json(ngx_uint_t system,
 
 static ngx_modelgw_request_turns_role_t  ngx_modelgw_request_turns_roles[] = {
 
-    { "system", ngx_modelgw_request_turns_system, 0,
+    { "system", NGX_MODELGW_TURN_SYSTEM, 0,
       ngx_modelgw_request_message_system },
 
-    { "developer", ngx_modelgw_request_turns_system, 0,
+    { "developer", NGX_MODELGW_TURN_SYSTEM, 0,
       ngx_modelgw_request_message_system },
 
-    { "user", ngx_modelgw_request_turns_user, 1,
+    { "user", NGX_MODELGW_TURN_USER, 1,
       ngx_modelgw_request_message_user },
 
-    { "assistant", ngx_modelgw_request_turns_assistant, 1,
+    { "assistant", NGX_MODELGW_TURN_ASSISTANT, 1,
       ngx_modelgw_request_message_assistant },
 
-    { "tool", ngx_modelgw_request_turns_user, 0,
+    { "tool", NGX_MODELGW_TURN_USER, 0,
       ngx_modelgw_request_message_tool },
 
     { NULL, 0, 0, NULL }
@@ -142,18 +120,14 @@ ngx_modelgw_request_turns_read(ngx_modelgw_request_t *rq,
 
     ngx_memzero(&w, sizeof(ngx_modelgw_request_walk_t));
 
-    w.rq = rq;
-    w.turns = turns;
-
-    ngx_modelgw_request_calls_init(&w);
-
-    if (ngx_array_init(&turns->system, rq->pool, 2,
-                       sizeof(ngx_modelgw_request_block_t)) != NGX_OK
-        || ngx_array_init(&turns->turns, rq->pool, messages->count,
-                          sizeof(ngx_modelgw_request_turn_t)) != NGX_OK)
+    if (ngx_modelgw_request_turns_init(&w, rq, turns, messages->count)
+        != NGX_OK)
     {
         return NGX_ERROR;
     }
+
+    w.list = "messages";
+    w.content = "content";
 
     for (w.message = ngx_modelgw_tape_first(rq->tape, messages);
          w.message;
@@ -167,7 +141,31 @@ ngx_modelgw_request_turns_read(ngx_modelgw_request_t *rq,
         w.index++;
     }
 
-    return ngx_modelgw_request_turns_end(&w);
+    rc = ngx_modelgw_request_calls_answered(&w);
+
+    return (rc == NGX_OK) ? ngx_modelgw_request_turns_end(&w) : rc;
+}
+
+
+ngx_int_t
+ngx_modelgw_request_turns_init(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_request_t *rq, ngx_modelgw_request_turns_t *turns,
+    ngx_uint_t n)
+{
+    w->rq = rq;
+    w->turns = turns;
+
+    ngx_rbtree_init(&w->open, &w->sentinel, ngx_str_rbtree_insert_value);
+
+    if (ngx_array_init(&turns->system, rq->pool, 2,
+                       sizeof(ngx_modelgw_request_block_t)) != NGX_OK
+        || ngx_array_init(&turns->turns, rq->pool, n,
+                          sizeof(ngx_modelgw_request_turn_t)) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -216,10 +214,10 @@ ngx_modelgw_request_turns_message(ngx_modelgw_request_walk_t *w)
         }
     }
 
-    if (role->turn != ngx_modelgw_request_turns_system) {
+    if (role->turn != NGX_MODELGW_TURN_SYSTEM) {
         w->last = w->index;
         w->blank = (blocks->nelts == n
-                    && role->turn == ngx_modelgw_request_turns_user);
+                    && role->turn == NGX_MODELGW_TURN_USER);
 
         if (blocks->nelts == 0) {
             w->turns->turns.nelts--;
@@ -275,12 +273,23 @@ ngx_modelgw_request_turns_bad_role(ngx_modelgw_request_walk_t *w,
 static ngx_array_t *
 ngx_modelgw_request_turns_blocks(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
 {
-    ngx_array_t                 *turns;
     ngx_modelgw_request_turn_t  *turn;
 
-    if (role == ngx_modelgw_request_turns_system) {
+    if (role == NGX_MODELGW_TURN_SYSTEM) {
         return &w->turns->system;
     }
+
+    turn = ngx_modelgw_request_turns_last(w, role);
+
+    return turn ? &turn->blocks : NULL;
+}
+
+
+ngx_modelgw_request_turn_t *
+ngx_modelgw_request_turns_last(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
+{
+    ngx_array_t                 *turns;
+    ngx_modelgw_request_turn_t  *turn;
 
     turns = &w->turns->turns;
 
@@ -289,20 +298,15 @@ ngx_modelgw_request_turns_blocks(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
         turn = &turn[turns->nelts - 1];
 
         if (turn->role == role) {
-            return &turn->blocks;
+            return turn;
         }
     }
 
-    turn = ngx_modelgw_request_turns_push(w, role);
-    if (turn == NULL) {
-        return NULL;
-    }
-
-    return &turn->blocks;
+    return ngx_modelgw_request_turns_push(w, role);
 }
 
 
-static ngx_modelgw_request_turn_t *
+ngx_modelgw_request_turn_t *
 ngx_modelgw_request_turns_push(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
 {
     ngx_modelgw_request_turn_t  *turn;
@@ -313,6 +317,7 @@ ngx_modelgw_request_turns_push(ngx_modelgw_request_walk_t *w, ngx_uint_t role)
     }
 
     turn->role = role;
+    turn->results = NULL;
 
     if (ngx_array_init(&turn->blocks, w->rq->pool, 1,
                        sizeof(ngx_modelgw_request_block_t)) != NGX_OK)
@@ -426,7 +431,9 @@ ngx_modelgw_request_message_tool(ngx_modelgw_request_walk_t *w,
     node = ngx_modelgw_request_member(w->rq, w->message, "content");
 
     if (!ngx_modelgw_request_string(node)) {
-        return ngx_modelgw_request_message_result(w, result);
+        return ngx_modelgw_request_message_result(w, NGX_MODELGW_PART_TEXT
+                                                     |NGX_MODELGW_PART_MEDIA,
+                                                  result);
     }
 
     if (!ngx_modelgw_tape_blank(w->rq->tape, node)) {
@@ -439,14 +446,14 @@ ngx_modelgw_request_message_tool(ngx_modelgw_request_walk_t *w,
 
 /* content is a string or an array of parts */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_message_content(ngx_modelgw_request_walk_t *w,
     ngx_uint_t accepted, ngx_array_t *blocks)
 {
     ngx_int_t            rc;
     ngx_modelgw_node_t  *content, *part;
 
-    content = ngx_modelgw_request_member(w->rq, w->message, "content");
+    content = ngx_modelgw_request_member(w->rq, w->message, w->content);
 
     if (ngx_modelgw_request_string(content)) {
         return ngx_modelgw_request_block_text(w, content, blocks);
@@ -454,8 +461,8 @@ ngx_modelgw_request_message_content(ngx_modelgw_request_walk_t *w,
 
     if (content == NULL || content->type != NGX_MODELGW_TAPE_ARRAY) {
         return ngx_modelgw_request_invalid(w->rq,
-                             "messages[%ui].content is neither a string nor "
-                             "an array", w->index);
+                             "%s[%ui].%s is neither a string nor an array",
+                             w->list, w->index, w->content);
     }
 
     w->part = 0;
@@ -476,9 +483,7 @@ ngx_modelgw_request_message_content(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* puts a text in front of documents that come without any */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_message_placeholder(ngx_array_t *blocks, ngx_uint_t from)
 {
     ngx_uint_t                    i, documents;
@@ -579,11 +584,9 @@ ngx_modelgw_request_message_refusal(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* a result of parts */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_message_result(ngx_modelgw_request_walk_t *w,
-    ngx_modelgw_request_block_t *result)
+    ngx_uint_t accepted, ngx_modelgw_request_block_t *result)
 {
     ngx_int_t     rc;
     ngx_array_t  *blocks;
@@ -594,9 +597,7 @@ ngx_modelgw_request_message_result(ngx_modelgw_request_walk_t *w,
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_request_message_content(w, NGX_MODELGW_PART_TEXT
-                                                |NGX_MODELGW_PART_MEDIA,
-                                             blocks);
+    rc = ngx_modelgw_request_message_content(w, accepted, blocks);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -608,7 +609,8 @@ ngx_modelgw_request_message_result(ngx_modelgw_request_walk_t *w,
     result->content = blocks;
     ngx_modelgw_request_message_hoist(result);
 
-    return ngx_modelgw_request_message_placeholder(blocks, 0);
+    return w->chat ? NGX_OK
+                   : ngx_modelgw_request_message_placeholder(blocks, 0);
 }
 
 
@@ -626,37 +628,35 @@ ngx_modelgw_request_message_hoist(ngx_modelgw_request_block_t *result)
             result->cache_control = block[i].cache_control;
             block[i].cache_control = NULL;
         }
+
+        result->breakpoint |= block[i].breakpoint;
+        block[i].breakpoint = 0;
     }
 }
 
 
-/* checks that need all messages */
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_request_turns_end(ngx_modelgw_request_walk_t *w)
 {
-    ngx_int_t                    rc;
     ngx_modelgw_request_turn_t  *turn;
 
-    rc = ngx_modelgw_request_calls_answered(w);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
     if (w->blank) {
-        return ngx_modelgw_request_invalid(w->rq,
-                                           "messages[%ui].content is blank",
-                                           w->last);
+        return ngx_modelgw_request_invalid(w->rq, "%s[%ui].content is blank",
+                                           w->list, w->last);
     }
 
     if (w->turns->turns.nelts == 0) {
         return ngx_modelgw_request_turns_system_only(w);
     }
 
+    if (w->chat) {
+        return NGX_OK;
+    }
+
     turn = w->turns->turns.elts;
     turn = &turn[w->turns->turns.nelts - 1];
 
-    if (turn->role == ngx_modelgw_request_turns_assistant) {
+    if (turn->role == NGX_MODELGW_TURN_ASSISTANT) {
         w->turns->unsigned_turn = !ngx_modelgw_request_turns_signed(turn);
 
         return ngx_modelgw_request_turns_prefill(w, turn);
@@ -676,11 +676,11 @@ ngx_modelgw_request_turns_system_only(ngx_modelgw_request_walk_t *w)
     ngx_modelgw_request_turn_t  *turn;
 
     if (w->turns->system.nelts == 0) {
-        return ngx_modelgw_request_invalid(w->rq,
-                                           "messages have no content");
+        return ngx_modelgw_request_invalid(w->rq, "%s have no content",
+                                           w->list);
     }
 
-    turn = ngx_modelgw_request_turns_push(w, ngx_modelgw_request_turns_user);
+    turn = ngx_modelgw_request_turns_push(w, NGX_MODELGW_TURN_USER);
     if (turn == NULL) {
         return NGX_ERROR;
     }
@@ -705,8 +705,9 @@ ngx_modelgw_request_turns_prefill(ngx_modelgw_request_walk_t *w,
 
     if (!w->rq->caps->prefill) {
         return ngx_modelgw_request_unsupported(w->rq,
-                             "messages[%ui].role \"assistant\" of the last "
-                             "message is not supported by this model", w->last);
+                             "%s[%ui].role \"assistant\" of the last "
+                             "message is not supported by this model",
+                             w->list, w->last);
     }
 
     block = turn->blocks.elts;
@@ -760,7 +761,8 @@ ngx_modelgw_request_turns_signed(ngx_modelgw_request_turn_t *turn)
     first = turn->blocks.elts;
 
     return first->kind == NGX_MODELGW_BLOCK_THINKING
-           || first->kind == NGX_MODELGW_BLOCK_REDACTED;
+           || first->kind == NGX_MODELGW_BLOCK_REDACTED
+           || first->kind == NGX_MODELGW_BLOCK_SEALED;
 }
 
 
@@ -793,7 +795,7 @@ ngx_modelgw_request_turns_write(ngx_modelgw_request_t *rq,
             ngx_modelgw_out_text(out, ",");
         }
 
-        if (turn[i].role == ngx_modelgw_request_turns_user) {
+        if (turn[i].role == NGX_MODELGW_TURN_USER) {
             ngx_modelgw_out_text(out, "{\"role\":\"user\",\"content\":[");
 
         } else {

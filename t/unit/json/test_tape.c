@@ -264,7 +264,7 @@ test_too_deep(void **state)
     ngx_modelgw_tape_t   tape;
 
     node = tape_of(&tape, *state,
-                   "[[[[[[[{\"a\":1},{},[2],[],3]]]]]]]");
+                   "[[[[[[[[{\"a\":1},{},[2],[],3]]]]]]]]");
 
     for (i = 0; i < NGX_MODELGW_TAPE_MAX_DEPTH; i++) {
         node = ngx_modelgw_tape_first(&tape, node);

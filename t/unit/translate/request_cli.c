@@ -7,8 +7,9 @@
  *       the model line has them: sampling=one_of effort=low,high strict=off;
  *       besides model=..., the upstream's id of it (default: the request's, if
  *       it is a string); max_output=...; translate_strict=on; feed=..., the
- *       bytes that the scanner and the tape are given at once
- * out:  the messages request, or "error CODE message"
+ *       bytes that the scanner and the tape are given at once;
+ *       responses=messages or =chat: a responses request for that upstream
+ * out:  the upstream's request, or "error CODE message"
  * err:  "max_tokens=... include_usage=... ignored=..."
  *
  * Exit status: 0 translated, 1 refused, 2 bad arguments, 3 something is broken.
@@ -17,8 +18,9 @@
 
 #include "stub.h"
 
-#include "ngx_modelgw_request.h"
+#include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_usage.h"
 
 
 #define MAX_BODY  (64 * 1024 * 1024)
@@ -44,6 +46,10 @@ static option_t  options[] = {
     { "prefill", offsetof(ngx_modelgw_caps_t, prefill), SWITCH },
     { "forced_tool_choice",
       offsetof(ngx_modelgw_caps_t, forced_tool_choice), SWITCH },
+    { "auto_cache", offsetof(ngx_modelgw_caps_t, auto_cache),
+      { "off", "on", "auto" } },
+    { "chat_limit", offsetof(ngx_modelgw_caps_t, chat_limit),
+      { "max_completion_tokens", "max_tokens" } },
     { "default_max_tokens",
       offsetof(ngx_modelgw_caps_t, default_max_tokens), { NULL } }
 };
@@ -54,6 +60,7 @@ static const char  *efforts[] = {
 
 
 static size_t              feed;
+static ngx_uint_t          responses;    /* the upstream's protocol */
 static ngx_modelgw_caps_t  caps;
 
 
@@ -139,6 +146,10 @@ set(ngx_modelgw_request_t *rq, char *arg)
     } else if (strcmp(arg, "feed") == 0) {
         feed = ngx_max(strtoul(value, NULL, 10), 1);
 
+    } else if (strcmp(arg, "responses") == 0) {
+        responses = strcmp(value, "chat") == 0 ? NGX_MODELGW_CHAT
+                                               : NGX_MODELGW_MESSAGES;
+
     } else if (strcmp(arg, "effort") == 0) {
         return set_effort(value);
 
@@ -220,11 +231,12 @@ print(ngx_modelgw_request_t *rq, ngx_modelgw_out_chain_t *chain)
 static int
 translate(ngx_modelgw_request_t *rq, u_char *body, size_t len)
 {
-    ngx_int_t                 rc;
-    ngx_modelgw_out_t         out;
-    ngx_modelgw_node_t       *model;
-    ngx_modelgw_tape_t        tape;
-    ngx_modelgw_out_chain_t   chain;
+    ngx_int_t                      rc;
+    ngx_modelgw_out_t              out;
+    ngx_modelgw_node_t            *model;
+    ngx_modelgw_tape_t             tape;
+    ngx_modelgw_out_chain_t        chain;
+    ngx_modelgw_responses_call_t   call;
 
     if (!read_body(rq, &tape, body, len)) {
         return 1;
@@ -242,7 +254,8 @@ translate(ngx_modelgw_request_t *rq, u_char *body, size_t len)
 
     ngx_modelgw_out_chain(&out, &chain, rq->pool, 1024);
 
-    rc = ngx_modelgw_request(rq, &out);
+    rc = responses ? ngx_modelgw_responses(rq, responses, &call, &out)
+                   : ngx_modelgw_request(rq, &out);
 
     if (rc == NGX_DECLINED) {
         printf("error %s %.*s\n", rq->code, (int) rq->message.len,
