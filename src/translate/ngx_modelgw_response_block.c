@@ -413,7 +413,9 @@ ngx_modelgw_response_block_copy(ngx_modelgw_response_write_t *w,
         return NGX_ERROR;
     }
 
-    ngx_memcpy(dst->data, src->data, src->len);
+    if (src->len) {
+        ngx_memcpy(dst->data, src->data, src->len);
+    }
 
     return NGX_OK;
 }

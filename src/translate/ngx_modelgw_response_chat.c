@@ -479,7 +479,6 @@ static ngx_modelgw_response_call_t *
 ngx_modelgw_response_call_new(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_response_fields_t *f)
 {
-    u_char                       *id;
     ngx_modelgw_response_call_t  *call;
     ngx_modelgw_response_chat_t  *c;
 
@@ -494,14 +493,18 @@ ngx_modelgw_response_call_new(ngx_modelgw_response_stream_t *st,
         return NULL;
     }
 
-    id = ngx_pstrdup(st->write.pool, &f->id);
-    if (id == NULL) {
-        return NULL;
-    }
+    ngx_memzero(call, sizeof(ngx_modelgw_response_call_t));
 
     call->index = f->index;
-    call->id.len = f->id.len;
-    call->id.data = id;
+
+    if (f->id.len) {
+        call->id.len = f->id.len;
+        call->id.data = ngx_pstrdup(st->write.pool, &f->id);
+        if (call->id.data == NULL) {
+            return NULL;
+        }
+    }
+
     call->block = ngx_modelgw_response_block_start(&st->write,
                                                    NGX_MODELGW_RESPONSE_TOOL,
                                                    &f->id, &f->name);
@@ -536,9 +539,9 @@ ngx_modelgw_response_call_find(ngx_modelgw_response_stream_t *st,
     call = &call[i - 1];
 
     if (f->name.len == 0
-        || (f->id.len == call->id.len
-            && ngx_memcmp(f->id.data, call->id.data, f->id.len) == 0
-            && f->id.len))
+        || (f->id.len
+            && f->id.len == call->id.len
+            && ngx_memcmp(f->id.data, call->id.data, f->id.len) == 0))
     {
         return call;
     }
