@@ -11,8 +11,9 @@ import json
 import os
 import sys
 
-VECTORS = os.path.join(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))), "vectors")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VECTORS = os.path.join(TESTS, "vectors")
+RESPONSES = os.path.join(TESTS, "vectors-responses")
 
 KINDS = {"request": "fuzz_request", "response": "fuzz_completion",
          "stream": "fuzz_stream"}
@@ -55,6 +56,17 @@ def repeat(vector, opts):
     events = encode(vector["in"]["sse"]).split(b"\n\n")
     return bytes((0, opts.get("upstream") == "chat")) + b"".join(
         2 * (event + b"\n\n") for event in events[:12] if event)
+
+
+def responses(vector, opts):
+    """An answer, or a stream, for a client of the responses API."""
+    call = vector["request"]
+    options = opts["upstream"] == "chat"
+    options |= bool(call.get("include")) << 1
+    options |= bool((call.get("reasoning") or {}).get("summary")) << 2
+    options |= bool(call.get("text")) << 3
+    given = vector["in"].get("sse") or json.dumps(vector["in"]["body"])
+    return bytes((0, options)) + encode(given)
 
 
 INPUTS = {"request": request, "response": response, "stream": stream}
@@ -100,6 +112,15 @@ def main():
         if opts.get("upstream") == "chat":
             continue
         write(directory, KINDS[kind], name, INPUTS[kind](vector, opts))
+    for path in sorted(glob.glob(os.path.join(RESPONSES, "*-*.json"))):
+        with open(path, encoding="utf-8") as f:
+            vector = json.load(f)
+        opts = vector["opts"]
+        words(vector.get("in"), found)
+        if vector["kind"] != "request" and opts["upstream"] != "responses":
+            write(directory, "fuzz_response" if vector["kind"] == "stream"
+                  else "fuzz_response_whole",
+                  "seed-" + vector["name"], responses(vector, opts))
     with open(os.path.join(directory, "codec.dict"), "w") as f:
         for word in sorted(found):
             if len(word) <= 40 and word.isascii() and word.isprintable() \
