@@ -435,6 +435,7 @@ static ngx_int_t
 ngx_modelgw_response_call_read(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_node_t *node, ngx_uint_t i)
 {
+    ngx_uint_t                      stopped;
     ngx_modelgw_response_call_t    *call;
     ngx_modelgw_response_chat_t    *c;
     ngx_modelgw_response_fields_t   f;
@@ -444,6 +445,24 @@ ngx_modelgw_response_call_read(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_response_call_fields(st, node, i, &f);
 
     call = ngx_modelgw_response_call_find(st, &f);
+
+    /* a name without an id is another call's if this one is whole */
+
+    if (call && call->block && f.name.len && f.id.len == 0 && f.args.len) {
+        c->ndeltas++;
+
+        if (ngx_modelgw_response_block_try_stop(&st->write, call->block,
+                                                &stopped)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (stopped) {
+            call->block = NULL;
+            call = NULL;
+        }
+    }
 
     if (call == NULL) {
 

@@ -311,6 +311,13 @@ ngx_modelgw_response_item_whole(ngx_modelgw_response_write_t *w,
     ngx_int_t  rc;
     ngx_str_t  doc, input;
 
+    /* not worth reading: it may be asked for often */
+
+    if (w->output.piece.last[-1] != '}') {
+        *whole = 0;
+        return NGX_OK;
+    }
+
     rc = ngx_modelgw_response_tool_read(w, &doc, &input);
 
     if (rc == NGX_ERROR) {

@@ -283,6 +283,11 @@ static case_t  cases[] = {
       FINISHED("'tool_calls'") DONE,
       "+function_call:f:t ~{} =f -completed +function_call:f:u ~{} =f "
       "-completed +function_call:f:v ~{} =f -completed completed" },
+    { "chat, neither ids nor indices", CHAT, NGX_DONE,
+      CALLS("{'function':{'name':'f','arguments':'{}'}}")
+      CALLS("{'function':{'name':'f','arguments':'{}'}}") FINISHED("'stop'")
+      DONE, "+function_call:f:call_fc_i_0 ~{} =f -completed "
+      "+function_call:f:call_fc_i_1 ~{} =f -completed completed" },
     { "chat, id and name in each delta", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{'}}")
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'}'}}")
