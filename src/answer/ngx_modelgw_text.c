@@ -11,6 +11,11 @@
  * text, thinking, partial_json and signature in delta.  A name written with
  * escapes is not found; no vendor writes such.
  *
+ * In responses "delta" is the string itself.  The items that deltas become are
+ * sent once more when they are done, and at the end; some upstreams send these
+ * only.  Items have more strings that are no text than such that are, so the
+ * names of those that are decide.
+ *
  * A JSON answer that has ended without usage is counted in the same way: it may
  * be truncated, so it is not known to be JSON, and may not fit on a tape.
  *
@@ -40,11 +45,14 @@ static ngx_uint_t ngx_modelgw_text_named(u_char *first, u_char *end,
     ngx_str_t *name);
 static u_char *ngx_modelgw_text_space(u_char *p, u_char *last);
 static u_char *ngx_modelgw_text_value(ngx_modelgw_text_t *text,
-    ngx_uint_t answer, u_char *p, u_char *last);
+    ngx_str_t *member, u_char *p, u_char *last);
+static ngx_uint_t ngx_modelgw_text_skipped(ngx_str_t *member, u_char *p,
+    size_t len);
 static u_char *ngx_modelgw_text_object(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_string(u_char *p, u_char *last, size_t *n);
 static u_char *ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n);
-static ngx_uint_t ngx_modelgw_text_left_out(u_char *p, size_t len);
+static ngx_uint_t ngx_modelgw_text_listed(ngx_str_t *name, u_char *p,
+    size_t len);
 static ngx_uint_t ngx_modelgw_choices_ends(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *choice);
 
@@ -54,6 +62,7 @@ static ngx_uint_t ngx_modelgw_choices_ends(ngx_modelgw_tape_t *tape,
 static ngx_str_t  ngx_modelgw_text_delta = ngx_string("\"delta\"");
 static ngx_str_t  ngx_modelgw_text_message = ngx_string("\"message\"");
 static ngx_str_t  ngx_modelgw_text_content = ngx_string("\"content\"");
+static ngx_str_t  ngx_modelgw_text_output = ngx_string("\"output\"");
 
 static ngx_str_t  ngx_modelgw_text_input = ngx_string("\"input\"");
 static ngx_str_t  ngx_modelgw_text_finish = ngx_string("\"finish_reason\"");
@@ -76,6 +85,20 @@ static ngx_str_t  ngx_modelgw_text_names[] = {
 };
 
 
+/* members of items whose strings are text */
+
+static ngx_str_t  ngx_modelgw_text_item_names[] = {
+    ngx_string("text"),
+    ngx_string("refusal"),
+    ngx_string("arguments"),
+    ngx_string("input"),
+    ngx_string("code"),
+    ngx_string("transcript"),
+    ngx_string("encrypted_content"),
+    ngx_null_string
+};
+
+
 void
 ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
 {
@@ -86,13 +109,38 @@ ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len)
 size_t
 ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len)
 {
+    ngx_str_t           *member;
+    ngx_modelgw_text_t   text;
+
+    switch (protocol) {
+
+    case NGX_MODELGW_CHAT:
+        member = &ngx_modelgw_text_message;
+        break;
+
+    case NGX_MODELGW_RESPONSES:
+        member = &ngx_modelgw_text_output;
+        break;
+
+    default: /* NGX_MODELGW_MESSAGES */
+        member = &ngx_modelgw_text_content;
+        break;
+    }
+
+    ngx_modelgw_text_members(&text, member, p, len);
+
+    return text.n;
+}
+
+
+size_t
+ngx_modelgw_text_items(u_char *p, size_t len)
+{
     ngx_modelgw_text_t  text;
 
-    ngx_modelgw_text_members(&text,
-                             (protocol == NGX_MODELGW_CHAT)
-                             ? &ngx_modelgw_text_message
-                             : &ngx_modelgw_text_content,
-                             p, len);
+    ngx_memzero(&text, sizeof(ngx_modelgw_text_t));
+
+    (void) ngx_modelgw_text_value(&text, &ngx_modelgw_text_output, p, p + len);
 
     return text.n;
 }
@@ -122,8 +170,7 @@ ngx_modelgw_text_members(ngx_modelgw_text_t *text, ngx_str_t *member,
         p = ngx_modelgw_text_space(colon + 1, last);
 
         if (ngx_modelgw_text_named(first, end, member)) {
-            p = ngx_modelgw_text_value(text, member != &ngx_modelgw_text_delta,
-                                       p, last);
+            p = ngx_modelgw_text_value(text, member, p, last);
             continue;
         }
 
@@ -214,18 +261,22 @@ ngx_modelgw_text_space(u_char *p, u_char *last)
 }
 
 
-/* adds the text in the value at p; returns the end of the value */
+/* adds the text in the member's value at p; returns the end of the value */
 
 static u_char *
-ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
+ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_str_t *member, u_char *p,
     u_char *last)
 {
     size_t       size;
     u_char      *from, *end;
-    ngx_uint_t   depth, left_out;
+    ngx_uint_t   depth, nameless, left_out;
 
     depth = 0;
-    left_out = 0;
+
+    /* strings in an array have no name of their own */
+
+    nameless = (member == &ngx_modelgw_text_output);
+    left_out = nameless;
 
     while (p < last) {
 
@@ -234,7 +285,7 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
         case '{':
         case '[':
             depth++;
-            left_out = 0;
+            left_out = nameless;
             continue;
 
         case '}':
@@ -244,7 +295,7 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
             }
 
             depth--;
-            left_out = 0;
+            left_out = nameless;
             continue;
 
         case '"':
@@ -255,10 +306,11 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_uint_t answer, u_char *p,
             p = ngx_modelgw_text_space(ngx_min(end + 1, last), last);
 
             if (depth && p < last && *p == ':') {
-                left_out = ngx_modelgw_text_left_out(from, end - from);
+                left_out = ngx_modelgw_text_skipped(member, from, end - from);
 
-                if (answer && ngx_modelgw_text_named(from - 1, end + 1,
-                                                     &ngx_modelgw_text_input))
+                if (member != &ngx_modelgw_text_delta
+                    && ngx_modelgw_text_named(from - 1, end + 1,
+                                              &ngx_modelgw_text_input))
                 {
                     p = ngx_modelgw_text_object(p, last, &text->n);
                 }
@@ -390,12 +442,23 @@ ngx_modelgw_text_escape(u_char *p, u_char *last, size_t *n)
 }
 
 
-static ngx_uint_t
-ngx_modelgw_text_left_out(u_char *p, size_t len)
-{
-    ngx_str_t  *name;
+/* whether the string that follows a name is no text */
 
-    for (name = ngx_modelgw_text_names; name->len; name++) {
+static ngx_uint_t
+ngx_modelgw_text_skipped(ngx_str_t *member, u_char *p, size_t len)
+{
+    if (member == &ngx_modelgw_text_output) {
+        return !ngx_modelgw_text_listed(ngx_modelgw_text_item_names, p, len);
+    }
+
+    return ngx_modelgw_text_listed(ngx_modelgw_text_names, p, len);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_text_listed(ngx_str_t *name, u_char *p, size_t len)
+{
+    for ( /* void */ ; name->len; name++) {
 
         if (name->len == len && ngx_memcmp(name->data, p, len) == 0) {
             return 1;

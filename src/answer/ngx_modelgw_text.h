@@ -62,10 +62,18 @@ void ngx_modelgw_text(ngx_modelgw_text_t *text, u_char *p, size_t len);
  * Returns the bytes of text in a JSON answer of the protocol, counted as above,
  * so that an answer has the same length in a stream.  In chat it is in members
  * "message"; in messages it is in "content", where the input of a tool, an
- * object, counts as written without white space.  The document may be truncated
- * or not be JSON: then only what looks like such a member counts.
+ * object, counts as written without white space; in responses it is in the
+ * items of "output", see below.  The document may be truncated or not be JSON:
+ * then only what looks like such a member counts.
  */
 size_t ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len);
+
+/*
+ * Returns the bytes of text in an item of the output of responses, or in an
+ * array of them: of the strings, unescaped, that a model has written there, and
+ * of its encrypted reasoning.
+ */
+size_t ngx_modelgw_text_items(u_char *p, size_t len);
 
 /* Returns the bytes of a string's contents after unescaping. */
 size_t ngx_modelgw_text_len(ngx_str_t *inside);

@@ -5,12 +5,12 @@
  *
  * The protocols count differently.  Messages report input without cache reads
  * and writes; chat reports all of it as prompt_tokens, so the cached part is
- * subtracted.  In both, output includes reasoning.  Messages streams report
- * twice: message_start has input, cache and some output; message_delta has
- * totals again, not increments.  So a field that is present replaces the
- * previous value, even a higher one, and nothing is added up.  Imitations of
- * the API report the input in message_start, and 0 in message_delta: a 0 never
- * replaces input.
+ * subtracted, and so do responses.  In all, output includes reasoning.
+ * Messages streams report twice: message_start has input, cache and some
+ * output; message_delta has totals again, not increments.  So a field that is
+ * present replaces the previous value, even a higher one, and nothing is added
+ * up.  Imitations of the API report the input in message_start, and 0 in
+ * message_delta: a 0 never replaces input.
  *
  * One table for each protocol is used for answers and events.  Rejected: the
  * reader of whole documents; the scanner visits each byte of an answer anyway,
@@ -57,6 +57,8 @@ static void ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage,
 static ngx_uint_t ngx_modelgw_usage_messages_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s);
+static ngx_uint_t ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s,
+    ngx_uint_t events);
 static ngx_uint_t ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
     ngx_modelgw_usage_field_t *field, ngx_uint_t shift, ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field,
@@ -203,6 +205,120 @@ static ngx_modelgw_usage_field_t  ngx_modelgw_usage_chat_fields[] = {
 };
 
 
+enum {
+    RESPONSES_TYPE = 0,
+    RESPONSES_ERROR,
+    RESPONSES_SEQUENCE,
+    RESPONSES_ITEM,
+    RESPONSES_ID,
+    RESPONSES_MODEL,
+    RESPONSES_OUTPUT,
+    RESPONSES_USAGE,
+    RESPONSES_INPUT_TOKENS,
+    RESPONSES_INPUT_DETAILS,
+    RESPONSES_CACHED,
+    RESPONSES_CACHE_WRITE,
+    RESPONSES_OUTPUT_TOKENS,
+    RESPONSES_OUTPUT_DETAILS,
+    RESPONSES_REASONING,
+    RESPONSES_RESPONSE,
+    RESPONSES_EVENT_ID,
+    RESPONSES_EVENT_ERROR = RESPONSES_EVENT_ID
+                            + RESPONSES_REASONING - RESPONSES_ID + 1
+};
+
+
+/* the distance from the rows of an answer to those of "response" */
+
+#define NGX_MODELGW_USAGE_EVENT  (RESPONSES_EVENT_ID - RESPONSES_ID)
+
+
+#define ngx_modelgw_usage_responses_rows(n, path)                             \
+    [RESPONSES_ID + n] = { ngx_string(path "id"), NGX_MODELGW_SCAN_STRING },  \
+    [RESPONSES_MODEL + n] =                                                   \
+        { ngx_string(path "model"), NGX_MODELGW_SCAN_STRING },                \
+    [RESPONSES_OUTPUT + n] =                                                  \
+        { ngx_string(path "output"), NGX_MODELGW_SCAN_ARRAY },                \
+    ngx_modelgw_usage_watch(RESPONSES_USAGE + n, path "usage"),               \
+    ngx_modelgw_usage_watch(RESPONSES_INPUT_TOKENS + n,                       \
+                            path "usage.input_tokens"),                       \
+    ngx_modelgw_usage_watch(RESPONSES_INPUT_DETAILS + n,                      \
+                            path "usage.input_tokens_details"),               \
+    ngx_modelgw_usage_watch(RESPONSES_CACHED + n,                             \
+                            path "usage.input_tokens_details"                 \
+                            ".cached_tokens"),                                \
+    ngx_modelgw_usage_watch(RESPONSES_CACHE_WRITE + n,                        \
+                            path "usage.input_tokens_details"                 \
+                            ".cache_write_tokens"),                           \
+    ngx_modelgw_usage_watch(RESPONSES_OUTPUT_TOKENS + n,                      \
+                            path "usage.output_tokens"),                      \
+    ngx_modelgw_usage_watch(RESPONSES_OUTPUT_DETAILS + n,                     \
+                            path "usage.output_tokens_details"),              \
+    ngx_modelgw_usage_watch(RESPONSES_REASONING + n,                          \
+                            path "usage.output_tokens_details"                \
+                            ".reasoning_tokens")
+
+
+static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_responses_watches[] = {
+
+    [RESPONSES_TYPE] = { ngx_string("type"), NGX_MODELGW_SCAN_STRING },
+    [RESPONSES_ERROR] = { ngx_string("error"),
+                          NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_STRING },
+    ngx_modelgw_usage_watch(RESPONSES_SEQUENCE, "sequence_number"),
+    [RESPONSES_ITEM] = { ngx_string("item"), NGX_MODELGW_SCAN_OBJECT },
+
+    ngx_modelgw_usage_responses_rows(0, ""),
+
+    [RESPONSES_RESPONSE] = { ngx_string("response"), NGX_MODELGW_SCAN_OBJECT },
+
+    ngx_modelgw_usage_responses_rows(NGX_MODELGW_USAGE_EVENT, "response."),
+
+    [RESPONSES_EVENT_ERROR] =
+        { ngx_string("response.error"), NGX_MODELGW_SCAN_OBJECT }
+};
+
+
+static ngx_modelgw_usage_field_t  ngx_modelgw_usage_responses_fields[] = {
+    ngx_modelgw_usage_field(RESPONSES_INPUT_TOKENS, RESPONSES_USAGE, input),
+    ngx_modelgw_usage_field(RESPONSES_CACHED, RESPONSES_INPUT_DETAILS,
+                            cache_read),
+    ngx_modelgw_usage_field(RESPONSES_CACHE_WRITE, RESPONSES_INPUT_DETAILS,
+                            cache_write),
+    ngx_modelgw_usage_field(RESPONSES_OUTPUT_TOKENS, RESPONSES_USAGE, output),
+    ngx_modelgw_usage_field(RESPONSES_REASONING, RESPONSES_OUTPUT_DETAILS,
+                            reasoning),
+    { NGX_MODELGW_SCAN_MAX_WATCHES, 0, 0 }
+};
+
+
+/* events of responses; any other is content if its type ends with ".delta" */
+
+static struct {
+    ngx_str_t             type;
+    ngx_uint_t            kind;
+} ngx_modelgw_usage_events[] = {
+    { ngx_string("response.completed"), NGX_MODELGW_DOC_STOP },
+    { ngx_string("response.incomplete"), NGX_MODELGW_DOC_STOP },
+    { ngx_string("response.failed"), NGX_MODELGW_DOC_FAILED },
+    { ngx_string("response.output_item.added"), NGX_MODELGW_DOC_BEGIN },
+    { ngx_string("response.output_item.done"), NGX_MODELGW_DOC_ITEM },
+    { ngx_string("error"), NGX_MODELGW_DOC_ERROR },
+    { ngx_null_string, 0 }
+};
+
+
+/* by NGX_MODELGW_PART_* */
+
+static ngx_uint_t  ngx_modelgw_usage_parts[] = {
+    RESPONSES_ITEM,
+    RESPONSES_EVENT_ERROR,
+    RESPONSES_OUTPUT,
+    RESPONSES_ID,
+    RESPONSES_SEQUENCE
+};
+
+
+static ngx_str_t  ngx_modelgw_usage_delta = ngx_string(".delta");
 static ngx_str_t  ngx_modelgw_usage_stop = ngx_string("message_stop");
 static ngx_str_t  ngx_modelgw_usage_error = ngx_string("error");
 
@@ -218,6 +334,13 @@ ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf, ngx_uint_t protocol,
     if (protocol == NGX_MODELGW_MESSAGES) {
         conf->watches = ngx_modelgw_usage_messages_watches;
         conf->nwatches = sizeof(ngx_modelgw_usage_messages_watches)
+                         / sizeof(ngx_modelgw_scan_watch_t);
+        return;
+    }
+
+    if (protocol == NGX_MODELGW_RESPONSES) {
+        conf->watches = ngx_modelgw_usage_responses_watches;
+        conf->nwatches = sizeof(ngx_modelgw_usage_responses_watches)
                          / sizeof(ngx_modelgw_scan_watch_t);
         return;
     }
@@ -241,6 +364,7 @@ ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage)
     usage->prompt = -1;
     usage->odd = 0;
     usage->input_has_cache = 0;
+    usage->events = 0;
     usage->rest = 0;
     usage->final = 0;
 }
@@ -250,6 +374,8 @@ ngx_uint_t
 ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
     ngx_modelgw_scan_t *s)
 {
+    ngx_uint_t  kind;
+
     if (protocol == NGX_MODELGW_MESSAGES) {
         ngx_modelgw_usage_take(usage, ngx_modelgw_usage_messages_fields,
                                NGX_MODELGW_USAGE_START, usage->input_has_cache,
@@ -258,6 +384,23 @@ ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
                                usage->input_has_cache, s);
 
         return ngx_modelgw_usage_messages_kind(s);
+    }
+
+    if (protocol == NGX_MODELGW_RESPONSES) {
+        kind = ngx_modelgw_usage_responses_kind(s, usage->events);
+
+        if (!usage->events) {
+            ngx_modelgw_usage_take(usage, ngx_modelgw_usage_responses_fields,
+                                   0, 1, s);
+
+        } else if (kind == NGX_MODELGW_DOC_STOP
+                   || kind == NGX_MODELGW_DOC_FAILED)
+        {
+            ngx_modelgw_usage_take(usage, ngx_modelgw_usage_responses_fields,
+                                   NGX_MODELGW_USAGE_EVENT, 1, s);
+        }
+
+        return kind;
     }
 
     ngx_modelgw_usage_take(usage, ngx_modelgw_usage_chat_fields, 0, 1, s);
@@ -279,8 +422,8 @@ ngx_modelgw_usage_end(ngx_modelgw_usage_t *usage, ngx_uint_t protocol)
 
 
 ngx_int_t
-ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
-    off_t *from, off_t *to)
+ngx_modelgw_usage_model(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
+    ngx_modelgw_scan_t *s, off_t *from, off_t *to)
 {
     ngx_uint_t                 watch;
     ngx_modelgw_scan_value_t  *value;
@@ -290,6 +433,11 @@ ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
     if (protocol == NGX_MODELGW_MESSAGES) {
         watch = ngx_modelgw_usage_is(s, MESSAGES_MODEL, NGX_MODELGW_SCAN_STRING)
                 ? MESSAGES_MODEL : MESSAGES_START_MODEL;
+    }
+
+    if (protocol == NGX_MODELGW_RESPONSES) {
+        watch = RESPONSES_MODEL
+                + (usage->events ? NGX_MODELGW_USAGE_EVENT : 0);
     }
 
     if (!ngx_modelgw_usage_is(s, watch, NGX_MODELGW_SCAN_STRING)) {
@@ -302,6 +450,35 @@ ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
     *to = value->to;
 
     return NGX_OK;
+}
+
+
+ngx_modelgw_scan_value_t *
+ngx_modelgw_usage_part(ngx_modelgw_usage_t *usage, ngx_modelgw_scan_t *s,
+    ngx_uint_t part)
+{
+    ngx_uint_t                 watch;
+    ngx_modelgw_scan_value_t  *value;
+
+    static ngx_modelgw_scan_value_t  absent;
+
+    watch = ngx_modelgw_usage_parts[part];
+
+    if (usage->events
+        && (part == NGX_MODELGW_PART_OUTPUT || part == NGX_MODELGW_PART_ID))
+    {
+        watch += NGX_MODELGW_USAGE_EVENT;
+    }
+
+    value = ngx_modelgw_scan_value(s, watch);
+
+    if (part == NGX_MODELGW_PART_SEQUENCE
+        && !(value->type & NGX_MODELGW_SCAN_COUNT))
+    {
+        return &absent;
+    }
+
+    return value;
 }
 
 
@@ -344,9 +521,15 @@ ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
         }
     }
 
-    if (shift == 0 && (set & ngx_modelgw_usage_bit(output))) {
-        usage->final |= (fields == ngx_modelgw_usage_messages_fields
-                         || ngx_modelgw_usage_choices(s) == 0);
+    if (set & ngx_modelgw_usage_bit(output)) {
+
+        if (fields == ngx_modelgw_usage_chat_fields) {
+            usage->final |= (ngx_modelgw_usage_choices(s) == 0);
+
+        } else {
+            usage->final |= (shift == 0
+                             || fields == ngx_modelgw_usage_responses_fields);
+        }
     }
 
     if (usage->odd & ngx_modelgw_usage_bit(output)) {
@@ -433,6 +616,50 @@ ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s)
         && ngx_modelgw_usage_choices(s) == 0)
     {
         return NGX_MODELGW_DOC_USAGE;
+    }
+
+    return NGX_MODELGW_DOC_OTHER;
+}
+
+
+/*
+ * The type decides: what is beside "response" in an event is nothing that this
+ * is about.
+ */
+
+static ngx_uint_t
+ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
+{
+    ngx_str_t                 *delta;
+    ngx_uint_t                 i;
+    ngx_modelgw_scan_value_t  *type;
+
+    type = ngx_modelgw_scan_value(s, RESPONSES_TYPE);
+
+    if (!events || type->type != NGX_MODELGW_SCAN_STRING) {
+        return ngx_modelgw_usage_is(s, RESPONSES_ERROR,
+                                    NGX_MODELGW_SCAN_OBJECT
+                                    |NGX_MODELGW_SCAN_STRING)
+               ? NGX_MODELGW_DOC_ERROR : NGX_MODELGW_DOC_OTHER;
+    }
+
+    delta = &ngx_modelgw_usage_delta;
+
+    if (type->len > delta->len
+        && type->len <= NGX_MODELGW_SCAN_TEXT
+        && ngx_memcmp(type->text + type->len - delta->len, delta->data,
+                      delta->len) == 0)
+    {
+        return NGX_MODELGW_DOC_DELTA;
+    }
+
+    for (i = 0; ngx_modelgw_usage_events[i].type.len; i++) {
+
+        if (ngx_modelgw_usage_text_is(s, RESPONSES_TYPE,
+                                      &ngx_modelgw_usage_events[i].type))
+        {
+            return ngx_modelgw_usage_events[i].kind;
+        }
     }
 
     return NGX_MODELGW_DOC_OTHER;

@@ -1,6 +1,6 @@
 
 /*
- * Token usage of both protocols, in one form.
+ * Token usage of all protocols, in one form.
  */
 
 
@@ -46,6 +46,9 @@ typedef struct {
     unsigned              input_has_cache:1;  /* input_tokens of this messages
                                                  upstream include cached input,
                                                  as in chat */
+    unsigned              events:1;      /* documents are the events of a
+                                            stream; matters for responses, the
+                                            caller sets it */
     unsigned              rest:1;        /* cache_write_5m was not reported, but
                                             derived from the other two */
     unsigned              final:1;       /* output was reported at the end of
@@ -56,10 +59,27 @@ typedef struct {
 /* kinds of a JSON answer or of an event's data */
 
 #define NGX_MODELGW_DOC_OTHER  0         /* content, or unknown */
-#define NGX_MODELGW_DOC_STOP   1         /* messages: "message_stop" */
+#define NGX_MODELGW_DOC_STOP   1         /* messages: "message_stop"; responses:
+                                            completed, or incomplete */
 #define NGX_MODELGW_DOC_ERROR  2         /* an error instead of content */
 #define NGX_MODELGW_DOC_USAGE  3         /* chat: the chunk with usage only
                                             ("choices" is []) */
+
+/* events of responses */
+
+#define NGX_MODELGW_DOC_FAILED 4         /* the last one, "response.failed" */
+#define NGX_MODELGW_DOC_BEGIN  5         /* an item of the output begins */
+#define NGX_MODELGW_DOC_ITEM   6         /* an item of the output is done */
+#define NGX_MODELGW_DOC_DELTA  7         /* a piece of an item */
+
+
+/* values of an event of responses, or of an answer */
+
+#define NGX_MODELGW_PART_ITEM      0     /* "item" of DOC_ITEM: an object */
+#define NGX_MODELGW_PART_ERROR     1     /* of the response: an object */
+#define NGX_MODELGW_PART_OUTPUT    2     /* of the response: an array */
+#define NGX_MODELGW_PART_ID        3     /* of the response: a string */
+#define NGX_MODELGW_PART_SEQUENCE  4     /* the number of the event: a count */
 
 
 /*
@@ -81,9 +101,12 @@ void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
  * In messages, a 0 does not replace input, and replaces the cache fields only
  * if the same report has input.
  *
+ * In responses, only the last event of a stream has usage, in "response"; any
+ * other is not believed.
+ *
  * usage->final is set if the output is reported at the top of a messages
- * document, or in a chat document without choices; it is cleared if the bit of
- * the output in usage->odd is set.
+ * document, in a chat document without choices, or in responses; it is cleared
+ * if the bit of the output in usage->odd is set.
  *
  * Returns one of NGX_MODELGW_DOC_*.
  */
@@ -102,8 +125,16 @@ void ngx_modelgw_usage_end(ngx_modelgw_usage_t *usage, ngx_uint_t protocol);
  *     NGX_OK
  *     NGX_DECLINED  there is no model id
  */
-ngx_int_t ngx_modelgw_usage_model(ngx_modelgw_scan_t *s, ngx_uint_t protocol,
-    off_t *from, off_t *to);
+ngx_int_t ngx_modelgw_usage_model(ngx_modelgw_usage_t *usage,
+    ngx_uint_t protocol, ngx_modelgw_scan_t *s, off_t *from, off_t *to);
+
+/*
+ * Returns the value NGX_MODELGW_PART_* of the event of responses, or of the
+ * answer, that was scanned; it has the type of the table above, or is
+ * NGX_MODELGW_SCAN_ABSENT.  Never NULL.
+ */
+ngx_modelgw_scan_value_t *ngx_modelgw_usage_part(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_scan_t *s, ngx_uint_t part);
 
 
 #endif /* _NGX_MODELGW_USAGE_H_INCLUDED_ */

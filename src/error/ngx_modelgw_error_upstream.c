@@ -169,6 +169,7 @@ static ngx_modelgw_error_upstream_row_t
 static ngx_modelgw_error_upstream_word_t  ngx_modelgw_error_upstream_words[] = {
     { ngx_string("invalid_request_error"), 400 },
     { ngx_string("context_length_exceeded"), 400 },
+    { ngx_string("invalid_prompt"), 400 },
     { ngx_string("authentication_error"), 401 },
     { ngx_string("invalid_api_key"), 401 },
     { ngx_string("billing_error"), 402 },

@@ -32,7 +32,7 @@
 #define NGX_HTTP_MODELGW_PREFIX      0x01   /* uri is a prefix */
 #define NGX_HTTP_MODELGW_MAX_TOKENS  0x02   /* max_tokens is required */
 #define NGX_HTTP_MODELGW_COUNT       0x04   /* counts tokens, and uses none */
-#define NGX_HTTP_MODELGW_WEBSOCKET   0x08   /* only refuses WebSocket, by 426 */
+#define NGX_HTTP_MODELGW_WEBSOCKET   0x08   /* refuses WebSocket by 426 */
 
 typedef struct {
     ngx_str_t                         uri;
@@ -142,7 +142,7 @@ typedef struct {
 } ngx_http_modelgw_request_t;
 
 
-/* the model call: verdict.c, translate.c */
+/* the model call: verdict.c, responses.c, translate.c */
 
 typedef struct {
     ngx_http_modelgw_model_t           *model;
@@ -155,8 +155,12 @@ typedef struct {
                                                          streaming and this are
                                                          not known yet */
     ngx_str_t                           ignored;      /* names of the fields
-                                                         that translation
-                                                         has dropped */
+                                                         that translation, or
+                                                         responses.c, has
+                                                         dropped */
+    ngx_array_t                         cuts;         /* ngx_modelgw_cut_t, in
+                                                         the body; elts NULL:
+                                                         none */
     unsigned                            streaming:1;  /* "stream": true */
     unsigned                            usage_asked:1; /* by the client */
     unsigned                            translate:1;  /* chat to messages */
@@ -402,8 +406,8 @@ void ngx_http_modelgw_body_filter_init(void);
 
 typedef enum {
     NGX_HTTP_MODELGW_WATCH_MODEL = 0,
-    NGX_HTTP_MODELGW_WATCH_MESSAGES,
-    NGX_HTTP_MODELGW_WATCH_MAX_TOKENS,
+    NGX_HTTP_MODELGW_WATCH_MESSAGES,        /* responses: "input" */
+    NGX_HTTP_MODELGW_WATCH_MAX_TOKENS,      /* "max_output_tokens" */
 
     /* those above are required, max_tokens by NGX_HTTP_MODELGW_MAX_TOKENS */
 
@@ -418,7 +422,7 @@ typedef enum {
     NGX_HTTP_MODELGW_WATCH_SPEED,
     NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO,
 
-    NGX_HTTP_MODELGW_WATCH_THINKING,
+    NGX_HTTP_MODELGW_WATCH_THINKING,        /* "reasoning" */
 
     NGX_HTTP_MODELGW_WATCHES_MESSAGES,
 
@@ -429,8 +433,28 @@ typedef enum {
     NGX_HTTP_MODELGW_WATCH_MAX_COMPLETION_TOKENS,
     NGX_HTTP_MODELGW_WATCH_N,
 
-    NGX_HTTP_MODELGW_WATCHES_CHAT
+    NGX_HTTP_MODELGW_WATCHES_CHAT,
+
+    /* those of responses only */
+
+    NGX_HTTP_MODELGW_WATCH_STORE = NGX_HTTP_MODELGW_WATCHES_MESSAGES,
+    NGX_HTTP_MODELGW_WATCH_TOOLS,
+    NGX_HTTP_MODELGW_WATCH_INSTRUCTIONS,
+
+    /* these refer to what is stored */
+
+    NGX_HTTP_MODELGW_WATCH_PREVIOUS,
+    NGX_HTTP_MODELGW_WATCH_CONVERSATION,
+    NGX_HTTP_MODELGW_WATCH_PROMPT,
+    NGX_HTTP_MODELGW_WATCH_BACKGROUND,
+
+    NGX_HTTP_MODELGW_WATCHES_RESPONSES
 } ngx_http_modelgw_watch_e;
+
+#define NGX_HTTP_MODELGW_WATCH_STATE                                          \
+    NGX_HTTP_MODELGW_WATCH_PREVIOUS
+#define NGX_HTTP_MODELGW_WATCH_STATE_LAST                                     \
+    NGX_HTTP_MODELGW_WATCH_BACKGROUND
 
 #define NGX_HTTP_MODELGW_WATCH_EXTRAS                                         \
     NGX_HTTP_MODELGW_WATCH_SERVICE_TIER
@@ -462,10 +486,33 @@ ngx_int_t ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+/* responses.c: bodies of the responses API */
+
+/*
+ * Checks what scanners do not see, and adds to ctx->call.cuts what must not be
+ * sent.  Called when the model was found.
+ *     NGX_OK
+ *     NGX_DECLINED  refused: 400
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_responses(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* hold.c: the call in the ledger, until it is sent */
 
-/* Sets the members that a request's scanner counts. */
-void ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf);
+/* Sets the members that the scanner of a protocol's requests counts. */
+void ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf,
+    ngx_uint_t protocol);
+
+/*
+ * Returns 1 if a body of responses may have tools, reasoning, or references to
+ * what is stored; 0: it has none.
+ */
+ngx_uint_t ngx_http_modelgw_hold_marked(ngx_http_modelgw_ctx_t *ctx);
+
+/* Returns 1 if calls of the model are paid with credit. */
+ngx_uint_t ngx_http_modelgw_hold_paid(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Takes the tokens and the money that the call may use.  Called when the body

@@ -105,11 +105,10 @@ static ngx_http_modelgw_endpoint_t  ngx_http_modelgw_endpoints[] = {
       NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
       NGX_HTTP_MODELGW_PREFIX },
 
-    /* after 426 a client continues over HTTP at once, after 404 it repeats
-       the WebSocket handshake for seconds */
-
     { ngx_string("/v1/responses"),
-      NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string,
+      NGX_HTTP_POST, NGX_MODELGW_RESPONSES,
+      ngx_string("/v1/responses"),
+      ngx_string("/v1/responses"),
       NGX_HTTP_MODELGW_WEBSOCKET },
 
     { ngx_null_string, 0, 0, ngx_null_string, ngx_null_string, 0 }
@@ -171,18 +170,18 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 
     /* OPTIONS is the preflight of a browser; CORS is not supported */
 
-    if (e == NULL
-        || r->method == NGX_HTTP_OPTIONS
-        || ((e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
-            && !ngx_http_modelgw_access_websocket(r)))
-    {
+    if (e == NULL || r->method == NGX_HTTP_OPTIONS) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
                                       "Not found");
     }
 
     ctx->request.endpoint = e;
 
-    return (e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
+    /* after 426 a client continues over HTTP at once, after 404 or 405 it
+       repeats the WebSocket handshake for seconds */
+
+    return ((e->flags & NGX_HTTP_MODELGW_WEBSOCKET)
+            && ngx_http_modelgw_access_websocket(r))
            ? ngx_http_modelgw_reply_upgrade(r, ctx)
            : ngx_http_modelgw_access_method(r, ctx);
 }

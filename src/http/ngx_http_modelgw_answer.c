@@ -429,7 +429,8 @@ ngx_http_modelgw_answer_splice(ngx_http_request_t *r,
     *out = a->first;
     *length = a->size;
 
-    if (ngx_modelgw_usage_model(a->scan, ctx->call.protocol, &cut.from, &cut.to)
+    if (ngx_modelgw_usage_model(&ctx->answer.usage, ctx->call.protocol, a->scan,
+                                &cut.from, &cut.to)
         != NGX_OK)
     {
         return NGX_OK;

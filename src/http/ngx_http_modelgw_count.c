@@ -35,6 +35,7 @@ enum {
     NGX_HTTP_MODELGW_COUNT_MESSAGES,
     NGX_HTTP_MODELGW_COUNT_TOKENS,
     NGX_HTTP_MODELGW_COUNT_MODELS,
+    NGX_HTTP_MODELGW_COUNT_RESPONSES,
     NGX_HTTP_MODELGW_COUNT_OTHER
 };
 
@@ -43,6 +44,7 @@ ngx_str_t  ngx_http_modelgw_count_endpoints[] = {
     [NGX_HTTP_MODELGW_COUNT_MESSAGES] = ngx_string("messages"),
     [NGX_HTTP_MODELGW_COUNT_TOKENS] = ngx_string("count_tokens"),
     [NGX_HTTP_MODELGW_COUNT_MODELS] = ngx_string("models"),
+    [NGX_HTTP_MODELGW_COUNT_RESPONSES] = ngx_string("responses"),
     [NGX_HTTP_MODELGW_COUNT_OTHER] = ngx_string("other"),
     ngx_null_string
 };
@@ -173,7 +175,7 @@ ngx_http_modelgw_count_endpoint(ngx_http_modelgw_ctx_t *ctx)
 
     e = ctx->request.endpoint;
 
-    if (e == NULL || (e->flags & NGX_HTTP_MODELGW_WEBSOCKET)) {
+    if (e == NULL) {
         return NGX_HTTP_MODELGW_COUNT_OTHER;
     }
 
@@ -188,6 +190,9 @@ ngx_http_modelgw_count_endpoint(ngx_http_modelgw_ctx_t *ctx)
 
     case NGX_MODELGW_MESSAGES:
         return NGX_HTTP_MODELGW_COUNT_MESSAGES;
+
+    case NGX_MODELGW_RESPONSES:
+        return NGX_HTTP_MODELGW_COUNT_RESPONSES;
 
     default:
         return NGX_HTTP_MODELGW_COUNT_MODELS;

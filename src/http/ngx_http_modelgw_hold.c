@@ -52,7 +52,10 @@ typedef enum {
     NGX_HTTP_MODELGW_MARK_DOCUMENT,
     NGX_HTTP_MODELGW_MARK_TOOLS,         /* the vendor describes to the model */
     NGX_HTTP_MODELGW_MARK_LONG_CACHE,
-    NGX_HTTP_MODELGW_MARK_BILLED,        /* beside tokens */
+    NGX_HTTP_MODELGW_MARK_BILLED,        /* beside tokens; responses.c finds
+                                            these in its bodies by itself */
+    NGX_HTTP_MODELGW_MARK_AUDIO,         /* is billed, too */
+    NGX_HTTP_MODELGW_MARK_ITEM,          /* may be for responses.c */
     NGX_HTTP_MODELGW_MARK_KINDS
 } ngx_http_modelgw_mark_e;
 
@@ -98,7 +101,7 @@ static ngx_int_t ngx_http_modelgw_hold_extras(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, int64_t *n);
 static ngx_uint_t ngx_http_modelgw_hold_plain(ngx_modelgw_scan_value_t *v);
 static ngx_int_t ngx_http_modelgw_hold_billed(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mark_e kind);
 static ngx_int_t ngx_http_modelgw_hold_headers(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_hold_check(ngx_http_request_t *r,
@@ -175,11 +178,20 @@ static ngx_http_modelgw_mark_t  ngx_http_modelgw_hold_table[] = {
     { { ngx_string("type"), ngx_string("mcp_toolset") },
       NGX_HTTP_MODELGW_MARK_BILLED },
     { { ngx_string("input_audio"), ngx_null_string },
-      NGX_HTTP_MODELGW_MARK_BILLED }
+      NGX_HTTP_MODELGW_MARK_AUDIO },
+
+    /* of responses only */
+
+    { { ngx_string("id"), ngx_null_string },
+      NGX_HTTP_MODELGW_MARK_ITEM },
+    { { ngx_string("type"), ngx_string("reasoning") },
+      NGX_HTTP_MODELGW_MARK_ITEM }
 };
 
 #define NGX_HTTP_MODELGW_MARKS                                                \
     (sizeof(ngx_http_modelgw_hold_table) / sizeof(ngx_http_modelgw_mark_t))
+
+#define NGX_HTTP_MODELGW_MARKS_OF_RESPONSES  2
 
 
 /* the marks of the table, for the scanner; filled when first asked for */
@@ -210,7 +222,7 @@ static ngx_http_modelgw_billed_header_t
 
 
 void
-ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf)
+ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf, ngx_uint_t protocol)
 {
     ngx_uint_t  i;
 
@@ -224,6 +236,33 @@ ngx_http_modelgw_hold_scan(ngx_modelgw_scan_conf_t *conf)
 
     conf->marks = ngx_http_modelgw_hold_marks;
     conf->nmarks = NGX_HTTP_MODELGW_MARKS;
+
+    if (protocol != NGX_MODELGW_RESPONSES) {
+        conf->nmarks -= NGX_HTTP_MODELGW_MARKS_OF_RESPONSES;
+    }
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_hold_marked(ngx_http_modelgw_ctx_t *ctx)
+{
+    int64_t  n[NGX_HTTP_MODELGW_MARK_KINDS];
+
+    ngx_http_modelgw_hold_count(ctx, n);
+
+    return n[NGX_HTTP_MODELGW_MARK_TOOLS] || n[NGX_HTTP_MODELGW_MARK_ITEM];
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_hold_paid(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    return mmcf->ledger && ngx_modelgw_ledger_credit(mmcf->ledger)
+           && !ctx->call.model->free;
 }
 
 
@@ -332,8 +371,16 @@ ngx_http_modelgw_hold_extras(ngx_http_request_t *r,
         }
     }
 
-    if (n[NGX_HTTP_MODELGW_MARK_BILLED]) {
-        return ngx_http_modelgw_hold_billed(r, ctx);
+    if (n[NGX_HTTP_MODELGW_MARK_AUDIO]) {
+        return ngx_http_modelgw_hold_billed(r, ctx,
+                                            NGX_HTTP_MODELGW_MARK_AUDIO);
+    }
+
+    if (n[NGX_HTTP_MODELGW_MARK_BILLED]
+        && ctx->request.endpoint->protocol != NGX_MODELGW_RESPONSES)
+    {
+        return ngx_http_modelgw_hold_billed(r, ctx,
+                                            NGX_HTTP_MODELGW_MARK_BILLED);
     }
 
     return ngx_http_modelgw_hold_headers(r, ctx);
@@ -367,18 +414,18 @@ ngx_http_modelgw_hold_plain(ngx_modelgw_scan_value_t *v)
 }
 
 
-/* names the first row of the table that occurs */
+/* names the first row of the kind that occurs */
 
 static ngx_int_t
 ngx_http_modelgw_hold_billed(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_mark_e kind)
 {
     ngx_uint_t                i;
     ngx_modelgw_scan_mark_t  *mark;
 
     i = 0;
 
-    while (ngx_http_modelgw_hold_table[i].kind != NGX_HTTP_MODELGW_MARK_BILLED
+    while (ngx_http_modelgw_hold_table[i].kind != kind
            || ngx_modelgw_scan_mark(ctx->request.scan, i) == 0)
     {
         i++;
@@ -737,8 +784,11 @@ ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
     ngx_http_modelgw_shortage_t *shortage)
 {
-    u_char   need[NGX_MODELGW_AMOUNT_LEN + 1];
-    int64_t  fits;
+    u_char                    need[NGX_MODELGW_AMOUNT_LEN + 1];
+    int64_t                   fits;
+    ngx_modelgw_scan_conf_t  *conf;
+
+    conf = ctx->request.scan_conf;
 
     *ngx_modelgw_amount(need, b->cost) = '\0';
 
@@ -757,9 +807,12 @@ ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
     return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
                                   shortage->code,
                                   "%s: the call may cost up to %s euro, %s; "
-                                  "%s, or ask for less: max_tokens of %L would "
-                                  "fit", shortage->what, need, shortage->state,
-                                  shortage->action, fits);
+                                  "%s, or ask for less: %V of %L would fit",
+                                  shortage->what, need, shortage->state,
+                                  shortage->action,
+                                  &conf->watches[
+                                       NGX_HTTP_MODELGW_WATCH_MAX_TOKENS].path,
+                                  fits);
 }
 
 

@@ -11,7 +11,8 @@
  *     begun    a keep-alive is sent when nothing was sent for an interval
  *
  * It is a comment in a chat stream (WHATWG HTML, 9.2.6), the "ping" event of
- * the messages API in a messages stream.  Events are passed on complete, so
+ * the messages API in a messages stream, and an event "keepalive" in responses,
+ * where clients count events only.  Events are passed on complete, so
  * that between two calls of the body filter the output is between two events.
  * Nothing is added while output waits for the client: send_timeout works as
  * before.
@@ -37,6 +38,7 @@ static ngx_msec_int_t ngx_http_modelgw_keepalive_left(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_msec_t interval);
 static ngx_int_t ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_str_t *ngx_http_modelgw_keepalive_text(ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_keepalive_cleanup(void *data);
 
 
@@ -45,6 +47,9 @@ static ngx_str_t  ngx_http_modelgw_keepalive_chat =
 
 static ngx_str_t  ngx_http_modelgw_keepalive_messages =
     ngx_string("event: ping\ndata: {\"type\":\"ping\"}\n\n");
+
+static ngx_str_t  ngx_http_modelgw_keepalive_responses =
+    ngx_string("event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n");
 
 
 ngx_int_t
@@ -168,9 +173,7 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    text = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT)
-           ? &ngx_http_modelgw_keepalive_chat
-           : &ngx_http_modelgw_keepalive_messages;
+    text = ngx_http_modelgw_keepalive_text(ctx);
 
     ngx_http_modelgw_emit_begin(&st->emit, NULL);
 
@@ -191,6 +194,23 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_str_t *
+ngx_http_modelgw_keepalive_text(ngx_http_modelgw_ctx_t *ctx)
+{
+    switch (ctx->request.endpoint->protocol) {
+
+    case NGX_MODELGW_MESSAGES:
+        return &ngx_http_modelgw_keepalive_messages;
+
+    case NGX_MODELGW_RESPONSES:
+        return &ngx_http_modelgw_keepalive_responses;
+
+    default: /* NGX_MODELGW_CHAT */
+        return &ngx_http_modelgw_keepalive_chat;
+    }
 }
 
 

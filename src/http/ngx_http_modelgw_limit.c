@@ -404,8 +404,8 @@ ngx_http_modelgw_limit_headers(ngx_http_request_t *r,
         ngx_http_modelgw_limit_look(r, ctx);
     }
 
-    h = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT)
-        ? ngx_http_modelgw_limit_chat : ngx_http_modelgw_limit_messages;
+    h = (ctx->request.endpoint->protocol == NGX_MODELGW_MESSAGES)
+        ? ngx_http_modelgw_limit_messages : ngx_http_modelgw_limit_chat;
 
     if (ngx_http_modelgw_limit_header(r, &h[0], &ctx->money.limits->requests)
         != NGX_OK)

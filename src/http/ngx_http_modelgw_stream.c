@@ -4,8 +4,10 @@
  * it came, with the model id mapped back; or translated, by translate.c.
  *
  *     OPEN      events are read and passed on
- *     COMPLETE  the protocol's last event was read ("[DONE]", message_stop)
- *     FAILED    an error event of the upstream was read, ours is emitted
+ *     COMPLETE  the protocol's last event was read ("[DONE]", message_stop,
+ *               response.completed)
+ *     FAILED    an error event of the upstream was read, ours is emitted; or
+ *               response.failed, which is passed on
  *     ENDED     last_buf is emitted, the call is settled
  *     REFUSED   an error event was read before anything was sent: it becomes
  *               the status
@@ -105,14 +107,14 @@ static ngx_int_t ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, ngx_str_t *data, ngx_uint_t *kind);
 static ngx_int_t ngx_http_modelgw_stream_data(ngx_http_modelgw_stream_t *st,
     ngx_modelgw_sse_event_t *ev, ngx_str_t *data);
+static ngx_int_t ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *data, ngx_uint_t kind);
+static size_t ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *data, ngx_uint_t part);
 static ngx_int_t ngx_http_modelgw_stream_finished(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *data);
 static void ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, ngx_modelgw_cut_t *model);
-static ngx_int_t ngx_http_modelgw_stream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data);
-static ngx_int_t ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_break(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, const char *reason);
 static ngx_int_t ngx_http_modelgw_stream_end(ngx_http_request_t *r,
@@ -156,6 +158,7 @@ ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     st->emit.pool = r->pool;
 
     ctx->answer.stream = st;
+    ctx->answer.usage.events = 1;
 
     ngx_http_clear_content_length(r);
 
@@ -384,6 +387,7 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     }
 
     if (n) {
+        st->responses.text += n;
         ngx_http_modelgw_settle_seen(ctx, n);
     }
 
@@ -429,6 +433,15 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
     case NGX_MODELGW_DOC_ERROR:
         return ngx_http_modelgw_stream_error(r, ctx, &data);
 
+    case NGX_MODELGW_DOC_FAILED:
+        rc = ngx_http_modelgw_stream_failed(r, ctx, &data);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+
+        break;
+
     case NGX_MODELGW_DOC_USAGE:
         if (!ctx->call.usage_asked) {
             return NGX_OK;
@@ -442,6 +455,7 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
         break;
 
     case NGX_MODELGW_DOC_OTHER:
+    case NGX_MODELGW_DOC_DELTA:
         if (ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, model.from,
                                     model.to)
             != NGX_OK)
@@ -451,7 +465,7 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
 
         break;
 
-    default: /* NGX_HTTP_MODELGW_STREAM_NO_DATA */
+    default: /* NGX_MODELGW_DOC_BEGIN, _ITEM, NGX_HTTP_MODELGW_STREAM_NO_DATA */
         break;
     }
 
@@ -565,12 +579,120 @@ ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
 
     *kind = ngx_modelgw_usage_merge(&ctx->answer.usage, protocol, scan);
 
+    if (protocol == NGX_MODELGW_RESPONSES) {
+        return ngx_http_modelgw_stream_responses(ctx, data, *kind);
+    }
+
     ngx_modelgw_text(&st->text, data->data, data->len);
 
     ngx_http_modelgw_settle_seen(ctx, st->text.n);
 
     return (protocol == NGX_MODELGW_CHAT && st->text.finished)
            ? ngx_http_modelgw_stream_finished(ctx, data) : NGX_OK;
+}
+
+
+/*
+ * An event of responses.  Between two items, and after the last one, what the
+ * client has is whole, so it is not cut then: usage follows.  NGX_OK, NGX_ERROR
+ * (no memory)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
+    ngx_uint_t kind)
+{
+    size_t                         text;
+    ngx_modelgw_scan_value_t      *v;
+    ngx_http_modelgw_stream_t     *st;
+    ngx_http_modelgw_responses_t  *rs;
+
+    st = ctx->answer.stream;
+    rs = &st->responses;
+
+    v = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
+                               NGX_MODELGW_PART_SEQUENCE);
+
+    if (v->type != NGX_MODELGW_SCAN_ABSENT) {
+        rs->next = ngx_atoi(v->text, v->len) + 1;
+    }
+
+    v = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
+                               NGX_MODELGW_PART_ID);
+
+    if (rs->id.len == 0 && v->len && v->len <= NGX_MODELGW_SCAN_TEXT) {
+
+        rs->id.data = ngx_pnalloc(st->emit.pool, v->len);
+        if (rs->id.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        rs->id.len = v->len;
+        ngx_memcpy(rs->id.data, v->text, v->len);
+    }
+
+    ngx_memzero(&st->text, sizeof(ngx_modelgw_text_t));
+
+    text = 0;
+
+    switch (kind) {
+
+    case NGX_MODELGW_DOC_DELTA:
+        ngx_modelgw_text(&st->text, data->data, data->len);
+        rs->text += st->text.n;
+
+        ngx_http_modelgw_settle_seen(ctx, st->text.n);
+        return NGX_OK;
+
+    case NGX_MODELGW_DOC_BEGIN:
+        ctx->answer.finishing = 0;
+        return NGX_OK;
+
+    case NGX_MODELGW_DOC_ITEM:
+        ctx->answer.finishing = 1;
+        rs->items += ngx_http_modelgw_stream_items(ctx, data,
+                                                   NGX_MODELGW_PART_ITEM);
+        text = rs->items;
+        break;
+
+    case NGX_MODELGW_DOC_STOP:
+    case NGX_MODELGW_DOC_FAILED:
+        text = ngx_http_modelgw_stream_items(ctx, data,
+                                             NGX_MODELGW_PART_OUTPUT);
+        break;
+
+    default:
+        return NGX_OK;
+    }
+
+    /* what came as deltas comes again in items, or only there */
+
+    text -= ngx_min(text, rs->text);
+    rs->text += text;
+
+    ngx_http_modelgw_settle_seen(ctx, text);
+
+    return NGX_OK;
+}
+
+
+/* bytes of text in the items of an event */
+
+static size_t
+ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
+    ngx_uint_t part)
+{
+    ngx_modelgw_scan_value_t  *v;
+
+    if (ctx->money.slot == NULL) {
+        return 0;
+    }
+
+    v = ngx_modelgw_usage_part(&ctx->answer.usage, ctx->answer.stream->scan,
+                               part);
+
+    return (v->type == NGX_MODELGW_SCAN_ABSENT)
+           ? 0 : ngx_modelgw_text_items(data->data + v->from, v->to - v->from);
 }
 
 
@@ -674,8 +796,8 @@ ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
     model->to = 0;
     model->text = ctx->call.service_json;
 
-    if (ngx_modelgw_usage_model(ctx->answer.stream->scan, ctx->call.protocol,
-                                &from, &to)
+    if (ngx_modelgw_usage_model(&ctx->answer.usage, ctx->call.protocol,
+                                ctx->answer.stream->scan, &from, &to)
         != NGX_OK)
     {
         return;
@@ -695,70 +817,6 @@ ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
             return;
         }
     }
-}
-
-
-/*
- * An error event: sets ctx->error and emits it in the form of the client's
- * protocol, or makes it the status if nothing was sent yet.
- *     NGX_OK, NGX_ERROR (no memory)
- */
-
-static ngx_int_t
-ngx_http_modelgw_stream_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data)
-{
-    ngx_uint_t                  first, early;
-    ngx_http_modelgw_stream_t  *st;
-
-    st = ctx->answer.stream;
-
-    first = (!st->begun && st->emit.out == NULL);
-    early = (first && ctx->answer.header_held);
-
-    if (ngx_http_modelgw_upstream_error(r, ctx, NGX_HTTP_OK, !early, data)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    if (first) {
-        ngx_http_modelgw_settle_status(ctx, ctx->error.status);
-    }
-
-    if (early) {
-        st->state = NGX_HTTP_MODELGW_STREAM_REFUSED;
-        return NGX_OK;
-    }
-
-    st->state = NGX_HTTP_MODELGW_STREAM_FAILED;
-
-    return ngx_http_modelgw_stream_emit_error(r, ctx);
-}
-
-
-/* emits ctx->error as the event that clients of the protocol raise on */
-
-static ngx_int_t
-ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
-{
-    ngx_str_t   event;
-    ngx_uint_t  chat;
-
-    chat = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT);
-
-    if (ngx_modelgw_error_render(r->pool, &ctx->error,
-                                 chat ? NGX_MODELGW_ERROR_CHAT
-                                      : NGX_MODELGW_ERROR_MESSAGES,
-                                 &event)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_modelgw_emit(&ctx->answer.stream->emit, event.data,
-                                 event.len, 0);
 }
 
 
@@ -869,6 +927,7 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
     ngx_int_t                   rc;
     ngx_str_t                   data;
     ngx_uint_t                  kind;
+    ngx_modelgw_cut_t           model;
     ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
@@ -889,9 +948,9 @@ ngx_http_modelgw_stream_rest(ngx_http_modelgw_ctx_t *ctx)
 
     st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
 
-    if (ngx_http_modelgw_emit(&st->emit, ev.raw.data, ev.raw.len, 0)
-        != NGX_OK)
-    {
+    ngx_http_modelgw_stream_model(ctx, &ev, &model);
+
+    if (ngx_http_modelgw_stream_pass(ctx, &ev.raw, &model, 0) != NGX_OK) {
         return NGX_ERROR;
     }
 

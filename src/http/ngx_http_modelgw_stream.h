@@ -1,7 +1,7 @@
 
 /*
- * An upstream's event stream: what stream.c, translate.c, keepalive.c and
- * abort.c of src/http/ share.
+ * An upstream's event stream: what stream.c, stream_error.c, translate.c,
+ * keepalive.c and abort.c of src/http/ share.
  */
 
 
@@ -37,6 +37,19 @@ typedef enum {
 typedef struct ngx_http_modelgw_translate_s  ngx_http_modelgw_translate_t;
 
 
+/* a stream of responses that is passed on */
+
+typedef struct {
+    ngx_str_t                         id;      /* of the response; len 0: none
+                                                  yet */
+    ngx_uint_t                        next;    /* sequence number of an event
+                                                  of ours */
+    size_t                            items;   /* bytes of text of the items
+                                                  that are done */
+    size_t                            text;    /* that were counted */
+} ngx_http_modelgw_responses_t;
+
+
 struct ngx_http_modelgw_stream_s {
     ngx_http_modelgw_stream_state_e   state;
     ngx_uint_t                        begun;   /* an event was emitted */
@@ -51,6 +64,7 @@ struct ngx_http_modelgw_stream_s {
                                                   makes it the next one */
     ngx_modelgw_choices_t             choices; /* that have finished, if the
                                                   call is for several */
+    ngx_http_modelgw_responses_t      responses;
 
     ngx_http_modelgw_emit_t           emit;
     ngx_http_modelgw_translate_t     *translate;  /* NULL: passed on */
@@ -66,6 +80,34 @@ struct ngx_http_modelgw_stream_s {
  */
 ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+
+/* stream_error.c */
+
+/*
+ * An error event: sets ctx->error and emits it in the form of the client's
+ * protocol, or makes it the status if nothing was sent yet.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_stream_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data);
+
+/*
+ * The same for the event "response.failed", which is scanned.
+ *     NGX_OK
+ *     NGX_DECLINED  ctx->error is set, the event can be passed on as it is
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_stream_failed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data);
+
+/*
+ * Emits ctx->error as the event, or events, that clients of the protocol raise
+ * on.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 
 /*

@@ -22,6 +22,22 @@
 
 #define NGX_HTTP_MODELGW_USAGE_MEMBER    "\"include_usage\":true"
 
+/* rows of all APIs */
+
+#define ngx_http_modelgw_verdict_extras                                       \
+    [NGX_HTTP_MODELGW_WATCH_SERVICE_TIER] =                                   \
+        { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },                 \
+    [NGX_HTTP_MODELGW_WATCH_PREDICTION] =                                     \
+        { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },                   \
+    [NGX_HTTP_MODELGW_WATCH_AUDIO] =                                          \
+        { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },                        \
+    [NGX_HTTP_MODELGW_WATCH_WEB_SEARCH_OPTIONS] =                             \
+        { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },           \
+    [NGX_HTTP_MODELGW_WATCH_SPEED] =                                          \
+        { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },                        \
+    [NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO] =                                  \
+        { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY }
+
 
 /* the API of an endpoint */
 
@@ -50,6 +66,8 @@ static ngx_int_t ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_verdict_usage(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_cut_t *cut, ngx_str_t *after_model);
+static int ngx_libc_cdecl ngx_http_modelgw_verdict_cmp_cuts(const void *one,
+    const void *two);
 
 
 /*
@@ -69,18 +87,7 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_watches[] = {
     [NGX_HTTP_MODELGW_WATCH_STREAM] =
         { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
 
-    [NGX_HTTP_MODELGW_WATCH_SERVICE_TIER] =
-        { ngx_string("service_tier"), NGX_MODELGW_SCAN_ANY },
-    [NGX_HTTP_MODELGW_WATCH_PREDICTION] =
-        { ngx_string("prediction"), NGX_MODELGW_SCAN_ANY },
-    [NGX_HTTP_MODELGW_WATCH_AUDIO] =
-        { ngx_string("audio"), NGX_MODELGW_SCAN_ANY },
-    [NGX_HTTP_MODELGW_WATCH_WEB_SEARCH_OPTIONS] =
-        { ngx_string("web_search_options"), NGX_MODELGW_SCAN_ANY },
-    [NGX_HTTP_MODELGW_WATCH_SPEED] =
-        { ngx_string("speed"), NGX_MODELGW_SCAN_ANY },
-    [NGX_HTTP_MODELGW_WATCH_INFERENCE_GEO] =
-        { ngx_string("inference_geo"), NGX_MODELGW_SCAN_ANY },
+    ngx_http_modelgw_verdict_extras,
 
     [NGX_HTTP_MODELGW_WATCH_THINKING] =
         { ngx_string("thinking"),
@@ -100,6 +107,48 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_watches[] = {
 };
 
 
+static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_responses[] = {
+
+    [NGX_HTTP_MODELGW_WATCH_MODEL] =
+        { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [NGX_HTTP_MODELGW_WATCH_MESSAGES] =
+        { ngx_string("input"), NGX_MODELGW_SCAN_STRING|NGX_MODELGW_SCAN_ARRAY
+                               |NGX_MODELGW_SCAN_BRIEF },
+    [NGX_HTTP_MODELGW_WATCH_MAX_TOKENS] =
+        { ngx_string("max_output_tokens"),
+          NGX_MODELGW_SCAN_COUNT|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_STREAM] =
+        { ngx_string("stream"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
+
+    ngx_http_modelgw_verdict_extras,
+
+    [NGX_HTTP_MODELGW_WATCH_THINKING] =
+        { ngx_string("reasoning"),
+          NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_NULL },
+
+    [NGX_HTTP_MODELGW_WATCH_STORE] =
+        { ngx_string("store"), NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_TOOLS] =
+        { ngx_string("tools"), NGX_MODELGW_SCAN_ARRAY|NGX_MODELGW_SCAN_NULL },
+    [NGX_HTTP_MODELGW_WATCH_INSTRUCTIONS] =
+        { ngx_string("instructions"), NGX_MODELGW_SCAN_STRING
+                                      |NGX_MODELGW_SCAN_NULL
+                                      |NGX_MODELGW_SCAN_BRIEF },
+
+    [NGX_HTTP_MODELGW_WATCH_PREVIOUS] =
+        { ngx_string("previous_response_id"),
+          NGX_MODELGW_SCAN_ANY|NGX_MODELGW_SCAN_BRIEF },
+    [NGX_HTTP_MODELGW_WATCH_CONVERSATION] =
+        { ngx_string("conversation"),
+          NGX_MODELGW_SCAN_ANY|NGX_MODELGW_SCAN_BRIEF },
+    [NGX_HTTP_MODELGW_WATCH_PROMPT] =
+        { ngx_string("prompt"), NGX_MODELGW_SCAN_ANY|NGX_MODELGW_SCAN_BRIEF },
+    [NGX_HTTP_MODELGW_WATCH_BACKGROUND] =
+        { ngx_string("background"),
+          NGX_MODELGW_SCAN_BOOL|NGX_MODELGW_SCAN_NULL }
+};
+
+
 static ngx_http_modelgw_api_t  ngx_http_modelgw_verdict_apis[] = {
 
     { NGX_MODELGW_CHAT, "chat",
@@ -112,7 +161,7 @@ static ngx_http_modelgw_api_t  ngx_http_modelgw_verdict_apis[] = {
 
     { NGX_MODELGW_RESPONSES, "responses",
       { NGX_MODELGW_RESPONSES, NGX_MODELGW_MESSAGES, NGX_MODELGW_CHAT, 0 },
-      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_MESSAGES },
+      ngx_http_modelgw_verdict_responses, NGX_HTTP_MODELGW_WATCHES_RESPONSES },
 
     { NGX_MODELGW_EMBEDDINGS, "embeddings",
       { NGX_MODELGW_EMBEDDINGS, 0 },
@@ -206,8 +255,8 @@ ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
     conf->ndenied = group->denied.nelts;
     conf->skip = mmcf->skip;
 
-    if (mmcf->zone) {
-        ngx_http_modelgw_hold_scan(conf);
+    if (mmcf->zone || api->protocol == NGX_MODELGW_RESPONSES) {
+        ngx_http_modelgw_hold_scan(conf, api->protocol);
     }
 
     conf->watches = api->watches;
@@ -224,6 +273,12 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (rc == NGX_OK) {
         rc = ngx_http_modelgw_verdict_model(r, ctx);
+    }
+
+    if (rc == NGX_OK
+        && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES)
+    {
+        rc = ngx_http_modelgw_responses(r, ctx);
     }
 
     if (rc == NGX_OK) {
@@ -435,42 +490,53 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
     u_char                    *p;
     ngx_str_t                  after;
     ngx_uint_t                 n;
+    ngx_array_t               *cuts;
     ngx_chain_t               *out;
-    ngx_modelgw_cut_t          cuts[2], model, *cut;
+    ngx_modelgw_cut_t         *cut;
     ngx_modelgw_scan_value_t  *v;
 
     v = ngx_modelgw_scan_value(ctx->request.scan, NGX_HTTP_MODELGW_WATCH_MODEL);
+    cuts = &ctx->call.cuts;
 
-    n = ngx_http_modelgw_verdict_usage(ctx, &cuts[0], &after);
-
-    model.from = v->from;
-    model.to = v->to;
-
-    model.text.len = ctx->call.upstream_id.len + 2 + after.len;
-    model.text.data = ngx_pnalloc(r->pool, model.text.len);
-    if (model.text.data == NULL) {
+    if (cuts->elts == NULL
+        && ngx_array_init(cuts, r->pool, 2, sizeof(ngx_modelgw_cut_t))
+           != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    p = model.text.data;
+    cut = ngx_array_push_n(cuts, 2);
+    if (cut == NULL) {
+        return NGX_ERROR;
+    }
+
+    n = ngx_http_modelgw_verdict_usage(ctx, &cut[1], &after);
+
+    cuts->nelts += n - 1;
+
+    cut->from = v->from;
+    cut->to = v->to;
+
+    cut->text.len = ctx->call.upstream_id.len + 2 + after.len;
+    cut->text.data = ngx_pnalloc(r->pool, cut->text.len);
+    if (cut->text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = cut->text.data;
 
     *p++ = '"';
     p = ngx_cpymem(p, ctx->call.upstream_id.data, ctx->call.upstream_id.len);
     *p++ = '"';
     ngx_memcpy(p, after.data, after.len);
 
-    cut = &cuts[n];
-
-    if (n && cuts[0].from > model.from) {
-        cuts[1] = cuts[0];
-        cut = &cuts[0];
+    if (cuts->nelts > 1) {
+        ngx_qsort(cuts->elts, cuts->nelts, sizeof(ngx_modelgw_cut_t),
+                  ngx_http_modelgw_verdict_cmp_cuts);
     }
 
-    *cut = model;
-    n++;
-
-    if (ngx_modelgw_splice(r->pool, r->request_body->bufs, cuts, n, &out,
-                           &grown)
+    if (ngx_modelgw_splice(r->pool, r->request_body->bufs, cuts->elts,
+                           cuts->nelts, &out, &grown)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -480,6 +546,18 @@ ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
     r->headers_in.content_length_n += grown;
 
     return NGX_OK;
+}
+
+
+static int ngx_libc_cdecl
+ngx_http_modelgw_verdict_cmp_cuts(const void *one, const void *two)
+{
+    const ngx_modelgw_cut_t  *a, *b;
+
+    a = one;
+    b = two;
+
+    return (a->from > b->from) - (a->from < b->from);
 }
 
 

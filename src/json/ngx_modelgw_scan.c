@@ -438,6 +438,10 @@ ngx_modelgw_scan_open(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t type)
         return NULL;
     }
 
+    if (s->depth == 0) {
+        s->root = ngx_modelgw_scan_offset(s, p);
+    }
+
     s->depth++;
     s->objects <<= 1;
 

@@ -183,6 +183,9 @@ ngx_int_t ngx_modelgw_scan_done(ngx_modelgw_scan_t *s);
 ngx_modelgw_scan_value_t *ngx_modelgw_scan_value(ngx_modelgw_scan_t *s,
     ngx_uint_t i);
 
+/* Returns the offset of the document's first bracket, once it was read. */
+off_t ngx_modelgw_scan_root(ngx_modelgw_scan_t *s);
+
 /*
  * Returns how often the i-th mark has occurred so far.  A mark without a value
  * is counted at the end of the key, one with a value at the end of the value.

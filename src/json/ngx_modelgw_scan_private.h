@@ -199,6 +199,7 @@ struct ngx_modelgw_scan_s {
     /* the chunk being read */
     u_char                    *start;
     off_t                      base;     /* its offset in the document */
+    off_t                      root;     /* offset of the first bracket */
 
     /* inside of a string */
     ngx_uint_t                 left;     /* hex digits, or bytes of UTF-8 */

@@ -629,6 +629,13 @@ ngx_modelgw_scan_mark(ngx_modelgw_scan_t *s, ngx_uint_t i)
 }
 
 
+off_t
+ngx_modelgw_scan_root(ngx_modelgw_scan_t *s)
+{
+    return s->root;
+}
+
+
 uint32_t *
 ngx_modelgw_scan_marks(ngx_modelgw_scan_t *s)
 {

@@ -91,7 +91,7 @@ def test_H6_wrong_method(gw, method, target):
 
 
 @pytest.mark.parametrize("target", ["/v1/", "/v1/x", "/v1/embeddings",
-                                    "/v1/responses", "/v1/chat", "/v1/complete",
+                                    "/v1/responses/", "/v1/chat", "/v1/complete",
                                     "/v1/messages/batches", "/v1/messages/",
                                     "/v1/messages/count_tokens/x"])
 def test_H6_other_endpoints(gw, target, http):

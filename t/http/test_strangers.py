@@ -8,7 +8,7 @@ from gateway import chat, within
 from upstream import raw
 
 ASKED = [("HEAD", "/api/hello", None), ("GET", "/api/hello", None),
-         ("GET", "/v1/responses", "key"), ("POST", "/v1/responses", "key"),
+         ("GET", "/v1/responses/x", "key"), ("POST", "/v1/responses/x", "key"),
          ("GET", "/.well-known/oauth-authorization-server", None),
          ("GET", "/robots.txt", None), ("POST", "/api/event_logging/batch",
                                         None),
@@ -85,17 +85,17 @@ def test_websocket(gw, key, upgrade):
     assert gw.untouched()
 
 
-@pytest.mark.parametrize("method,target,upgrade,version", [
-    ("GET", "/v1/responses", "h2c", "HTTP/1.1"),
-    ("GET", "/v1/responses", "websocket", "HTTP/1.0"),
-    ("POST", "/v1/responses", "websocket", "HTTP/1.1"),
-    ("DELETE", "/v1/responses", "websocket", "HTTP/1.1"),
-    ("GET", "/v1/responses/x", "websocket", "HTTP/1.1"),
-    ("GET", "/v1/responses/", "websocket", "HTTP/1.1"),
-    ("GET", "/v1/response", "websocket", "HTTP/1.1"),
-    ("GET", "/V1/responses", "websocket", "HTTP/1.1")])
-def test_no_websocket(gw, method, target, upgrade, version):
-    """Everything else there is a 404, as usual."""
+@pytest.mark.parametrize("method,target,upgrade,version,status", [
+    ("GET", "/v1/responses", "h2c", "HTTP/1.1", 405),
+    ("GET", "/v1/responses", "websocket", "HTTP/1.0", 405),
+    ("POST", "/v1/responses", "websocket", "HTTP/1.1", 400),
+    ("DELETE", "/v1/responses", "websocket", "HTTP/1.1", 405),
+    ("GET", "/v1/responses/x", "websocket", "HTTP/1.1", 404),
+    ("GET", "/v1/responses/", "websocket", "HTTP/1.1", 404),
+    ("GET", "/v1/response", "websocket", "HTTP/1.1", 404),
+    ("GET", "/V1/responses", "websocket", "HTTP/1.1", 404)])
+def test_no_websocket(gw, method, target, upgrade, version, status):
+    """Everything else there is what it would be without."""
     headers = [(n, upgrade if n == "Upgrade" else v) for n, v in WEBSOCKET]
     r = gw.request(method, target, gw.bob, headers, host="gateway.test",
                    body=b"{}" if method == "POST" else None)
@@ -103,7 +103,7 @@ def test_no_websocket(gw, method, target, upgrade, version):
         with gw.connect() as c:
             c.send(build(method, target, headers, version=version))
             r = c.response(3)
-    assert_flat(r, 404, "NOT_FOUND")
+    assert_flat(r, status)
     assert r.get("upgrade") is None, r
     assert gw.untouched()
 

@@ -544,51 +544,72 @@ def message_stream(model, words=("Hel", "lo"), stop=True, usage=None):
     return out
 
 
-def response_usage(input=11, output=7, read=0, write=0):
-    return {"input_tokens": input, "output_tokens": output,
-            "total_tokens": input + output,
-            "input_tokens_details": {"cached_tokens": read,
+def response_usage(input=11, output=7, cached=0, write=0, reasoning=0):
+    return {"input_tokens": input,
+            "input_tokens_details": {"cached_tokens": cached,
                                      "cache_write_tokens": write},
-            "output_tokens_details": {"reasoning_tokens": 0}}
+            "output_tokens": output,
+            "output_tokens_details": {"reasoning_tokens": reasoning},
+            "total_tokens": input + output}
 
 
-def response(model, text="Hello", usage=None, status="completed"):
-    part = {"type": "output_text", "text": text, "annotations": [],
-            "logprobs": []}
-    return {"id": "resp_1", "object": "response", "created_at": 1700000000,
-            "status": status, "error": None, "incomplete_details": None,
-            "instructions": None, "metadata": {}, "model": model,
-            "output": [{"id": "msg_1", "type": "message",
-                        "role": "assistant", "status": status,
-                        "content": [part]}],
-            "parallel_tool_calls": True, "store": False, "temperature": 1.0,
-            "tool_choice": "auto", "tools": [], "top_p": 1.0,
-            "usage": usage or response_usage()}
+def response_item(text="Hello", status="completed"):
+    return {"id": "msg_1", "type": "message", "role": "assistant",
+            "status": status,
+            "content": [{"type": "output_text", "text": text,
+                         "annotations": [], "logprobs": []}]}
 
 
-def response_stream(model, words=("Hel", "lo"), usage=None, stop=True):
-    """The events of a responses stream, as bytes; without its last event it
-    is cut."""
-    end = response(model, "".join(words), usage)
-    item = end["output"][0]
-    part = item["content"][0]
-    first = dict(end, status="in_progress", output=[], usage=None)
-    here = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-    out = [("created", {"response": first}),
-           ("in_progress", {"response": first}),
-           ("output_item.added", {"output_index": 0, "item": dict(
-               item, status="in_progress", content=[])}),
-           ("content_part.added", {**here, "part": dict(part, text="")})]
-    out += [("output_text.delta", {**here, "delta": word, "logprobs": []})
-            for word in words]
-    out += [("output_text.done", {**here, "text": part["text"],
-                                  "logprobs": []}),
-            ("content_part.done", {**here, "part": part}),
-            ("output_item.done", {"output_index": 0, "item": item})]
-    out += [("completed", {"response": end})] if stop else []
-    return [event("response." + name, {"type": "response." + name,
-                                       "sequence_number": n, **more})
-            for n, (name, more) in enumerate(out)]
+def response(model, text="Hello", usage=None, **more):
+    return dict({"id": "resp_1", "object": "response",
+                 "created_at": 1700000000, "status": "completed",
+                 "error": None, "incomplete_details": None,
+                 "instructions": None, "metadata": {}, "model": model,
+                 "output": [response_item(text)],
+                 "parallel_tool_calls": True, "store": False,
+                 "temperature": 1.0, "tool_choice": "auto", "tools": [],
+                 "top_p": 1.0,
+                 "usage": usage or response_usage()}, **more)
+
+
+def numbered(events):
+    """The events of a responses stream, as bytes, with their numbers."""
+    return [event(e["type"], dict({"type": e["type"], "sequence_number": i},
+                                  **e)) for i, e in enumerate(events)]
+
+
+def response_events(model, words=("Hel", "lo"), usage=None, items=None,
+                    last="response.completed", deltas=True):
+    """The events of a responses stream, without their numbers."""
+    start = response(model, usage=0, status="in_progress", output=[])
+    start["usage"] = None
+    text = "".join(words)
+    done = response_item(text)
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    part = dict(done["content"][0], text="")
+    out = [{"type": "response.created", "response": start},
+           {"type": "response.in_progress", "response": start},
+           {"type": "response.output_item.added", "output_index": 0,
+            "item": dict(done, content=[], status="in_progress")},
+           dict(place, type="response.content_part.added", part=part)]
+    if deltas:
+        out += [dict(place, type="response.output_text.delta", delta=w,
+                     logprobs=[]) for w in words]
+    out += [dict(place, type="response.output_text.done", text=text,
+                 logprobs=[]),
+            dict(place, type="response.content_part.done",
+                 part=dict(part, text=text)),
+            {"type": "response.output_item.done", "output_index": 0,
+             "item": done}]
+    if last:
+        out.append({"type": last,
+                    "response": response(model, text, usage,
+                                         status=last.split(".")[1])})
+    return out
+
+
+def response_stream(model, *args, **kw):
+    return numbered(response_events(model, *args, **kw))
 
 
 def chat_error(text, type="invalid_request_error", code=None, param=None):

@@ -160,7 +160,9 @@ repeat_scan(repeat_t *r, ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
         return NGX_DECLINED;
     }
 
-    if (ngx_modelgw_usage_model(r->scan, r->protocol, from, to) == NGX_OK) {
+    if (ngx_modelgw_usage_model(&r->usage, r->protocol, r->scan, from, to)
+        == NGX_OK)
+    {
         *from += line.data - ev->raw.data;
         *to += line.data - ev->raw.data;
     }

@@ -500,7 +500,7 @@ test_kind_and_model(void **state)
             assert_int_equal(kind, c[n].kind);
 
             model = c[n].model;
-            rc = ngx_modelgw_usage_model(s, c[n].protocol, &from, &to);
+            rc = ngx_modelgw_usage_model(&usage, c[n].protocol, s, &from, &to);
             assert_int_equal(rc, model ? NGX_OK : NGX_DECLINED);
 
             if (model) {
