@@ -469,6 +469,13 @@ ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
+ * Returns the name of the n-th API if clients of the group may call it, else
+ * NULL; n is less than NGX_MODELGW_PROTOCOLS.
+ */
+const char *ngx_http_modelgw_verdict_offers(ngx_http_modelgw_group_t *group,
+    ngx_uint_t n);
+
+/*
  * Creates ctx->request.scan for the request's endpoint.
  *     NGX_OK
  *     NGX_DECLINED  the group does not have the client's API: 403

@@ -51,6 +51,8 @@ typedef struct {
 } ngx_http_modelgw_api_t;
 
 
+static ngx_uint_t ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
+    ngx_http_modelgw_group_t *group);
 static void ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_api_t *api,
     ngx_modelgw_scan_conf_t *conf);
@@ -173,7 +175,7 @@ ngx_int_t
 ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_uint_t                *upstream;
+    ngx_uint_t                 protocol;
     ngx_http_modelgw_api_t    *api;
     ngx_modelgw_scan_plan_t   *plan;
     ngx_http_modelgw_group_t  *group;
@@ -182,21 +184,17 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     api = &ngx_http_modelgw_plan(ngx_http_modelgw_verdict_apis,
                                  ctx->request.endpoint->protocol);
 
-    upstream = api->upstream;
+    protocol = ngx_http_modelgw_verdict_upstream(api, group);
 
-    while (*upstream && !(group->protocol & *upstream)) {
-        upstream++;
-    }
-
-    if (*upstream == 0) {
+    if (protocol == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
                                       "PROVIDER_MISMATCH",
                                       "The %s API is not available for "
                                       "this key", api->name);
     }
 
-    ctx->call.protocol = *upstream;
-    ctx->call.translate = (*upstream != api->protocol);
+    ctx->call.protocol = protocol;
+    ctx->call.translate = (protocol != api->protocol);
 
     plan = ngx_http_modelgw_plan(group->plans, api->protocol);
 
@@ -204,6 +202,35 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     ctx->request.scan = ngx_modelgw_scan_make(r->pool, plan);
 
     return ctx->request.scan ? NGX_OK : NGX_ERROR;
+}
+
+
+/* the protocol that calls of the API are forwarded in; 0: none */
+
+static ngx_uint_t
+ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
+    ngx_http_modelgw_group_t *group)
+{
+    ngx_uint_t  *upstream;
+
+    upstream = api->upstream;
+
+    while (*upstream && !(group->protocol & *upstream)) {
+        upstream++;
+    }
+
+    return *upstream;
+}
+
+
+const char *
+ngx_http_modelgw_verdict_offers(ngx_http_modelgw_group_t *group, ngx_uint_t n)
+{
+    ngx_http_modelgw_api_t  *api;
+
+    api = &ngx_http_modelgw_verdict_apis[n];
+
+    return ngx_http_modelgw_verdict_upstream(api, group) ? api->name : NULL;
 }
 
 

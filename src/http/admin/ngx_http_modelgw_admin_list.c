@@ -258,18 +258,35 @@ ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
 }
 
 
-/* of the APIs that clients may call, as chat is translated */
+/* of the APIs that clients may call, as some are translated */
 
 static void
 ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
     ngx_http_modelgw_group_t *group)
 {
-    if (group->protocol & NGX_MODELGW_MESSAGES) {
-        ngx_modelgw_out_text(out, ",\"protocols\":[\"chat\",\"messages\"]");
+    ngx_uint_t   i, n;
+    const char  *name;
 
-    } else {
-        ngx_modelgw_out_text(out, ",\"protocols\":[\"chat\"]");
+    n = 0;
+
+    ngx_modelgw_out_text(out, ",\"protocols\":[");
+
+    for (i = 0; i < NGX_MODELGW_PROTOCOLS; i++) {
+
+        name = ngx_http_modelgw_verdict_offers(group, i);
+
+        if (name) {
+            if (n++) {
+                ngx_modelgw_out_text(out, ",");
+            }
+
+            ngx_modelgw_out_text(out, "\"");
+            ngx_modelgw_out(out, (u_char *) name, ngx_strlen(name));
+            ngx_modelgw_out_text(out, "\"");
+        }
     }
+
+    ngx_modelgw_out_text(out, "]");
 }
 
 

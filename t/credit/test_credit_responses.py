@@ -1,0 +1,548 @@
+"""Credit of POST /v1/responses: what is held, charged, refused.  The rules are
+those of money.py, as in test_credit.py."""
+
+import json
+import threading
+
+import pytest
+
+import client
+import gateway as lib
+import money
+from client import assert_flat
+from money import Seen
+from test_credit import (ADMIN, LINES, UPSTREAMS, Bank, expect, fresh, line_of,
+                         wire)
+from upstream import (LIMIT, event, numbered, raw, reply_json, response,
+                      response_events, response_item, response_usage, sse)
+
+TARGET = "/v1/responses"
+API = "responses"
+
+
+def models(prefix):
+    return "\n".join("model ~^(%s-.+)$ up-$1 %s;" % (name, line.text())
+                     for name, line in LINES.items()
+                     if name.startswith(prefix))
+
+
+GROUPS = (lib.group("m", "responses", "tm-", "http://m.test",
+                    "x-api-key file:$dir/a.secret", models("tm-"))
+          + lib.group("c", "chat", "tc-", "http://c.test",
+                      "x-api-key file:$dir/b.secret", models("tc-")))
+
+
+class Purse(Bank):
+    """A gateway with a ledger, and a group of responses."""
+
+    def __init__(self, make, *args, **kw):
+        kw.setdefault("locations", ADMIN)
+        super().__init__(make, *args, groups=GROUPS, **kw)
+
+    def call(self, body, **kw):
+        return self.g.post(TARGET, body, self.km, **kw)
+
+    def begin(self, body):
+        c = self.g.connect()
+        c.request("POST", TARGET, [self.km.bearer()], body=body)
+        return c
+
+
+@pytest.fixture(scope="module")
+def module_bank(module_gateway):
+    return Purse(module_gateway)
+
+
+@pytest.fixture
+def bank(module_bank):
+    module_bank.g.a.reset()
+    yield module_bank
+    module_bank.g.a.reset()
+    module_bank.audit()
+
+
+@pytest.fixture
+def make_bank(gateway):
+    made = []
+
+    def run(*args, **kw):
+        made.append(Purse(gateway, *args, **kw))
+        return made[-1]
+
+    yield run
+    for bank in made:
+        bank.audit()
+
+
+def body_of(model=None, **more):
+    return dict({"model": model or fresh("tm-a"), "input": "Hi"}, **more)
+
+
+USAGES = [
+    (response_usage(100, 9, 30, 20, 4),
+     dict(input=50, cache_read=30, cache_write=20, output=9)),
+    (response_usage(100, 9), dict(input=100, output=9)),
+    ({"input_tokens": 5, "output_tokens": 6}, dict(input=5, output=6)),
+    ({"input_tokens": 5, "input_tokens_details": None, "output_tokens": 0,
+      "output_tokens_details": None}, dict(input=5, output=0)),
+    (response_usage(10, 3, 30), dict(input=0, cache_read=30, output=3)),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("usage, tokens", USAGES)
+def test_reported(bank, usage, tokens, stream):
+    body = body_of(stream=stream)
+    bank.g.a.script(sse(numbered(response_events("m", usage=usage)))
+                    if stream else reply_json(response("m", usage=usage)))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(200, tokens, final=True))
+    row = bank.row(body["model"])
+    details = usage.get("output_tokens_details") or {}
+    assert row["reasoning"] == details.get("reasoning_tokens", 0)
+
+
+@pytest.mark.parametrize("last", ["response.completed", "response.incomplete",
+                                  "response.failed"])
+def test_last_events(bank, last):
+    body = body_of(stream=True)
+    events = response_events("m", last=last)
+    events[-1]["response"]["error"] = {"code": "server_error", "message": "x"}
+    bank.g.a.script(sse(numbered(events)))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(200, dict(input=11, output=7), final=True),
+           end="upstream" if last == "response.failed" else "complete")
+
+
+def cut(bank, events, seen, end="close", **kw):
+    """The stream breaks off behind the events."""
+    body = body_of(stream=True)
+    bank.g.a.script(sse(numbered(events), end=end))
+    r = bank.call(body)
+    assert r.status == 200 and not r.complete
+    expect(bank, API, body, seen, end="upstream")
+
+
+WORDS = ("alpha ", "b\u00e9ta ", '"gamma" ')
+TEXT = len("".join(WORDS).encode())
+
+
+def test_text_of_deltas(bank):
+    cut(bank, response_events("m", WORDS)[:7], Seen(200, text=TEXT))
+
+
+def test_text_of_deltas_and_of_items_is_one(bank):
+    cut(bank, response_events("m", WORDS, last=None), Seen(200, text=TEXT))
+
+
+def test_text_of_items_only(bank):
+    cut(bank, response_events("m", WORDS, last=None, deltas=False),
+        Seen(200, text=TEXT))
+
+
+def test_text_of_the_last_event_only(bank):
+    """No usage: the answer is complete, and estimated."""
+    for n in (None, 0):
+        body = body_of(stream=True)
+        events = response_events("m", WORDS, deltas=False)
+        if n is not None:
+            events = events[:1] + events[-1:]
+        events[-1]["response"]["usage"] = None
+        bank.g.a.script(sse(numbered(events)))
+        assert bank.call(body).complete
+        expect(bank, API, body, Seen(200, text=TEXT))
+
+
+def items():
+    return [{"type": "reasoning", "id": "rs_1", "content": [],
+             "summary": [{"type": "summary_text", "text": "12345"}],
+             "encrypted_content": "x" * 100, "status": "completed"},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_123456",
+             "name": "f" * 20, "arguments": '{"a":1}'},
+            {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_x",
+             "name": "g" * 20, "input": "0123456789"},
+            {"type": "web_search_call", "id": "ws", "status": "completed",
+             "action": {"type": "search", "queries": ["a long query"]}},
+            {"type": "message", "id": "msg_1", "role": "assistant",
+             "phase": "final_answer", "content": [
+                 {"type": "output_text", "text": "abc",
+                  "annotations": [{"type": "url_citation", "title": "long",
+                                   "url": "https://long.test"}],
+                  "logprobs": [{"token": "abc", "bytes": [1]}]},
+                 {"type": "refusal", "refusal": "no"}]}]
+
+
+ITEMS_TEXT = 5 + 100 + len('{"a":1}') + 10 + 3 + 2
+
+
+def done(items):
+    for i, item in enumerate(items):
+        yield {"type": "response.output_item.added", "output_index": i,
+               "item": {"type": item["type"], "id": item["id"]}}
+        yield {"type": "response.output_item.done", "output_index": i,
+               "item": item}
+
+
+def test_text_of_all_items(bank):
+    cut(bank, response_events("m")[:2] + list(done(items())),
+        Seen(200, text=ITEMS_TEXT))
+
+
+def test_words_in_echoes_are_no_text(bank):
+    """Tools and instructions come back three times."""
+    events = response_events("m", WORDS, last=None)
+    tool = {"type": "function", "name": "f", "parameters": {"properties": {
+        name: {"text": "x" * 1000, "description": "y" * 1000}
+        for name in ("delta", "output", "item", "content")}}}
+    for e in events[:2]:
+        e["response"] = dict(e["response"], tools=[tool],
+                             instructions="z" * 1000)
+    cut(bank, events, Seen(200, text=TEXT))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_answer_without_usage(bank, whole):
+    answer = response("m", usage=0, output=items(), instructions="x" * 999)
+    answer["usage"] = None
+    body = body_of()
+    if whole:
+        bank.g.a.script(reply_json(answer))
+        assert bank.call(body).status == 200
+        expect(bank, API, body, Seen(200, text=ITEMS_TEXT))
+        return
+    text = json.dumps(answer).encode()
+    text = text[:text.index(b'"refusal": "no"')]
+    bank.g.a.script(raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json"
+                        b"\r\nContent-Length: 99999\r\n\r\n" + text, "close"))
+    assert bank.call(body).status == 502
+    expect(bank, API, body, Seen(200, text=ITEMS_TEXT - 2), end="upstream",
+           status=200)
+
+
+def test_usage_before_the_last_event_is_not_believed(bank):
+    events = response_events("m", WORDS, last=None)
+    for e in events:
+        e["usage"] = response_usage(1, 1)
+        e["response"] = dict(e.get("response", {}), usage=response_usage(2, 2))
+    cut(bank, events, Seen(200, text=TEXT))
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "7", 10 ** 9, True])
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_is_no_count_is_no_usage(bank, value, stream):
+    usage = dict(response_usage(), output_tokens=value)
+    body = body_of(stream=stream)
+    bank.g.a.script(sse(numbered(response_events("m", usage=usage)))
+                    if stream else reply_json(response("m", usage=usage)))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(200, dict(input=11), odd=["output"],
+                                 text=len("Hello")))
+
+
+@pytest.mark.parametrize("first", [
+    {"type": "error", "code": "server_error", "message": "x"},
+    {"type": "response.failed", "response": {"error": {
+        "code": "server_error", "message": "x"}}}])
+def test_an_error_first_is_free(bank, first):
+    body = body_of(stream=True)
+    bank.g.a.script(sse([event(first["type"], first)]))
+    assert bank.call(body).status == 502
+    expect(bank, API, body, Seen(502), end=None, status=502)
+
+
+def test_an_error_later_is_not(bank):
+    body = body_of(stream=True)
+    events = response_events("m", WORDS)[:7]
+    events.append({"type": "error", "code": "server_error", "message": "x"})
+    bank.g.a.script(sse(numbered(events)))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(200, text=TEXT), end="upstream")
+
+
+# Clients that leave.
+
+def leave(bank, events, after, rest=()):
+    """The client closes when it has read what is in "after"; the rest is sent
+    when that was noticed."""
+    body = body_of(stream=True)
+    gate = threading.Event()
+    all = numbered(events + list(rest))
+    steps = all[:len(events)] + [gate] + all[len(events):]
+    bank.g.a.script(sse(steps))
+    left = "client prematurely closed connection, "
+    before = bank.g.log_count(left)
+    with bank.begin(body) as c:
+        assert c.head().status == 200
+        while after not in c.current.data:
+            assert c.read()
+        c.reset()
+    bank.g.wait_log(left, before + 1)
+    gate.set()
+    return body
+
+
+def test_a_client_leaves_in_the_middle(bank):
+    """The call is cut, and what was passed on is charged."""
+    events = response_events("m", WORDS)
+    body = leave(bank, events[:7], b"gamma", events[7:])
+    expect(bank, API, body, Seen(200, text=TEXT), end="client")
+
+
+def test_a_client_leaves_after_its_answer(bank):
+    """All was read but for the usage, of which hidden reasoning is the most:
+    the rest is read."""
+    usage = response_usage(11, 5000, reasoning=4990)
+    events = response_events("m", WORDS, usage=usage)
+    body = leave(bank, events[:-1], b"output_item.done", events[-1:])
+    expect(bank, API, body, Seen(200, dict(input=11, output=5000),
+                                 final=True), end=None)
+
+
+def test_a_client_leaves_after_its_first_item(bank):
+    """Codex calls a tool as soon as the item is done."""
+    first = items()[1:2]
+    usage = response_usage(11, 5000, reasoning=4990)
+    last = response("m", usage=usage, output=first)
+    body = leave(bank, response_events("m")[:2] + list(done(first)),
+                 b"output_item.done",
+                 [{"type": "response.completed", "response": last}])
+    expect(bank, API, body, Seen(200, dict(input=11, output=5000),
+                                 final=True), end=None)
+
+
+def test_a_client_leaves_in_its_second_item(bank):
+    """It is not done: the call is cut."""
+    events = (response_events("m")[:2] + list(done(items()[:1]))
+              + response_events("m", WORDS)[2:7])
+    body = leave(bank, events, b"gamma", response_events("m", WORDS)[7:])
+    expect(bank, API, body, Seen(200, text=105 + TEXT), end="client")
+
+
+def test_a_client_leaves_after_the_last_event(bank):
+    body = body_of(stream=True)
+    gate = threading.Event()
+    bank.g.a.script(sse(numbered(response_events("m")) + [gate]))
+    with bank.begin(body) as c:
+        assert c.head().status == 200
+        while b"response.completed" not in c.current.data:
+            assert c.read()
+        c.reset()
+    expect(bank, API, body, Seen(200, dict(input=11, output=7), final=True))
+    gate.set()
+
+
+# The hold.
+
+USER = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"stream": True}, {"max_output_tokens": 1},
+    {"max_output_tokens": None}, {"max_output_tokens": 0},
+    {"input": [{"role": "user", "content": [
+        {"type": "input_image", "image_url": "https://x.test/a.png"},
+        {"type": "input_image", "image_url": "data:image/png;base64,QUJD"},
+        {"type": "input_file", "file_data": "QUJD", "filename": "f"},
+        {"type": "input_file", "file_url": "https://x.test/a.pdf"},
+        {"type": "input_file", "file_id": "file_1"}]}]},
+    {"tools": [{"type": "function", "name": "f"}]},
+    {"input": [{"type": "additional_tools", "role": "developer", "tools": [
+        {"type": "namespace", "tools": [{"type": "custom"}]}]}]}])
+def test_hold_and_estimate(make_bank, more):
+    bank = make_bank("0.000001")
+    body = body_of(**more)
+    b = money.Bound(wire(body), line_of(body["model"]), "responses")
+    error = assert_flat(bank.call(body), 402, "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"])[0] == b.hold
+
+
+def test_402_says_what_fits(make_bank):
+    bank = make_bank("0.020000007")
+    model, left = fresh("tm-a"), bank.balance()
+
+    def body(n):
+        return body_of(model, max_output_tokens=n,
+                       input="x" * (30 - len(str(n))))
+
+    b = money.Bound(wire(body(60000)), line_of(model), "responses")
+    error = assert_flat(bank.call(body(60000)), 402, "INSUFFICIENT_CREDIT")
+    fits = b.fits(line_of(model), left)
+    assert fits > 0
+    assert money.refusal(error["message"].replace(
+        "max_output_tokens", "max_tokens")) == (b.hold, left, fits)
+    assert "max_output_tokens of %d would fit" % fits in error["message"]
+    assert_flat(bank.call(body(fits + 1)), 402, "INSUFFICIENT_CREDIT")
+    assert bank.call(body(fits)).status == 200
+    bank.row(model)
+
+
+# What has a price of its own.
+
+def function(name="f", **more):
+    return dict({"type": "function", "name": name, "parameters": {}}, **more)
+
+
+def places(model, tools, **more):
+    """Bodies with the tools in each place where tools are."""
+    yield body_of(model, tools=tools, **more)
+    yield body_of(model, tools=[{"type": "namespace", "name": "n",
+                                 "tools": tools}], **more)
+    for kind in ("additional_tools", "tool_search_output"):
+        yield body_of(model, input=[USER, {"type": kind, "tools": tools}],
+                      **more)
+        yield body_of(model, input=[USER, {"type": kind, "tools": [
+            {"type": "namespace", "name": "n", "tools": tools}]}], **more)
+
+
+def tools_of(body):
+    """The tools in such a body."""
+    tools = (body["tools"] if "tools" in body
+             else body["input"][1]["tools"])
+    if tools and tools[0]["type"] == "namespace":
+        return tools[0]["tools"]
+    return tools
+
+
+SEARCHES = [{"type": "web_search", "external_web_access": False},
+            {"type": "web_search", "external_web_access": True},
+            {"type": "web_search", "search_content_types": ["text"]},
+            {"type": "web_search_preview"},
+            {"type": "web_search_2025_08_26"}]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("at", [[0], [1], [2], [0, 2], [0, 1], [0, 1, 2], []])
+def test_a_search_is_left_out(bank, search, at):
+    mixed = [search if i in at else function(str(i)) for i in range(3)]
+    for body in places(fresh("tm-a"), mixed):
+        for indent in (None, 1):
+            r = bank.call(json.dumps(body, indent=indent).encode())
+            assert r.status == 200, r
+            got = bank.g.a.last().json()
+            assert tools_of(got) == [t for t in mixed if t != search]
+            assert r.get("x-modelgw-ignored") == (
+                "tools.web_search" if at else None)
+
+
+def test_all_names_of_what_was_left_out(bank):
+    r = bank.call(body_of(store=True, tools=[SEARCHES[0]], input=[
+        {"type": "reasoning", "id": "x", "summary": []}, USER]))
+    assert r.get("x-modelgw-ignored") == \
+        "store,tools.web_search,input.reasoning"
+    assert bank.g.a.last().json() == dict(
+        bank.g.a.last().json(), store=False, tools=[], input=[USER])
+
+
+def test_a_search_that_must_be_used(bank):
+    r = bank.call(body_of(tools=[SEARCHES[0]],
+                          tool_choice={"type": "web_search"}))
+    assert_flat(r, 400, "INVALID_FIELD", has='"tool_choice.type"')
+
+
+BILLED = [
+    {"type": "mcp", "server_label": "s", "server_url": "https://x.test"},
+    {"type": "image_generation"},
+    {"type": "image_generation", "model": "other"},
+    {"type": "code_interpreter", "container": {"type": "auto"}},
+    {"type": "code_interpreter"},
+    {"type": "computer_use_preview"}, {"type": "computer"},
+    {"type": "shell"}, {"type": "shell", "environment": {
+        "type": "container_auto"}},
+    {"type": "programmatic_tool_calling"}, {"type": "something_new"},
+    {"type": "Web_Search"}, {"type": ""}, {"type": None}, {"name": "f"},
+    {"type": "functions"}, {"type": ["web_search"]}]
+
+
+@pytest.mark.parametrize("tool", BILLED)
+def test_other_tools_are_refused(bank, tool):
+    for body in places(fresh("tm-a"), [function(), tool]):
+        # where it is too deep to be read, a container may be any
+        deep = "input[1].tools[0].tools[1]." if "input" in body else ""
+        r = bank.call(body)
+        assert r.status == 400, r
+        assert r.json()["code"] == "INVALID_FIELD" \
+            or deep and deep in r.json()["message"], r
+    assert bank.g.untouched()
+
+
+@pytest.mark.parametrize("tool", [
+    b'{"type":"function","Type":"mcp","name":"f"}',
+    b'{"type":"function","type":"mcp","name":"f"}',
+    b'{"typ\\u0065":"mcp"}', b'{"type":"m\\u0063p"}',
+    b'{"type":"web\\u005fsearch"}',
+    b'{"type":"namespace","tools":[],"tool\\u0073":[{"type":"mcp"}]}',
+    b'{"type":"namespace","tools":[],"tool\xc5\xbf":[{"type":"mcp"}]}'])
+def test_tools_in_disguise(bank, tool):
+    r = bank.call(b'{"model":"%s","input":"x","tools":[%s]}'
+                  % (fresh("tm-a").encode(), tool))
+    assert_flat(r, 400, "INVALID_FIELD")
+    assert bank.g.untouched()
+
+
+FREE = [function(), {"type": "custom", "name": "c"},
+        {"type": "tool_search", "execution": "client"},
+        {"type": "local_shell"}, {"type": "apply_patch"},
+        {"type": "shell", "environment": {"type": "local"}},
+        function(model="x")]
+
+
+@pytest.mark.parametrize("tool", FREE)
+def test_tools_of_the_client_pass(bank, tool):
+    for body in places(fresh("tm-a"), [tool, tool]):
+        if "environment" in tool and '"namespace"' in json.dumps(body):
+            continue
+        r = bank.call(body)
+        assert r.status == 200 and r.get("x-modelgw-ignored") is None
+
+
+@pytest.mark.parametrize("line", ["tm-x", "tm-f"])
+def test_extras_are_included_or_all_is_free(bank, line):
+    """A model that an image is made with has a price in any case."""
+    for tool in SEARCHES + BILLED:
+        body = body_of(fresh(line), tools=[tool], service_tier="flex")
+        r = bank.call(body)
+        if line == "tm-x" and "model" in tool:
+            assert_flat(r, 400, "INVALID_FIELD", has='"tools[0].model"')
+            continue
+        assert r.status == 200 and r.get("x-modelgw-ignored") is None
+        assert bank.g.a.last().json()["tools"] == [tool]
+
+
+@pytest.mark.parametrize("more, name", [
+    ({"service_tier": "priority"}, "service_tier"),
+    ({"input": [{"role": "user", "content": [
+        {"type": "input_audio", "input_audio": {"data": "QQ=="}}]}]},
+     "input_audio")])
+def test_what_has_its_own_price(bank, more, name):
+    assert_flat(bank.call(body_of(**more)), 400, "INVALID_FIELD", has=name)
+    assert bank.g.untouched()
+
+
+def test_words_are_no_tools(bank):
+    kinds = ["web_search_2025_08_26", "web_fetch_2025", "code_execution_2025",
+             "mcp_toolset", "mcp", "computer_use"]
+    schema = {"properties": {"anyOf": [{"type": kind, "mcp_servers": 1}
+                                       for kind in kinds]}}
+    for at in ({"tools": [function(parameters=schema)]},
+               {"metadata": schema},
+               {"text": {"format": {"type": "json_schema", "name": "x",
+                                    "schema": schema}}},
+               {"input": [{"role": "user", "content": [
+                   {"type": "input_text", "text": json.dumps(schema)}]}]}):
+        body = body_of(**at)
+        r = bank.call(body)
+        assert r.status == 200, r
+        assert bank.g.a.last().json() == dict(
+            body, store=False, model="up-" + body["model"])
+
+
+@pytest.mark.timed("a body of many tools does not hold up a worker")
+def test_many_tools(bank):
+    """Every other one is a search: 50,000 cuts."""
+    n = 100000
+    tools = [SEARCHES[3] if i % 2 else {"type": "custom"} for i in range(n)]
+    body = body_of(tools=tools)
+    r = lib.within(lambda: bank.call(body, timeout=LIMIT), 8)
+    assert r.status == 200 and r.get("x-modelgw-ignored") == \
+        "tools.web_search"
+    assert bank.g.a.last().json()["tools"] == tools[::2]
