@@ -279,7 +279,9 @@ def test_endpoints(metered):
             (lambda: metered.messages(key=metered.bob), "messages", "b",
              "PROVIDER_MISMATCH"),
             (lambda: metered.post("/v1/messages/count_tokens", messages(),
-                                  metered.alice), "count_tokens", "a", "")):
+                                  metered.alice), "count_tokens", "a", ""),
+            (lambda: metered.post("/v1/responses", {}, metered.alice),
+             "responses", "a", "MISSING_FIELD")):
         with Change(metered) as c:
             request()
         c.wait("modelgw_requests_total")
