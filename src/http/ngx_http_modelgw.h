@@ -18,6 +18,7 @@
 #include "ngx_modelgw_error.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_usage.h"
 
@@ -163,7 +164,11 @@ typedef struct {
                                                          none */
     unsigned                            streaming:1;  /* "stream": true */
     unsigned                            usage_asked:1; /* by the client */
-    unsigned                            translate:1;  /* chat to messages */
+    ngx_modelgw_responses_call_t       *responses;    /* of a translated
+                                                         responses call; else
+                                                         NULL */
+    unsigned                            translate:1;  /* protocol is not that of
+                                                         the endpoint */
 } ngx_http_modelgw_call_t;
 
 
@@ -590,7 +595,7 @@ void ngx_http_modelgw_count_request(ngx_http_request_t *r,
 void ngx_http_modelgw_count_call(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_metrics_call_t *counted);
 
-/* translate.c: chat calls on a messages upstream */
+/* translate.c: calls whose upstream lacks their API */
 
 /*
  * Makes the body, which has been read and scanned, a messages request.

@@ -44,7 +44,8 @@ typedef struct {
     ngx_str_t                 key;
     u_char                   *lowcase;
     ngx_str_t                 value;
-    ngx_uint_t                translated;  /* in translated calls only */
+    ngx_uint_t                translated;  /* only in calls translated to one
+                                              of these protocols; 0: all */
     ngx_uint_t                hash;        /* set by _init() */
 } ngx_http_modelgw_forward_header_t;
 
@@ -60,7 +61,7 @@ static ngx_int_t ngx_http_modelgw_forward_append(ngx_list_t *headers,
 static ngx_list_part_t *ngx_http_modelgw_forward_part(ngx_list_t *headers,
     ngx_table_elt_t *elts);
 static ngx_table_elt_t *ngx_http_modelgw_forward_add(ngx_list_t *headers,
-    ngx_uint_t translate);
+    ngx_uint_t translated);
 static ngx_int_t ngx_http_modelgw_forward_arm(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
@@ -93,17 +94,21 @@ static ngx_http_modelgw_forward_header_t  ngx_http_modelgw_forward_added[] = {
     { ngx_string("Accept-Encoding"), (u_char *) "accept-encoding",
       ngx_string("identity"), 0, 0 },
     { ngx_string("Accept"), (u_char *) "accept",
-      ngx_string("application/json, text/event-stream"), 1, 0 },
+      ngx_string("application/json, text/event-stream"),
+      NGX_MODELGW_CHAT|NGX_MODELGW_MESSAGES, 0 },
     { ngx_string("Anthropic-Version"), (u_char *) "anthropic-version",
-      ngx_string("2023-06-01"), 1, 0 },
+      ngx_string("2023-06-01"), NGX_MODELGW_MESSAGES, 0 },
 
     { ngx_null_string, NULL, ngx_null_string, 0, 0 }
 };
 
 
-/* the path of a translated call */
+/* the path of a translated call, by the upstream's protocol */
 
-static ngx_str_t  ngx_http_modelgw_translated_uri = ngx_string("/v1/messages");
+static ngx_str_t  ngx_http_modelgw_forward_uris[] = {
+    ngx_string("/v1/chat/completions"),
+    ngx_string("/v1/messages")
+};
 
 
 void
@@ -169,7 +174,8 @@ ngx_http_modelgw_forward_headers(ngx_http_request_t *r,
         *ctx->upstream.unlisted = unlisted.part;
     }
 
-    h = ngx_http_modelgw_forward_add(&headers, ctx->call.translate);
+    h = ngx_http_modelgw_forward_add(&headers, ctx->call.translate
+                                               ? ctx->call.protocol : 0);
     if (h == NULL) {
         return NGX_ERROR;
     }
@@ -367,10 +373,13 @@ ngx_http_modelgw_forward_part(ngx_list_t *headers, ngx_table_elt_t *elts)
 }
 
 
-/* returns the first of the added headers; NULL if there is no memory */
+/*
+ * translated: the protocol of a translated call; 0: it is not.  Returns the
+ * first of the added headers; NULL if there is no memory.
+ */
 
 static ngx_table_elt_t *
-ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translate)
+ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translated)
 {
     ngx_uint_t                          n;
     ngx_table_elt_t                    *h, *first;
@@ -392,7 +401,7 @@ ngx_http_modelgw_forward_add(ngx_list_t *headers, ngx_uint_t translate)
 
     for (add = ngx_http_modelgw_forward_added; add->key.len; add++) {
 
-        if (add->translated && !translate) {
+        if (add->translated && !(add->translated & translated)) {
             continue;
         }
 
@@ -435,7 +444,8 @@ ngx_http_modelgw_forward_variable(ngx_http_request_t *r,
                             : &ctx->request.endpoint->upstream_uri;
 
     if (ctx->call.translate) {
-        uri = &ngx_http_modelgw_translated_uri;
+        uri = &ngx_http_modelgw_plan(ngx_http_modelgw_forward_uris,
+                                     ctx->call.protocol);
     }
 
     p = ngx_pnalloc(r->pool, upstream->len + uri->len);

@@ -177,7 +177,13 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
 
     ngx_http_modelgw_emit_begin(&st->emit, NULL);
 
-    if (ngx_http_modelgw_emit(&st->emit, text->data, text->len, 1) != NGX_OK) {
+    rc = st->begun ? ngx_http_modelgw_translate_ping(ctx) : NGX_DECLINED;
+
+    if (rc == NGX_DECLINED) {
+        rc = ngx_http_modelgw_emit(&st->emit, text->data, text->len, 1);
+    }
+
+    if (rc != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -118,7 +118,7 @@ ngx_int_t ngx_http_modelgw_keepalive_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 
-/* translate.c: makes a chat stream of a messages stream */
+/* translate.c: makes a stream of the client's API of one of another */
 
 /* Sets stream->translate: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
@@ -153,6 +153,16 @@ ngx_int_t ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx,
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Emit ctx->error, or a keepalive, as an event that is numbered like the others
+ * of the stream.
+ *     NGX_OK
+ *     NGX_DECLINED  events of the client's API have no number
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_translate_ping(ngx_http_modelgw_ctx_t *ctx);
 
 
 #endif /* _NGX_HTTP_MODELGW_STREAM_H_INCLUDED_ */

@@ -155,6 +155,12 @@ ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
     ngx_int_t   rc;
     ngx_str_t   event;
 
+    rc = ngx_http_modelgw_translate_error(ctx);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
     switch (ctx->request.endpoint->protocol) {
 
     case NGX_MODELGW_RESPONSES:

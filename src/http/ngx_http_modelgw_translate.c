@@ -1,9 +1,9 @@
 
 /*
- * A chat call whose upstream speaks only messages: the request becomes a
- * messages request, the answer a chat completion, an event stream a chat
- * stream.  The codecs are in src/translate/; this file feeds them and takes
- * what they write.
+ * A call whose upstream lacks its API: a chat call becomes a messages request,
+ * a responses call a messages or chat request; the answer, or the event stream,
+ * is made one of the client's API.  The codecs are in src/translate/; this file
+ * feeds them and takes what they write.
  *
  * A body is translated from one piece of memory, since its last member may
  * decide how the result begins.  It is in one piece if it fits
@@ -31,6 +31,8 @@
 #include "ngx_modelgw_completion.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_request.h"
+#include "ngx_modelgw_response.h"
+#include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_stream.h"
 #include "ngx_modelgw_tape.h"
 
@@ -48,15 +50,24 @@
 #define NGX_HTTP_MODELGW_TRANSLATE_STREAM  65536
 
 
+/* one of the codecs is NULL */
+
 struct ngx_http_modelgw_translate_s {
-    ngx_modelgw_completion_t   completion;
-    ngx_modelgw_out_t          out;
-    ngx_modelgw_stream_t      *codec;
+    ngx_modelgw_completion_t        completion;
+    ngx_modelgw_response_t          response;
+    ngx_modelgw_out_t               out;
+    ngx_modelgw_stream_t           *chat;
+    ngx_modelgw_response_stream_t  *responses;
 };
 
 
+static ngx_int_t ngx_http_modelgw_translate_responses(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_request_t *rq,
+    ngx_modelgw_out_t *out);
 static void ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_completion_t *c);
+static void ngx_http_modelgw_translate_response(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_response_t *rs);
 static void ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st,
     size_t len);
 static ngx_int_t ngx_http_modelgw_translate_write(void *data, u_char *p,
@@ -118,7 +129,9 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
                           ngx_min(doc.len, NGX_HTTP_MODELGW_TRANSLATE_COPY)
                           + NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
-    rc = ngx_modelgw_request(&rq, &out);
+    rc = (ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES)
+         ? ngx_http_modelgw_translate_responses(r, ctx, &rq, &out)
+         : ngx_modelgw_request(&rq, &out);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST, rq.code,
@@ -143,6 +156,22 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
 }
 
 
+static ngx_int_t
+ngx_http_modelgw_translate_responses(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_request_t *rq,
+    ngx_modelgw_out_t *out)
+{
+    ctx->call.responses = ngx_pcalloc(r->pool,
+                                      sizeof(ngx_modelgw_responses_call_t));
+    if (ctx->call.responses == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_responses(rq, ctx->call.protocol, ctx->call.responses,
+                                 out);
+}
+
+
 ngx_int_t
 ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in, size_t size,
@@ -152,6 +181,7 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
     ngx_str_t                  doc;
     ngx_modelgw_out_t          o;
     ngx_modelgw_tape_t        *tape;
+    ngx_modelgw_response_t     rs;
     ngx_modelgw_out_chain_t    chain;
     ngx_modelgw_completion_t   c;
 
@@ -164,12 +194,17 @@ ngx_http_modelgw_translate_answer(ngx_http_request_t *r,
         return rc;
     }
 
-    ngx_http_modelgw_translate_completion(ctx, &c);
-
     ngx_modelgw_out_chain(&o, &chain, r->pool,
                           size + NGX_HTTP_MODELGW_TRANSLATE_HINT);
 
-    rc = ngx_modelgw_completion(&c, tape, &o);
+    if (ctx->call.responses) {
+        ngx_http_modelgw_translate_response(ctx, &rs);
+        rc = ngx_modelgw_response(&rs, r->pool, tape, &o);
+
+    } else {
+        ngx_http_modelgw_translate_completion(ctx, &c);
+        rc = ngx_modelgw_completion(&c, tape, &o);
+    }
 
     if (rc != NGX_OK) {
         return rc;
@@ -202,20 +237,27 @@ ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
 
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    ngx_http_modelgw_translate_completion(ctx, &t->completion);
-
     t->out.write = ngx_http_modelgw_translate_write;
     t->out.data = &ctx->answer.stream->emit;
 
-    t->codec = ngx_modelgw_stream_create(r->pool, &t->completion, tape,
-                                         mlcf->max_event_size, &t->out);
-    if (t->codec == NULL) {
-        return NGX_ERROR;
+    if (ctx->call.responses) {
+        ngx_http_modelgw_translate_response(ctx, &t->response);
+
+        t->responses = ngx_modelgw_response_stream_create(r->pool, &t->response,
+                                                          tape,
+                                                          mlcf->max_event_size,
+                                                          &t->out);
+
+    } else {
+        ngx_http_modelgw_translate_completion(ctx, &t->completion);
+
+        t->chat = ngx_modelgw_stream_create(r->pool, &t->completion, tape,
+                                            mlcf->max_event_size, &t->out);
     }
 
     ctx->answer.stream->translate = t;
 
-    return NGX_OK;
+    return (t->responses || t->chat) ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -223,20 +265,31 @@ ngx_int_t
 ngx_http_modelgw_translate_event(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
 {
+    u_char                        *text;
     ngx_int_t                      rc;
+    ngx_uint_t                     borrowed;
     ngx_http_modelgw_stream_t     *st;
     ngx_http_modelgw_translate_t  *t;
 
     st = ctx->answer.stream;
     t = st->translate;
+    borrowed = ev->borrowed && ev->lines == 1;
 
     ngx_http_modelgw_translate_hint(st, ev->raw.len);
 
-    rc = ngx_modelgw_stream_event(t->codec, data, &ev->name,
-                                  ev->borrowed && ev->lines == 1);
+    if (t->responses) {
+        t->response.now = ngx_time();
+        rc = ngx_modelgw_response_stream_event(t->responses, data, &ev->name,
+                                               borrowed);
+        text = ngx_modelgw_response_stream_text(t->responses);
+
+    } else {
+        rc = ngx_modelgw_stream_event(t->chat, data, &ev->name, borrowed);
+        text = ngx_modelgw_stream_text(t->chat);
+    }
 
     if (rc == NGX_OK
-        && ngx_modelgw_stream_text(t->codec) == st->text.last.data
+        && text == st->text.last.data
         && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, 0, 0) != NGX_OK)
     {
         return NGX_ERROR;
@@ -258,7 +311,9 @@ ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *text)
 
     ngx_http_modelgw_translate_hint(st, text->len);
 
-    rc = ngx_modelgw_stream_repeat(t->codec, text, 1);
+    rc = t->responses
+         ? ngx_modelgw_response_stream_repeat(t->responses, text, 1)
+         : ngx_modelgw_stream_repeat(t->chat, text, 1);
 
     return t->out.failed ? NGX_ERROR : rc;
 }
@@ -272,9 +327,50 @@ ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx)
 
     t = ctx->answer.stream->translate;
 
-    rc = ngx_modelgw_stream_end(t->codec);
+    if (t->responses) {
+        t->response.now = ngx_time();
+        rc = ngx_modelgw_response_stream_end(t->responses);
+
+    } else {
+        rc = ngx_modelgw_stream_end(t->chat);
+    }
 
     return t->out.failed ? NGX_ERROR : rc;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_translate_t  *t;
+
+    t = ctx->answer.stream->translate;
+
+    if (t == NULL || t->responses == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_modelgw_response_stream_error(t->responses, &ctx->error.code,
+                                      &ctx->error.message);
+
+    return t->out.failed ? NGX_ERROR : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_ping(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_translate_t  *t;
+
+    t = ctx->answer.stream->translate;
+
+    if (t == NULL || t->responses == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_modelgw_response_stream_ping(t->responses);
+
+    return t->out.failed ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -289,6 +385,19 @@ ngx_http_modelgw_translate_completion(ngx_http_modelgw_ctx_t *ctx,
     c->reasoning = ctx->call.model->caps.reasoning_output;
     c->include_usage = ctx->call.usage_asked;
     c->usage = &ctx->answer.usage;
+}
+
+
+static void
+ngx_http_modelgw_translate_response(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_response_t *rs)
+{
+    rs->model = ctx->call.service_json;
+    rs->created = ngx_time();
+    rs->now = rs->created;
+    rs->protocol = ctx->call.protocol;
+    rs->usage = &ctx->answer.usage;
+    rs->call = ctx->call.responses;
 }
 
 
