@@ -1,7 +1,7 @@
 
 /*
  * A request of the responses API as a messages or a chat request; see
- * docs/translation.md.
+ * docs/responses.md.
  */
 
 

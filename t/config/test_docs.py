@@ -23,9 +23,10 @@ def read(name):
         return f.read()
 
 
-def sources(under="src"):
+def sources(under="src", files="*"):
     return "\n".join(read(path) for path in sorted(
-        glob.glob(os.path.join(ROOT, under, "**/*.[ch]"), recursive=True)))
+        glob.glob(os.path.join(ROOT, under, "**", files + ".[ch]"),
+                  recursive=True)))
 
 
 def prose(text):
@@ -159,7 +160,7 @@ def test_error_codes():
 def test_translated_fields():
     """What becomes of each field of the root, by the codec's tables; all
     others are ignored."""
-    code = sources("src/translate")
+    code = sources("src/translate", "*_request*")
     translated = set(re.findall(r"^    ngx_modelgw_request_field\((\w+)", code,
                                 re.M))
     refused = set(one_table(code, "logprobs"))
@@ -174,6 +175,20 @@ def test_translated_fields():
     listed = re.findall(r"^    ((?:[a-z_]+ ?)+)$", last, re.M)
     ignored = set(" ".join(listed).split())
     assert len(ignored) >= 10 and not ignored & (translated | refused)
+
+
+def test_translated_fields_of_responses():
+    code = sources("src/translate", "*_responses*")
+    translated = set(re.findall(r"^    ngx_modelgw_request_field\((\w+)", code,
+                                re.M))
+    refused = set(one_table(code, "background"))
+    assert len(translated) >= 17 and len(refused) >= 5
+
+    fields, last = section(read("docs/responses.md"),
+                           "Fields").split("\nRefused", 1)
+    named = re.findall(r"`(\w+)`", "\n".join(rows(fields)))
+    assert translated | {"model", "input"} <= set(named)
+    assert set(re.findall(r"`(\w+)`", "\n".join(rows(last)))) == refused
 
 
 def test_quoted_log_texts():

@@ -17,6 +17,9 @@ RESPONSES = os.path.join(TESTS, "vectors-responses")
 
 KINDS = {"request": "fuzz_request", "response": "fuzz_completion",
          "stream": "fuzz_stream"}
+RESPONSES_KINDS = {"request": "fuzz_responses",
+                   "response": "fuzz_response_whole",
+                   "stream": "fuzz_response"}
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 THINKING = ("none", "budget", "adaptive", "adaptive_only")
 REASONING = ("off", "content", "full")
@@ -35,6 +38,13 @@ def request(vector, opts):
     effort = sum(1 << EFFORTS.index(word) for word in opts.get("effort") or ())
     body = vector.get("in_raw") or json.dumps(vector["in"])
     return bytes((caps, effort, 0)) + encode(body)
+
+
+def responses_request(vector, opts):
+    """A request, with the bytes of the upstream's protocol and the cache."""
+    whole = request(vector, opts)
+    cache = 2 * bool(opts.get("auto_cache"))
+    return whole[:3] + bytes((cache + (opts["upstream"] == "chat"),)) + whole[3:]
 
 
 def response(vector, opts):
@@ -58,7 +68,7 @@ def repeat(vector, opts):
         2 * (event + b"\n\n") for event in events[:12] if event)
 
 
-def responses(vector, opts):
+def responses_answer(vector, opts):
     """An answer, or a stream, for a client of the responses API."""
     call = vector["request"]
     options = opts["upstream"] == "chat"
@@ -115,12 +125,13 @@ def main():
     for path in sorted(glob.glob(os.path.join(RESPONSES, "*-*.json"))):
         with open(path, encoding="utf-8") as f:
             vector = json.load(f)
-        opts = vector["opts"]
+        kind, opts = vector["kind"], vector["opts"]
         words(vector.get("in"), found)
-        if vector["kind"] != "request" and opts["upstream"] != "responses":
-            write(directory, "fuzz_response" if vector["kind"] == "stream"
-                  else "fuzz_response_whole",
-                  "seed-" + vector["name"], responses(vector, opts))
+        words(vector["out"], found)
+        if opts["upstream"] != "responses":
+            write(directory, RESPONSES_KINDS[kind], "seed-" + vector["name"],
+                  responses_request(vector, opts) if kind == "request"
+                  else responses_answer(vector, opts))
     with open(os.path.join(directory, "codec.dict"), "w") as f:
         for word in sorted(found):
             if len(word) <= 40 and word.isascii() and word.isprintable() \
