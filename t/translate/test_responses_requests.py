@@ -19,7 +19,7 @@ from compare_responses import sealed
 from responses_api import OUTPUTS
 from sdk import translated
 from test_translate_requests import (JPEG, PDF, PNG, PROFILE, SIGNED, of,
-                                     schema, some, words)
+                                     schema, some)
 
 COUNT = itertools.count()
 
@@ -31,6 +31,9 @@ LINES = "\n".join("model %s %s free chat_limit=%s;" % (name, inner,
                   for name, (inner, model) in CHAT_MODELS.items())
 
 # Parts and texts.
+
+words = of("Hi", "Go on", "Hi ", " a\n", "ä\u2028\U0001f600", "\"\\/", "END",
+           "What?", "", " ", "\n\t", "x", "y", "z")
 
 mark = st.one_of(*[st.just({})] * 5, st.just(
     {"prompt_cache_breakpoint": {"mode": "explicit"}}))
@@ -60,8 +63,10 @@ media = of(
     {"type": "input_file", "file_id": "file_1"},
     {"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}})
 
-parts = st.lists(marked(st.one_of(input_text, input_text, media)),
-                 max_size=3)
+part = marked(st.one_of(*[input_text] * 4, media))
+
+parts = st.one_of(*[st.lists(part, min_size=1, max_size=3)] * 9,
+                  st.just([]))
 
 output_part = st.one_of(
     words.map(lambda text: {"type": "output_text", "text": text,
@@ -211,7 +216,7 @@ request = st.fixed_dictionaries(
     optional=dict(
         stream=st.booleans(), store=of(True, False, None),
         instructions=st.one_of(words, st.none()),
-        max_output_tokens=of(1, 1024, 5000, None, 0),
+        max_output_tokens=of(1, 1024, 5000, 8192, None, None, None, 0),
         temperature=of(0, 0.5, 1, 1.5, 2, None), top_p=of(0, 0.5, 1, None),
         tools=tools, parallel_tool_calls=of(True, False, None),
         tool_choice=st.one_of(
@@ -228,12 +233,12 @@ request = st.fixed_dictionaries(
             {"type": "json_schema", "name": "x", "strict": True, "schema": {
                 "type": "object", "properties": {}, "required": [],
                 "additionalProperties": False}})),
-        include=of([], ["reasoning.encrypted_content"], None,
+        include=of([], *[["reasoning.encrypted_content"]] * 6, None,
                    ["message.output_text.logprobs"]),
         user=of("u-1", "", "a@example.org", "x" * 300),
         safety_identifier=of("s-1", None), metadata=of({"k": "v"}, None),
         prompt_cache_key=of("k", None), truncation=of("auto", "disabled"),
-        previous_response_id=of(None, None, "resp_1"),
+        previous_response_id=of(*[None] * 9, "resp_1"),
         client_metadata=of({"model": "x", "tools": "[]"}),
         service_tier=of("auto", None), x_unknown=of(1)))
 
