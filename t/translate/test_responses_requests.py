@@ -1,7 +1,7 @@
 """Responses requests of every kind, valid and nearly valid: each is either
 refused here, with the path of what is wrong, or becomes a request that
 messages_api.py or chat_api.py accepts, except for what only the vendor can
-check."""
+check.  What is passed to responses_api.py names no state."""
 
 import itertools
 import json
@@ -15,6 +15,7 @@ import chat_api
 import client
 import gateway
 import messages_api
+import responses_api
 from compare_responses import sealed
 from responses_api import OUTPUTS
 from sdk import translated
@@ -253,38 +254,62 @@ PATH = re.compile(r"\b(model|input|stream|store|instructions|tools|text"
                   r"|parallel_tool_calls|reasoning|previous_response_id)\b")
 
 
+# of responses_api.py, what may not be
+
+STATE = ("store", "previous_response_id", "conversation", "prompt",
+         "background")
+
+
 @pytest.fixture(scope="module")
-def fakes(module_gateway):
-    g = module_gateway(groups=gateway.group_a(models=translated.LINES)
-                       + gateway.group_b(models=LINES))
-    found = {"a": (translated.fake(g.secret_a), g.a, g.alice),
-             "b": (chat_api.ChatApi(dict(CHAT_MODELS.values()),
-                                    chat_api.always(chat_api.text("Hello")),
-                                    g.secret_b), g.b, g.bob)}
-    for fake, up, key in found.values():
-        up.reset()
-        up.script(fake)
-    yield g, found
-    for fake, up, key in found.values():
-        up.reset()
+def g(module_gateway):
+    key = gateway.Key("erin-1", "c")
+    g = module_gateway(keys=[key], groups=gateway.group_a(
+        models=translated.LINES) + gateway.group_b(models=LINES)
+        + gateway.group("c", "responses", "fam-c-", "http://api.vendor-b.test",
+                        "Authorization file:$dir/b.secret bearer",
+                        "model fam-c-one one-5 free;"))
+    chat = chat_api.ChatApi(dict(CHAT_MODELS.values()), chat_api.always(
+        chat_api.text("Hello")), g.secret_b)
+    passed = responses_api.ResponsesApi({"one-5"}, responses_api.always(
+        responses_api.text("Hello")), g.secret_b)
+    g.fakes = {"fam-a": (translated.fake(g.secret_a), g.a, g.alice),
+               "fam-b": (chat, g.b, g.bob), "fam-c": (passed, g.b, key)}
+    yield g
+    g.a.reset()
+    g.b.reset()
+
+
+def post(g, body, model):
+    """(response, did it reach the upstream, why that has refused it)"""
+    fake, up, key = g.fakes[model[:5]]
+    fake.refused.clear()
+    up.reset()
+    up.script(fake)
+    r = g.post("/v1/responses", dict(body, model=model), key)
+    if not up.requests:
+        refusal = client.assert_flat(r, 400)
+        assert PATH.search(refusal["message"]), refusal
+    return r, up.requests, [why for why, _ in fake.refused]
 
 
 @PROFILE
 @given(body=request, model=of(*translated.MODELS, *[*CHAT_MODELS] * 3))
-def test_refused_here_or_taken(fakes, body, model):
-    g, found = fakes
-    fake, up, key = found["b" if model in CHAT_MODELS else "a"]
-    fake.refused.clear()
-    up.requests.clear()
-    r = g.post("/v1/responses", dict(body, model=model), key)
-    refused = [why for why, _ in fake.refused]
-
-    if not up.requests:
-        found = client.assert_flat(r, 400)
-        assert PATH.search(found["message"]), found
-        return
+def test_refused_here_or_taken(g, body, model):
+    r, reached, refused = post(g, body, model)
     if refused and refused[0].startswith(PASSED):
         assert r.status == 400 and refused[0] in r.json()["message"]
-        return
-    assert refused == [], json.dumps(json.loads(fake.refused[0][1]), indent=1)
-    assert r.status == 200 and r.complete
+    elif reached:
+        assert refused == [], json.dumps(reached[-1].json(), indent=1)
+        assert r.status == 200 and r.complete
+
+
+@PROFILE
+@given(body=request)
+def test_passed_without_state(g, body):
+    r, reached, refused = post(g, body, "fam-c-one")
+    if refused:
+        assert not refused[0].startswith(STATE), refused
+        assert "not persisted" not in refused[0]
+        assert r.status == 400 and r.json()["message"]
+    elif reached:
+        assert r.status == 200 and r.complete
