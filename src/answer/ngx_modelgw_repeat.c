@@ -15,8 +15,9 @@
  * BOM before it, which only the first event of a stream may have.
  *
  * Some upstreams add noise of any length to each event: that is a second
- * string.  Rejected: searching for differences anywhere; an event that differs
- * in another way is left to the scanner.
+ * string.  Those of responses are numbered: that is a hole, too, for the digits
+ * of a count.  Rejected: searching for differences anywhere; an event that
+ * differs in another way is left to the scanner.
  */
 
 
@@ -27,13 +28,16 @@
 #include "ngx_modelgw_string.h"
 
 
-#define NGX_MODELGW_REPEAT_MAX  1024     /* bytes without the strings */
+#define NGX_MODELGW_REPEAT_MAX     1024  /* bytes without the holes */
+#define NGX_MODELGW_REPEAT_DIGITS  9     /* of the number, at most */
 
 
 static ngx_int_t ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp,
-    ngx_str_t *raw, ngx_str_t **strings, ngx_uint_t n);
+    ngx_str_t *raw, ngx_str_t **holes, ngx_uint_t n);
 static u_char *ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p,
     u_char *last);
+static u_char *ngx_modelgw_repeat_number(u_char *p, u_char *last,
+    ngx_uint_t *number);
 
 
 void
@@ -53,13 +57,14 @@ ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp, ngx_modelgw_sse_event_t *ev,
     ngx_modelgw_text_t *text, off_t from, off_t to)
 {
     off_t        end;
-    ngx_str_t   *strings[NGX_MODELGW_REPEAT_STRINGS];
-    ngx_uint_t   n;
+    ngx_str_t   *holes[NGX_MODELGW_REPEAT_HOLES];
+    ngx_uint_t   n, i;
 
-    rp->strings = 0;
+    rp->holes = 0;
 
     if (text->last.data == NULL
         || text->finished
+        || (text->number.len && to)
         || ev->lines != 1
         || ev->bom
         || ev->raw.data[ev->raw.len - 1] != LF)
@@ -68,15 +73,30 @@ ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp, ngx_modelgw_sse_event_t *ev,
     }
 
     n = 0;
-    strings[n++] = &text->last;
+    holes[n++] = &text->last;
 
     if (text->noise.data > text->last.data
         && text->noise.data > ev->raw.data + to)
     {
-        strings[n++] = &text->noise;
+        holes[n++] = &text->noise;
     }
 
-    if (ngx_modelgw_repeat_pieces(rp, &ev->raw, strings, n) != NGX_OK) {
+    rp->text = 0;
+    rp->number = NGX_MODELGW_REPEAT_HOLES;
+
+    if (text->number.len) {
+
+        for (i = n++; i && holes[i - 1]->data > text->number.data; i--) {
+            holes[i] = holes[i - 1];
+        }
+
+        holes[i] = &text->number;
+
+        rp->text = (i == 0);
+        rp->number = i;
+    }
+
+    if (ngx_modelgw_repeat_pieces(rp, &ev->raw, holes, n) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -94,15 +114,15 @@ ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp, ngx_modelgw_sse_event_t *ev,
 void
 ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp)
 {
-    rp->strings = 0;
+    rp->holes = 0;
 }
 
 
-/* copies the bytes around n strings of an event */
+/* copies the bytes around n holes of an event */
 
 static ngx_int_t
 ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
-    ngx_str_t **strings, ngx_uint_t n)
+    ngx_str_t **holes, ngx_uint_t n)
 {
     size_t       len;
     u_char      *p, *dst;
@@ -111,7 +131,7 @@ ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
     len = raw->len;
 
     for (i = 0; i < n; i++) {
-        len -= strings[i]->len;
+        len -= holes[i]->len;
     }
 
     if (len > NGX_MODELGW_REPEAT_MAX) {
@@ -134,15 +154,15 @@ ngx_modelgw_repeat_pieces(ngx_modelgw_repeat_t *rp, ngx_str_t *raw,
     dst = rp->bytes;
 
     for (i = 0; i < n; i++) {
-        rp->len[i] = strings[i]->data - p;
+        rp->len[i] = holes[i]->data - p;
         dst = ngx_cpymem(dst, p, rp->len[i]);
-        p = strings[i]->data + strings[i]->len;
+        p = holes[i]->data + holes[i]->len;
     }
 
     rp->len[n] = raw->data + raw->len - p;
     ngx_memcpy(dst, p, rp->len[n]);
 
-    rp->strings = n;
+    rp->holes = n;
 
     return NGX_OK;
 }
@@ -153,10 +173,10 @@ ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
     ngx_modelgw_repeat_event_t *ev)
 {
     off_t        end;
-    u_char      *p, *piece, *string;
+    u_char      *p, *piece, *hole;
     ngx_uint_t   i;
 
-    if (rp->strings == 0) {
+    if (rp->holes == 0) {
         return NGX_DECLINED;
     }
 
@@ -175,20 +195,21 @@ ngx_modelgw_repeat_next(ngx_modelgw_repeat_t *rp, u_char **pos, u_char *last,
         p += rp->len[i];
         piece += rp->len[i];
 
-        if (i == rp->strings) {
+        if (i == rp->holes) {
             break;
         }
 
-        string = p;
+        hole = p;
 
-        p = ngx_modelgw_repeat_string(rp, p, last);
+        p = (i == rp->number) ? ngx_modelgw_repeat_number(p, last, &ev->number)
+                              : ngx_modelgw_repeat_string(rp, p, last);
         if (p == NULL) {
             return NGX_DECLINED;
         }
 
-        if (i == 0) {
-            ev->text.data = string;
-            ev->text.len = p - string;
+        if (i == rp->text) {
+            ev->text.data = hole;
+            ev->text.len = p - hole;
         }
     }
 
@@ -254,4 +275,33 @@ ngx_modelgw_repeat_string(ngx_modelgw_repeat_t *rp, u_char *p, u_char *last)
 
         p += n;
     }
+}
+
+
+/* returns the end of the count at p, or NULL if there is none */
+
+static u_char *
+ngx_modelgw_repeat_number(u_char *p, u_char *last, ngx_uint_t *number)
+{
+    u_char     *first;
+    ngx_uint_t  n;
+
+    first = p;
+    n = 0;
+
+    while (p < last && *p >= '0' && *p <= '9') {
+        n = n * 10 + (*p++ - '0');
+
+        if (p - first > NGX_MODELGW_REPEAT_DIGITS) {
+            return NULL;
+        }
+    }
+
+    if (p == first || (*first == '0' && p - first > 1)) {
+        return NULL;
+    }
+
+    *number = n;
+
+    return p;
 }

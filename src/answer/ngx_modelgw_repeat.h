@@ -1,7 +1,7 @@
 
 /*
- * Events of a stream that differ from the previous one in their text only, as
- * most do while an answer is streamed word by word.
+ * Events of a stream that differ from the previous one in their text only, and
+ * perhaps in their number, as most do while an answer is streamed word by word.
  */
 
 
@@ -17,7 +17,8 @@
 #include "ngx_modelgw_text.h"
 
 
-#define NGX_MODELGW_REPEAT_STRINGS  2    /* the text, and noise after it */
+#define NGX_MODELGW_REPEAT_HOLES  3      /* the text, noise after it, and a
+                                            number */
 
 
 typedef struct {
@@ -25,11 +26,14 @@ typedef struct {
     ngx_modelgw_skip_pt   skip;
     size_t                max;           /* bytes of an event */
 
-    /* the event without its strings: the bytes before, between and after */
+    /* the event without its holes: the bytes before, between and after */
     u_char               *bytes;
     size_t                room;          /* allocated bytes */
-    size_t                len[NGX_MODELGW_REPEAT_STRINGS + 1];
-    ngx_uint_t            strings;       /* that may differ; 0: no event */
+    size_t                len[NGX_MODELGW_REPEAT_HOLES + 1];
+    ngx_uint_t            holes;         /* that may differ; 0: no event */
+    ngx_uint_t            text;          /* index of the text */
+    ngx_uint_t            number;        /* of the number; NGX_MODELGW_REPEAT_
+                                            HOLES: there is none */
 
     off_t                 from;          /* of the model id, as below; counted
                                             from the end of the text if it is
@@ -46,6 +50,7 @@ typedef struct {
     ngx_str_t             text;          /* "last" of ngx_modelgw_text_t */
     off_t                 from;          /* of the model id, in raw */
     off_t                 to;            /* 0: no model id */
+    ngx_uint_t            number;        /* if the event has one */
 } ngx_modelgw_repeat_event_t;
 
 
@@ -59,9 +64,9 @@ void ngx_modelgw_repeat_init(ngx_modelgw_repeat_t *rp, ngx_pool_t *pool,
 /*
  * Keeps an event so that repetitions of it with another text need not be
  * scanned.  Its data must be JSON and have nothing but the text, a model id, at
- * offsets from to to of the raw bytes (to is 0 if there is none), and usage,
- * which can be merged again without effect.  An event of another form is not
- * kept, which is no error.
+ * offsets from to to of the raw bytes (to is 0 if there is none), a number, and
+ * usage, which can be merged again without effect.  An event of another form is
+ * not kept, which is no error; nor is one with both a model id and a number.
  *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_modelgw_repeat_keep(ngx_modelgw_repeat_t *rp,
@@ -73,7 +78,7 @@ void ngx_modelgw_repeat_forget(ngx_modelgw_repeat_t *rp);
 
 /*
  * Reads the event that begins at *pos if it is the one that is kept except for
- * the contents of its strings, and these are valid.
+ * the contents of its strings, and its number, and these are valid.
  *     NGX_OK        *ev is set, *pos is the end of the event
  *     NGX_DECLINED  it differs, does not end before last, or is longer than max
  */

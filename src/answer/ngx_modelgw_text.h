@@ -38,6 +38,9 @@ typedef struct {
        hides the length of the text from those who see encrypted bytes */
     ngx_str_t             noise;
 
+    /* the digits of the event's number, which the caller sets; len 0: none */
+    ngx_str_t             number;
+
     /* non-empty strings "finish_reason" outside of "delta" */
     ngx_uint_t            finished;
 } ngx_modelgw_text_t;

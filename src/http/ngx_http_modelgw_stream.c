@@ -375,6 +375,10 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
             n += ngx_modelgw_repeat_len(&st->repeat, &ev);
         }
 
+        if (st->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
+            st->responses.next = ev.number + 1;
+        }
+
         if (st->translate) {
             rc = ngx_http_modelgw_translate_repeat(ctx, &ev.text);
             continue;
@@ -603,32 +607,32 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
     ngx_uint_t kind)
 {
     size_t                         text;
-    ngx_modelgw_scan_value_t      *v;
+    ngx_modelgw_scan_value_t      *number, *id;
     ngx_http_modelgw_stream_t     *st;
     ngx_http_modelgw_responses_t  *rs;
 
     st = ctx->answer.stream;
     rs = &st->responses;
 
-    v = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
-                               NGX_MODELGW_PART_SEQUENCE);
+    number = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
+                                    NGX_MODELGW_PART_SEQUENCE);
 
-    if (v->type != NGX_MODELGW_SCAN_ABSENT) {
-        rs->next = ngx_atoi(v->text, v->len) + 1;
+    if (number->type != NGX_MODELGW_SCAN_ABSENT) {
+        rs->next = ngx_atoi(number->text, number->len) + 1;
     }
 
-    v = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
-                               NGX_MODELGW_PART_ID);
+    id = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
+                                NGX_MODELGW_PART_ID);
 
-    if (rs->id.len == 0 && v->len && v->len <= NGX_MODELGW_SCAN_TEXT) {
+    if (rs->id.len == 0 && id->len && id->len <= NGX_MODELGW_SCAN_TEXT) {
 
-        rs->id.data = ngx_pnalloc(st->emit.pool, v->len);
+        rs->id.data = ngx_pnalloc(st->emit.pool, id->len);
         if (rs->id.data == NULL) {
             return NGX_ERROR;
         }
 
-        rs->id.len = v->len;
-        ngx_memcpy(rs->id.data, v->text, v->len);
+        rs->id.len = id->len;
+        ngx_memcpy(rs->id.data, id->text, id->len);
     }
 
     ngx_memzero(&st->text, sizeof(ngx_modelgw_text_t));
@@ -639,6 +643,12 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     case NGX_MODELGW_DOC_DELTA:
         ngx_modelgw_text(&st->text, data->data, data->len);
+
+        if (number->type != NGX_MODELGW_SCAN_ABSENT) {
+            st->text.number.data = data->data + number->from;
+            st->text.number.len = number->to - number->from;
+        }
+
         rs->text += st->text.n;
 
         ngx_http_modelgw_settle_seen(ctx, st->text.n);
