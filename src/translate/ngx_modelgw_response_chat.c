@@ -12,8 +12,8 @@
  * and a name in each delta of a call; arguments that are an object; "reasoning"
  * instead of "reasoning_content", or both with the same text.
  *
- * Of an answer that was cut the last call is left out, since it may be cut, and
- * each other one that is not whole.
+ * Of an answer that was cut, calls that are not whole are left out; if it was
+ * cut by a limit, the last one in any case.
  */
 
 
@@ -37,6 +37,7 @@ typedef struct {
 
 typedef struct {
     ngx_uint_t                       finished;  /* a reason was given */
+    ngx_uint_t                       limit;  /* the answer is cut by one */
     ngx_modelgw_response_end_t       end;
     ngx_modelgw_response_block_t    *block;  /* the open one that is no call;
                                                 may be NULL */
@@ -187,7 +188,7 @@ ngx_modelgw_response_chat_event(ngx_modelgw_response_stream_t *st,
 static ngx_int_t
 ngx_modelgw_response_chat_end(ngx_modelgw_response_stream_t *st)
 {
-    ngx_uint_t                    i, stopped;
+    ngx_uint_t                    i, n, stopped;
     ngx_modelgw_response_call_t  *call;
     ngx_modelgw_response_chat_t  *c;
 
@@ -199,7 +200,9 @@ ngx_modelgw_response_chat_end(ngx_modelgw_response_stream_t *st)
 
     call = c->calls.elts;
 
-    for (i = 0; i + 1 < c->calls.nelts && c->end.cut; i++) {
+    n = c->end.cut ? c->calls.nelts : 0;
+
+    for (i = 0; i + c->limit < n; i++) {
 
         if (call[i].block
             && ngx_modelgw_response_block_try_stop(&st->write, call[i].block,
@@ -383,6 +386,7 @@ ngx_modelgw_response_chat_finish(ngx_modelgw_response_stream_t *st,
     if (ngx_modelgw_tape_is(st->tape, reason, "length")) {
         ngx_str_set(&c->end.reason, "max_output_tokens");
         c->end.cut = 1;
+        c->limit = 1;
 
     } else if (ngx_modelgw_tape_is(st->tape, reason, "content_filter")) {
         ngx_str_set(&c->end.reason, "content_filter");

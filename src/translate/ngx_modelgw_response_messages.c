@@ -168,7 +168,7 @@ ngx_modelgw_response_messages_whole(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_node_t *root)
 {
     ngx_str_t                       id;
-    ngx_uint_t                      last;
+    ngx_uint_t                      open;
     ngx_modelgw_node_t             *type, *content, *node, *next;
     ngx_modelgw_response_end_t      end;
     ngx_modelgw_completion_stop_t  *stop;
@@ -201,11 +201,9 @@ ngx_modelgw_response_messages_whole(ngx_modelgw_response_stream_t *st,
 
     for (node = ngx_modelgw_tape_first(st->tape, content); node; node = next) {
         next = ngx_modelgw_tape_next(st->tape, content, node);
-        last = (next == NULL);
+        open = (next == NULL && stop->limit);
 
-        if (ngx_modelgw_response_messages_block(st, node, last && end.cut)
-            != NGX_OK)
-        {
+        if (ngx_modelgw_response_messages_block(st, node, open) != NGX_OK) {
             return NGX_ERROR;
         }
     }
