@@ -676,7 +676,7 @@ ngx_modelgw_request_turns_system_only(ngx_modelgw_request_walk_t *w)
     ngx_modelgw_request_turn_t  *turn;
 
     if (w->turns->system.nelts == 0) {
-        return ngx_modelgw_request_invalid(w->rq, "%s have no content",
+        return ngx_modelgw_request_invalid(w->rq, "there is no content in %s",
                                            w->list);
     }
 

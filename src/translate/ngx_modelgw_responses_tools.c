@@ -542,7 +542,9 @@ ngx_modelgw_responses_tool_twice(ngx_modelgw_responses_walk_t *w,
         && one->name.len == two->name.len
         && one->space.len == two->space.len
         && ngx_memcmp(one->name.data, two->name.data, one->name.len) == 0
-        && ngx_memcmp(one->space.data, two->space.data, one->space.len) == 0)
+        && (one->space.len == 0
+            || ngx_memcmp(one->space.data, two->space.data, one->space.len)
+               == 0))
     {
         return NGX_OK;
     }

@@ -222,7 +222,7 @@ test_instructions(void **state)
 
         { "[" S("\"s\"") "," A("\"\"") "]", MESSAGES(USER(TEXT("s"))) },
 
-        { "[" S("\"\"") "]", INVALID "messages have no content" },
+        { "[" S("\"\"") "]", INVALID "there is no content in messages" },
 
         /* texts only */
 
