@@ -147,7 +147,7 @@ def test_frames(damage):
 
 def test_no_end():
     with pytest.raises(response_events.Broken, match="no terminal event"):
-        response_events.fold(b"".join(response_stream("m", stop=False)))
+        response_events.fold(b"".join(response_stream("m", last=None)))
 
 
 def test_placeholders():
