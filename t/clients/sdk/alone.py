@@ -49,7 +49,7 @@ def play(player, **at):
 
 def once(factory, name, run):
     """What run(directory) returns.  With xdist the first process runs it for
-    all."""
+    all; it is not run again where it fails."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
@@ -58,9 +58,15 @@ def once(factory, name, run):
     with open(base / (name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            done.write_text(json.dumps(run(str(factory.mktemp(name)))))
+            try:
+                out = {"ok": run(str(factory.mktemp(name)))}
+            except AssertionError as e:
+                out = {"error": str(e)}
+            done.write_text(json.dumps(out))
 
-    return json.loads(done.read_text())
+    out = json.loads(done.read_text())
+    assert "ok" in out, out["error"]
+    return out["ok"]
 
 
 # In the player.
