@@ -20,7 +20,7 @@ import client
 import money
 import torture_call
 from money import Seen
-from torture_answer import CHAT
+from torture_answer import CHAT, RESPONSES
 
 ADMIN_LOCATION = ("location /admin/ { modelgw_admin; allow 127.0.0.1; "
                   "deny all; }")
@@ -344,6 +344,9 @@ def verify_refusal(book, call, visit):
         need, left, fits = money.refusal(json.loads(visit.error)["message"])
     except (AssertionError, ValueError, KeyError) as e:
         return "402 says %r" % e
+    if fits and (b" max_output_tokens " in visit.error) != (
+            call.speaks == RESPONSES):
+        return "402 says %s" % visit.error
     for version in book.run.versions:
         line = version.lines[call.line]
         bound = call.bound(line)

@@ -389,7 +389,8 @@ def changes(reported, final=True):
 REFUSAL = re.compile(
     r"Insufficient credit: the call may cost up to (-?[0-9.]+) euro, "
     r"(-?[0-9.]+) are left; add credit"
-    r"(?:, or ask for less: max_tokens of ([0-9]+) would fit)?$")
+    r"(?:, or ask for less: max_(?:output_)?tokens of ([0-9]+) "
+    r"would fit)?$")
 
 
 def refusal(message):
