@@ -54,6 +54,8 @@ static void ngx_modelgw_usage_take(ngx_modelgw_usage_t *usage,
     ngx_modelgw_scan_t *s);
 static void ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage,
     ngx_uint_t set);
+static void ngx_modelgw_usage_embeddings(ngx_modelgw_usage_t *usage,
+    ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_messages_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s);
@@ -319,6 +321,29 @@ static ngx_uint_t  ngx_modelgw_usage_parts[] = {
 
 
 static ngx_str_t  ngx_modelgw_usage_delta = ngx_string(".delta");
+
+
+/* the first two rows are those of chat */
+
+enum {
+    EMBEDDINGS_USAGE = CHAT_ERROR + 1,
+    EMBEDDINGS_PROMPT,
+    EMBEDDINGS_TOTAL
+};
+
+
+static ngx_modelgw_scan_watch_t  ngx_modelgw_usage_embeddings_watches[] = {
+
+    [CHAT_MODEL] = { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [CHAT_ERROR] = { ngx_string("error"),
+                     NGX_MODELGW_SCAN_OBJECT|NGX_MODELGW_SCAN_STRING },
+
+    ngx_modelgw_usage_watch(EMBEDDINGS_USAGE, "usage"),
+    ngx_modelgw_usage_watch(EMBEDDINGS_PROMPT, "usage.prompt_tokens"),
+    ngx_modelgw_usage_watch(EMBEDDINGS_TOTAL, "usage.total_tokens")
+};
+
+
 static ngx_str_t  ngx_modelgw_usage_stop = ngx_string("message_stop");
 static ngx_str_t  ngx_modelgw_usage_error = ngx_string("error");
 
@@ -341,6 +366,13 @@ ngx_modelgw_usage_conf(ngx_modelgw_scan_conf_t *conf, ngx_uint_t protocol,
     if (protocol == NGX_MODELGW_RESPONSES) {
         conf->watches = ngx_modelgw_usage_responses_watches;
         conf->nwatches = sizeof(ngx_modelgw_usage_responses_watches)
+                         / sizeof(ngx_modelgw_scan_watch_t);
+        return;
+    }
+
+    if (protocol == NGX_MODELGW_EMBEDDINGS) {
+        conf->watches = ngx_modelgw_usage_embeddings_watches;
+        conf->nwatches = sizeof(ngx_modelgw_usage_embeddings_watches)
                          / sizeof(ngx_modelgw_scan_watch_t);
         return;
     }
@@ -401,6 +433,13 @@ ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage, ngx_uint_t protocol,
         }
 
         return kind;
+    }
+
+    if (protocol == NGX_MODELGW_EMBEDDINGS) {
+        ngx_modelgw_usage_embeddings(usage, s);
+
+        return ngx_modelgw_usage_is(s, CHAT_ERROR, NGX_MODELGW_SCAN_ANY)
+               ? NGX_MODELGW_DOC_ERROR : NGX_MODELGW_DOC_OTHER;
     }
 
     ngx_modelgw_usage_take(usage, ngx_modelgw_usage_chat_fields, 0, 1, s);
@@ -582,6 +621,27 @@ ngx_modelgw_usage_writes(ngx_modelgw_usage_t *usage, ngx_uint_t set)
     usage->cache_write = total ? ngx_max(usage->cache_write, parts) : parts;
     usage->cache_write_5m = usage->cache_write
                             - ngx_max(usage->cache_write_1h, 0);
+}
+
+
+/*
+ * There is no output.  Both counts are of the input; some vendors report only
+ * the total.
+ */
+
+static void
+ngx_modelgw_usage_embeddings(ngx_modelgw_usage_t *usage, ngx_modelgw_scan_t *s)
+{
+    int64_t  n;
+
+    n = ngx_max(ngx_modelgw_usage_count(s, EMBEDDINGS_PROMPT),
+                ngx_modelgw_usage_count(s, EMBEDDINGS_TOTAL));
+
+    if (n >= 0) {
+        usage->input = n;
+        usage->output = 0;
+        usage->final = 1;
+    }
 }
 
 

@@ -108,6 +108,9 @@ void ngx_modelgw_usage_init(ngx_modelgw_usage_t *usage);
  * document, in a chat document without choices, or in responses; it is cleared
  * if the bit of the output in usage->odd is set.
  *
+ * An embeddings document has input only: the larger one of prompt_tokens and
+ * total_tokens; output is 0 and final then.
+ *
  * Returns one of NGX_MODELGW_DOC_*.
  */
 ngx_uint_t ngx_modelgw_usage_merge(ngx_modelgw_usage_t *usage,

@@ -52,6 +52,7 @@ typedef enum {
     NGX_HTTP_MODELGW_OWN,                /* from reply.c */
     NGX_HTTP_MODELGW_ANSWER,             /* an upstream's JSON */
     NGX_HTTP_MODELGW_STREAM,             /* an upstream's events */
+    NGX_HTTP_MODELGW_LARGE,              /* JSON that is not collected */
     NGX_HTTP_MODELGW_ERROR,              /* an upstream's error */
     NGX_HTTP_MODELGW_ENDED               /* sent, the rest is dropped */
 } ngx_http_modelgw_mode_e;
@@ -59,6 +60,7 @@ typedef enum {
 
 typedef struct ngx_http_modelgw_abort_s   ngx_http_modelgw_abort_t;
 typedef struct ngx_http_modelgw_json_s    ngx_http_modelgw_json_t;
+typedef struct ngx_http_modelgw_large_s   ngx_http_modelgw_large_t;
 typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
 typedef struct ngx_http_modelgw_retry_s   ngx_http_modelgw_retry_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
@@ -221,6 +223,7 @@ typedef struct {
     ngx_http_modelgw_mode_e             mode;
     ngx_http_modelgw_json_t            *json;         /* ANSWER and ERROR */
     ngx_http_modelgw_stream_t          *stream;       /* STREAM */
+    ngx_http_modelgw_large_t           *large;        /* LARGE */
     ngx_modelgw_usage_t                 usage;
     ngx_str_t                           request_id;   /* as the client gets it;
                                                          len 0: none yet */
@@ -411,8 +414,10 @@ void ngx_http_modelgw_body_filter_init(void);
 
 typedef enum {
     NGX_HTTP_MODELGW_WATCH_MODEL = 0,
-    NGX_HTTP_MODELGW_WATCH_MESSAGES,        /* responses: "input" */
-    NGX_HTTP_MODELGW_WATCH_MAX_TOKENS,      /* "max_output_tokens" */
+    NGX_HTTP_MODELGW_WATCH_MESSAGES,
+    NGX_HTTP_MODELGW_WATCH_INPUT = NGX_HTTP_MODELGW_WATCH_MESSAGES,
+                                         /* of responses and embeddings */
+    NGX_HTTP_MODELGW_WATCH_MAX_TOKENS,   /* "max_output_tokens" */
 
     /* those above are required, max_tokens by NGX_HTTP_MODELGW_MAX_TOKENS */
 
@@ -474,11 +479,10 @@ ngx_int_t ngx_http_modelgw_verdict_plans(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
 
 /*
- * Returns the name of the n-th API if clients of the group may call it, else
- * NULL; n is less than NGX_MODELGW_PROTOCOLS.
+ * Returns the name of the n-th API if clients may call it where the upstream
+ * speaks the protocols, else NULL; n is less than NGX_MODELGW_PROTOCOLS.
  */
-const char *ngx_http_modelgw_verdict_offers(ngx_http_modelgw_group_t *group,
-    ngx_uint_t n);
+const char *ngx_http_modelgw_verdict_offers(ngx_uint_t protocols, ngx_uint_t n);
 
 /*
  * Creates ctx->request.scan for the request's endpoint.
@@ -750,6 +754,21 @@ ngx_int_t ngx_http_modelgw_answer_body(ngx_http_request_t *r,
  */
 void ngx_http_modelgw_answer_cut(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * large.c: sends the header, and the part of an answer that has come so far,
+ * which was scanned.  The usual return codes of filters.
+ */
+ngx_int_t ngx_http_modelgw_large_begin(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_scan_t *scan, ngx_str_t *part);
+ngx_int_t ngx_http_modelgw_large_body(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
+
+/* Reads the usage of the part that has come. */
+void ngx_http_modelgw_large_cut(ngx_http_modelgw_ctx_t *ctx);
+
+/* The client has left: what was passed on counts as sent. */
+void ngx_http_modelgw_large_drop(ngx_http_modelgw_ctx_t *ctx);
 
 ngx_int_t ngx_http_modelgw_stream_init(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);

@@ -33,9 +33,10 @@
 #include "ngx_http_modelgw_stream.h"
 
 
-/* bytes of an answer that are drained, at most */
+/* bytes of an answer that are drained, at most; embeddings are the largest */
 
-#define NGX_HTTP_MODELGW_ABORT_BYTES  (32 * 1024 * 1024)
+#define NGX_HTTP_MODELGW_ABORT_BYTES             (32 * 1024 * 1024)
+#define NGX_HTTP_MODELGW_ABORT_EMBEDDINGS_BYTES  (128 * 1024 * 1024)
 
 
 struct ngx_http_modelgw_abort_s {
@@ -358,6 +359,10 @@ ngx_http_modelgw_abort_forget(ngx_http_request_t *r,
     if (ctx->answer.stream) {
         ngx_http_modelgw_emit_drop(&ctx->answer.stream->emit);
     }
+
+    if (ctx->answer.large) {
+        ngx_http_modelgw_large_drop(ctx);
+    }
 }
 
 
@@ -365,11 +370,17 @@ ngx_int_t
 ngx_http_modelgw_abort_count(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
+    off_t  max;
+
     for ( /* void */ ; in; in = in->next) {
         ctx->abort->bytes += ngx_buf_size(in->buf);
     }
 
-    if (ctx->abort->bytes <= NGX_HTTP_MODELGW_ABORT_BYTES) {
+    max = (ctx->call.protocol == NGX_MODELGW_EMBEDDINGS)
+          ? NGX_HTTP_MODELGW_ABORT_EMBEDDINGS_BYTES
+          : NGX_HTTP_MODELGW_ABORT_BYTES;
+
+    if (ctx->abort->bytes <= max) {
         return NGX_OK;
     }
 

@@ -98,6 +98,12 @@ static ngx_http_modelgw_endpoint_t  ngx_http_modelgw_endpoints[] = {
       ngx_string("/v1/messages/count_tokens?beta=true"),
       NGX_HTTP_MODELGW_COUNT },
 
+    { ngx_string("/v1/embeddings"),
+      NGX_HTTP_POST, NGX_MODELGW_EMBEDDINGS,
+      ngx_string("/v1/embeddings"),
+      ngx_string("/v1/embeddings"),
+      0 },
+
     { ngx_string("/v1/models"),
       NGX_HTTP_GET, 0, ngx_null_string, ngx_null_string, 0 },
 

@@ -30,9 +30,11 @@
 #include "ngx_http_modelgw.h"
 
 
-/* bytes: of an answer; of the first buf, if no length is announced; of a buf */
+/* bytes: of an answer; of one of embeddings that is collected; of the first
+   buf, if no length is announced; of a buf */
 
 #define NGX_HTTP_MODELGW_ANSWER_MAX   (32 * 1024 * 1024)
+#define NGX_HTTP_MODELGW_ANSWER_EMBEDDINGS  (256 * 1024)
 #define NGX_HTTP_MODELGW_ANSWER_BUF   4096
 #define NGX_HTTP_MODELGW_ANSWER_GROW  (1024 * 1024)
 
@@ -53,6 +55,8 @@ static ngx_int_t ngx_http_modelgw_answer_collect(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *in);
 static ngx_int_t ngx_http_modelgw_answer_room(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, size_t size);
+static ngx_uint_t ngx_http_modelgw_answer_large(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_answer_finish(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_uint_t ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
@@ -116,6 +120,7 @@ ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in)
 {
     ngx_int_t     rc;
+    ngx_str_t     part;
     ngx_uint_t    last;
     ngx_chain_t  *cl;
 
@@ -137,6 +142,25 @@ ngx_http_modelgw_answer_body(ngx_http_request_t *r,
         }
 
         cl->buf->pos = cl->buf->last;
+
+        if (rc == NGX_OK && !last && ngx_http_modelgw_answer_large(r, ctx)) {
+
+            if (ngx_http_modelgw_translate_whole(r, ctx->answer.json->first,
+                                                 ctx->answer.json->size, &part)
+                != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            rc = ngx_http_modelgw_large_begin(r, ctx, ctx->answer.json->scan,
+                                              &part);
+
+            if ((rc != NGX_OK && rc != NGX_AGAIN) || cl->next == NULL) {
+                return rc;
+            }
+
+            return ngx_http_modelgw_large_body(r, ctx, cl->next);
+        }
     }
 
     if (rc == NGX_DECLINED && !last) {
@@ -145,6 +169,23 @@ ngx_http_modelgw_answer_body(ngx_http_request_t *r,
     }
 
     return last ? ngx_http_modelgw_answer_finish(r, ctx) : NGX_OK;
+}
+
+
+/*
+ * Embeddings may have tens of megabytes, and nothing in them but the model id
+ * is changed: more than a little is passed on as it comes.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_answer_large(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    return ctx->call.protocol == NGX_MODELGW_EMBEDDINGS
+           && ctx->answer.mode == NGX_HTTP_MODELGW_ANSWER
+           && (r->upstream->headers_in.content_length_n
+               > NGX_HTTP_MODELGW_ANSWER_EMBEDDINGS
+               || ctx->answer.json->size > NGX_HTTP_MODELGW_ANSWER_EMBEDDINGS);
 }
 
 
@@ -303,6 +344,10 @@ ngx_http_modelgw_answer_cut(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     {
         (void) ngx_http_modelgw_answer_usage(r, ctx);
     }
+
+    if (ctx->answer.mode == NGX_HTTP_MODELGW_LARGE) {
+        ngx_http_modelgw_large_cut(ctx);
+    }
 }
 
 
@@ -330,7 +375,8 @@ ngx_http_modelgw_answer_usage(ngx_http_request_t *r,
                                    a->scan);
     ngx_modelgw_usage_end(&ctx->answer.usage, ctx->call.protocol);
 
-    text = (ctx->money.slot && !ctx->answer.usage.final)
+    text = (ctx->money.slot && !ctx->answer.usage.final
+            && ctx->call.protocol != NGX_MODELGW_EMBEDDINGS)
            ? ngx_http_modelgw_answer_text(r, ctx) : 0;
 
     ngx_http_modelgw_settle_seen(ctx, text);

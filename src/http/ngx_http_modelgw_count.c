@@ -34,6 +34,7 @@ enum {
     NGX_HTTP_MODELGW_COUNT_CHAT = 0,
     NGX_HTTP_MODELGW_COUNT_MESSAGES,
     NGX_HTTP_MODELGW_COUNT_TOKENS,
+    NGX_HTTP_MODELGW_COUNT_EMBEDDINGS,
     NGX_HTTP_MODELGW_COUNT_MODELS,
     NGX_HTTP_MODELGW_COUNT_RESPONSES,
     NGX_HTTP_MODELGW_COUNT_OTHER
@@ -43,6 +44,7 @@ ngx_str_t  ngx_http_modelgw_count_endpoints[] = {
     [NGX_HTTP_MODELGW_COUNT_CHAT] = ngx_string("chat"),
     [NGX_HTTP_MODELGW_COUNT_MESSAGES] = ngx_string("messages"),
     [NGX_HTTP_MODELGW_COUNT_TOKENS] = ngx_string("count_tokens"),
+    [NGX_HTTP_MODELGW_COUNT_EMBEDDINGS] = ngx_string("embeddings"),
     [NGX_HTTP_MODELGW_COUNT_MODELS] = ngx_string("models"),
     [NGX_HTTP_MODELGW_COUNT_RESPONSES] = ngx_string("responses"),
     [NGX_HTTP_MODELGW_COUNT_OTHER] = ngx_string("other"),
@@ -193,6 +195,9 @@ ngx_http_modelgw_count_endpoint(ngx_http_modelgw_ctx_t *ctx)
 
     case NGX_MODELGW_RESPONSES:
         return NGX_HTTP_MODELGW_COUNT_RESPONSES;
+
+    case NGX_MODELGW_EMBEDDINGS:
+        return NGX_HTTP_MODELGW_COUNT_EMBEDDINGS;
 
     default:
         return NGX_HTTP_MODELGW_COUNT_MODELS;

@@ -10,6 +10,7 @@
  *              becomes a real 502
  *     STREAM   an upstream's events; the header is held until the first event
  *              or keep-alive
+ *     LARGE    an ANSWER that is passed on as it comes, since it is large
  *     ERROR    any other response of an upstream; read, then answered flat
  *     ENDED    our response is sent, what still comes is dropped
  *
@@ -72,6 +73,7 @@ static ngx_http_modelgw_body_pt  ngx_http_modelgw_bodies[] = {
     ngx_http_modelgw_filter_pass,        /* OWN */
     ngx_http_modelgw_answer_body,        /* ANSWER */
     ngx_http_modelgw_stream_body,        /* STREAM */
+    ngx_http_modelgw_large_body,         /* LARGE */
     ngx_http_modelgw_answer_body,        /* ERROR */
     ngx_http_modelgw_filter_drop         /* ENDED */
 };

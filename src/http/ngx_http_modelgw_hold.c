@@ -356,7 +356,7 @@ ngx_http_modelgw_hold_extras(ngx_http_request_t *r,
     conf = ctx->request.scan_conf;
 
     for (i = NGX_HTTP_MODELGW_WATCH_EXTRAS;
-         i <= NGX_HTTP_MODELGW_WATCH_EXTRAS_LAST;
+         i <= NGX_HTTP_MODELGW_WATCH_EXTRAS_LAST && i < conf->nwatches;
          i++)
     {
 
@@ -548,13 +548,17 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
 
 /*
  * The client's limit, for each of n choices; the larger one of two, since not
- * all upstreams know both.
+ * all upstreams know both.  Embeddings are no tokens.
  */
 
 static int64_t
 ngx_http_modelgw_hold_output(ngx_http_modelgw_ctx_t *ctx)
 {
     int64_t  output, completion;
+
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_EMBEDDINGS) {
+        return 0;
+    }
 
     output = ngx_http_modelgw_hold_limit(ctx,
                                          NGX_HTTP_MODELGW_WATCH_MAX_TOKENS);
@@ -796,7 +800,9 @@ ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
                                  b->long_cache, ngx_max(shortage->left, 0))
            / (int64_t) ctx->call.choices;
 
-    if (fits == 0) {
+    if (fits == 0
+        || ctx->request.endpoint->protocol == NGX_MODELGW_EMBEDDINGS)
+    {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_PAYMENT_REQUIRED,
                                       shortage->code,
                                       "%s: the call may cost up to %s euro, "

@@ -25,7 +25,7 @@ static ngx_int_t ngx_http_modelgw_models_list(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_models_one(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
 static void ngx_http_modelgw_models_write(ngx_modelgw_out_t *out,
-    ngx_str_t *id, ngx_str_t *owner);
+    ngx_str_t *id, ngx_str_t *owner, ngx_http_modelgw_model_t *model);
 
 
 ngx_int_t
@@ -68,7 +68,8 @@ ngx_http_modelgw_models_list(ngx_http_request_t *r,
             ngx_modelgw_out_text(&out, ",");
         }
 
-        ngx_http_modelgw_models_write(&out, &models[i].id, &group->owned_by);
+        ngx_http_modelgw_models_write(&out, &models[i].id, &group->owned_by,
+                                      &models[i]);
     }
 
     ngx_modelgw_out_text(&out, "]}");
@@ -100,7 +101,7 @@ ngx_http_modelgw_models_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
         ngx_modelgw_out_piece(&out, &piece, r->pool,
                               NGX_HTTP_MODELGW_MODELS_SIZE);
-        ngx_http_modelgw_models_write(&out, id, &group->owned_by);
+        ngx_http_modelgw_models_write(&out, id, &group->owned_by, model);
 
         if (ngx_modelgw_out_piece_done(&out, &body) != NGX_OK) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -122,15 +123,20 @@ ngx_http_modelgw_models_one(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* the object has three members: id, object, owned_by */
+/* the object has three members: id, object, owned_by; and kind, if not chat */
 
 static void
 ngx_http_modelgw_models_write(ngx_modelgw_out_t *out, ngx_str_t *id,
-    ngx_str_t *owner)
+    ngx_str_t *owner, ngx_http_modelgw_model_t *model)
 {
     ngx_modelgw_out_text(out, "{\"id\":");
     ngx_modelgw_out_string(out, id);
     ngx_modelgw_out_text(out, ",\"object\":\"model\",\"owned_by\":");
     ngx_modelgw_out_string(out, owner);
+
+    if (model->embedding) {
+        ngx_modelgw_out_text(out, ",\"kind\":\"embedding\"");
+    }
+
     ngx_modelgw_out_text(out, "}");
 }

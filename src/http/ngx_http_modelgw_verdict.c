@@ -52,7 +52,7 @@ typedef struct {
 
 
 static ngx_uint_t ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
-    ngx_http_modelgw_group_t *group);
+    ngx_uint_t protocols);
 static void ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_api_t *api,
     ngx_modelgw_scan_conf_t *conf);
@@ -62,6 +62,8 @@ static ngx_int_t ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_verdict_kind(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_verdict_unknown(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_verdict_rewrite(ngx_http_request_t *r,
@@ -151,6 +153,17 @@ static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_responses[] = {
 };
 
 
+/* its array may have strings or tokens, which is left to the upstream */
+
+static ngx_modelgw_scan_watch_t  ngx_http_modelgw_verdict_embeddings[] = {
+
+    [NGX_HTTP_MODELGW_WATCH_MODEL] =
+        { ngx_string("model"), NGX_MODELGW_SCAN_STRING },
+    [NGX_HTTP_MODELGW_WATCH_INPUT] =
+        { ngx_string("input"), NGX_MODELGW_SCAN_STRING|NGX_MODELGW_SCAN_ARRAY }
+};
+
+
 static ngx_http_modelgw_api_t  ngx_http_modelgw_verdict_apis[] = {
 
     { NGX_MODELGW_CHAT, "chat",
@@ -167,7 +180,9 @@ static ngx_http_modelgw_api_t  ngx_http_modelgw_verdict_apis[] = {
 
     { NGX_MODELGW_EMBEDDINGS, "embeddings",
       { NGX_MODELGW_EMBEDDINGS, 0 },
-      ngx_http_modelgw_verdict_watches, NGX_HTTP_MODELGW_WATCHES_MESSAGES }
+      ngx_http_modelgw_verdict_embeddings,
+      sizeof(ngx_http_modelgw_verdict_embeddings)
+      / sizeof(ngx_modelgw_scan_watch_t) }
 };
 
 
@@ -184,7 +199,7 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
     api = &ngx_http_modelgw_plan(ngx_http_modelgw_verdict_apis,
                                  ctx->request.endpoint->protocol);
 
-    protocol = ngx_http_modelgw_verdict_upstream(api, group);
+    protocol = ngx_http_modelgw_verdict_upstream(api, group->protocol);
 
     if (protocol == 0) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_FORBIDDEN,
@@ -205,17 +220,17 @@ ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
 }
 
 
-/* the protocol that calls of the API are forwarded in; 0: none */
+/* which of the protocols calls of the API are forwarded in; 0: none */
 
 static ngx_uint_t
 ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
-    ngx_http_modelgw_group_t *group)
+    ngx_uint_t protocols)
 {
     ngx_uint_t  *upstream;
 
     upstream = api->upstream;
 
-    while (*upstream && !(group->protocol & *upstream)) {
+    while (*upstream && !(protocols & *upstream)) {
         upstream++;
     }
 
@@ -224,13 +239,13 @@ ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
 
 
 const char *
-ngx_http_modelgw_verdict_offers(ngx_http_modelgw_group_t *group, ngx_uint_t n)
+ngx_http_modelgw_verdict_offers(ngx_uint_t protocols, ngx_uint_t n)
 {
     ngx_http_modelgw_api_t  *api;
 
     api = &ngx_http_modelgw_verdict_apis[n];
 
-    return ngx_http_modelgw_verdict_upstream(api, group) ? api->name : NULL;
+    return ngx_http_modelgw_verdict_upstream(api, protocols) ? api->name : NULL;
 }
 
 
@@ -402,13 +417,17 @@ ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
         }
     }
 
+    ctx->call.choices = 1;
+
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_EMBEDDINGS) {
+        return NGX_OK;
+    }
+
     v = ngx_modelgw_scan_value(ctx->request.scan,
                                NGX_HTTP_MODELGW_WATCH_STREAM);
     ctx->call.streaming =
         (v->type == NGX_MODELGW_SCAN_TRUE
          && !(ctx->request.endpoint->flags & NGX_HTTP_MODELGW_COUNT));
-
-    ctx->call.choices = 1;
 
     if (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT) {
         v = ngx_modelgw_scan_value(ctx->request.scan, NGX_HTTP_MODELGW_WATCH_N);
@@ -455,6 +474,12 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
         return ngx_http_modelgw_verdict_unknown(r, ctx, &id);
     }
 
+    if (ctx->call.model->embedding
+        != (ctx->request.endpoint->protocol == NGX_MODELGW_EMBEDDINGS))
+    {
+        return ngx_http_modelgw_verdict_kind(r, ctx, &id);
+    }
+
     ctx->answer.usage.input_has_cache =
                                ctx->call.model->caps.usage_input_includes_cache;
 
@@ -475,6 +500,37 @@ ngx_http_modelgw_verdict_model(ngx_http_request_t *r,
     *p = '"';
 
     return NGX_OK;
+}
+
+
+/* The key may use the model, but not in this API. */
+
+static ngx_int_t
+ngx_http_modelgw_verdict_kind(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id)
+{
+    ngx_uint_t                 embedding;
+    const char                *use;
+    ngx_http_modelgw_group_t  *group;
+
+    group = ngx_http_modelgw_ctx_group(ctx);
+    embedding = ctx->call.model->embedding;
+
+    if (embedding) {
+        use = "/v1/embeddings";
+
+    } else if (group->protocol & (NGX_MODELGW_CHAT|NGX_MODELGW_MESSAGES)) {
+        use = "/v1/chat/completions";
+
+    } else {
+        use = "/v1/responses";
+    }
+
+    ctx->call.model = NULL;
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST, "INVALID_MODEL",
+                                  "\"%V\" is %s embedding model; use %s",
+                                  id, embedding ? "an" : "no", use);
 }
 
 

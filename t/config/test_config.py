@@ -223,7 +223,7 @@ def test_retry_bad(conf, words, bad):
 # protocol, family, owned_by
 
 @pytest.mark.parametrize("words", ["messages chat", "chat messages", "chat",
-                                   "responses", "embeddings",
+                                   "responses",
                                    "embeddings responses chat messages"])
 def test_protocol(conf, words):
     conf.accepted(group=instead("protocol", "protocol %s;" % words))

@@ -231,3 +231,40 @@ def test_pattern_result_is_an_id(conf):
                   keys=key("bob", "b", "models=code-" + "x" * 128))
     conf.refused("is not one of group", group_b=group_b, keys=key(
         "bob", "b", "models=code-" + "x" * 129) + " # HERE")
+
+
+# kind
+
+EMBEDDINGS = GROUP.replace("messages;", "messages embeddings;")
+
+
+@pytest.mark.parametrize("options", [
+    "kind=embedding", "kind=embedding input=0.02", "kind=chat",
+    "kind=embedding input=0.02 output=1", "kind=embedding free"])
+def test_kind(conf, options):
+    conf.accepted(group=EMBEDDINGS + "model fam-a-2 up %s;" % options)
+
+
+@pytest.mark.parametrize("option", ["kind=", "kind=Embedding", "kind",
+                                    "kind=embedding kind=chat"])
+def test_kind_bad(conf, option):
+    conf.refused("kind", group=EMBEDDINGS
+                 + "model fam-a-2 up %s; # HERE\n" % option)
+
+
+def test_kind_without_input(conf):
+    conf.refused('has a price but no "input="', group=EMBEDDINGS
+                 + "model fam-a-2 up kind=embedding output=1; # HERE\n")
+
+
+@pytest.mark.parametrize("id", ["fam-a-2", "~^fam-a-x$"])
+def test_kind_that_no_endpoint_takes(conf, id):
+    conf.refused('model "%s" cannot be used' % id,
+                 'no "protocol embeddings"', 'group "a"',
+                 group=model(id + " up kind=embedding"))
+    only = "".join(line + "\n" for line in GROUP.split("\n")
+                   if "model" not in line)
+    only = only.replace("messages;", "embeddings;")
+    conf.accepted(group=only + "model %s up kind=embedding;" % id)
+    conf.refused('model "%s" cannot be used' % id, 'no "kind=embedding"',
+                 group=only + "model %s up; # HERE\n" % id)

@@ -33,7 +33,7 @@ static ngx_int_t ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
 static void ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     ngx_http_modelgw_group_t *group);
 static void ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_group_t *group);
+    ngx_uint_t protocol);
 static void ngx_http_modelgw_list_models(ngx_modelgw_out_t *out,
     ngx_modelgw_key_t *holder, ngx_http_modelgw_group_t *group,
     ngx_array_t *models, ngx_uint_t *n);
@@ -232,7 +232,7 @@ ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
     ngx_modelgw_out_string(out, &group->name);
     ngx_modelgw_out_text(out, ",\"upstream\":");
     ngx_modelgw_out_string(out, &group->upstream);
-    ngx_http_modelgw_list_protocols(out, group);
+    ngx_http_modelgw_list_protocols(out, group->protocol);
     ngx_modelgw_out_text(out, ",\"families\":");
     ngx_http_modelgw_admin_list_names(out, &group->families);
     ngx_http_modelgw_admin_list_number(out, ",\"rpm\":", group->rpm,
@@ -262,7 +262,7 @@ ngx_http_modelgw_list_group(ngx_modelgw_out_t *out,
 
 static void
 ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_group_t *group)
+    ngx_uint_t protocol)
 {
     ngx_uint_t   i, n;
     const char  *name;
@@ -273,7 +273,7 @@ ngx_http_modelgw_list_protocols(ngx_modelgw_out_t *out,
 
     for (i = 0; i < NGX_MODELGW_PROTOCOLS; i++) {
 
-        name = ngx_http_modelgw_verdict_offers(group, i);
+        name = ngx_http_modelgw_verdict_offers(protocol, i);
 
         if (name) {
             if (n++) {
@@ -362,7 +362,10 @@ ngx_http_modelgw_list_model(ngx_modelgw_out_t *out, ngx_modelgw_key_t *holder,
     ngx_modelgw_out_string(out, &model->id);
     ngx_modelgw_out_text(out, ",\"group\":");
     ngx_modelgw_out_string(out, &group->name);
-    ngx_http_modelgw_list_protocols(out, group);
+    ngx_http_modelgw_list_protocols(out, model->embedding
+                                         ? NGX_MODELGW_EMBEDDINGS
+                                         : group->protocol
+                                           & ~NGX_MODELGW_EMBEDDINGS);
     ngx_modelgw_out_text(out, ",\"upstream_id\":");
 
     if (holder) {

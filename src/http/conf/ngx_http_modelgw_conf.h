@@ -80,6 +80,8 @@ typedef struct {
     ngx_uint_t                        context;     /* tokens; 0: not given */
     ngx_uint_t                        max_output;  /* tokens; 0: not given */
     ngx_modelgw_caps_t                caps;
+    ngx_uint_t                        embedding;   /* 1: used by /v1/embeddings
+                                                      only; 0: never by it */
     ngx_http_modelgw_place_t          place;
     ngx_uint_t                        extras;      /* 1: the prices include
                                                       extras billed by the

@@ -42,6 +42,8 @@ static ngx_http_modelgw_group_t *ngx_http_modelgw_group_add(
     ngx_http_modelgw_place_t *place);
 static char *ngx_http_modelgw_group_line(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static ngx_int_t ngx_http_modelgw_group_kinds(ngx_conf_t *cf,
+    ngx_http_modelgw_group_t *group, ngx_array_t *models);
 static char *ngx_http_modelgw_group_protocol(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
 static char *ngx_http_modelgw_group_family(ngx_conf_t *cf,
@@ -732,6 +734,12 @@ ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
         }
     }
 
+    if (ngx_http_modelgw_group_kinds(cf, group, &group->models) != NGX_OK
+        || ngx_http_modelgw_group_kinds(cf, group, &group->patterns) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
     if (group->models.nelts + group->patterns.nelts == 0) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "no \"model\" in group \"%V\"", &group->name);
@@ -744,6 +752,45 @@ ngx_http_modelgw_group_done(ngx_conf_t *cf, ngx_http_modelgw_group_t *group)
     ngx_conf_init_uint_value(group->retry, NGX_HTTP_MODELGW_GROUP_RETRY);
 
     return ngx_http_modelgw_group_fields_done(cf, group);
+}
+
+
+/*
+ * A model that no endpoint would take is a mistake.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+
+static ngx_int_t
+ngx_http_modelgw_group_kinds(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
+    ngx_array_t *models)
+{
+    ngx_uint_t                 i, protocol;
+    ngx_http_modelgw_model_t  *model;
+
+    model = models->elts;
+
+    for (i = 0; i < models->nelts; i++) {
+
+        protocol = group->protocol & NGX_MODELGW_EMBEDDINGS;
+
+        if (!model[i].embedding) {
+            protocol ^= group->protocol;
+        }
+
+        if (protocol == 0) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "model \"%V\" cannot be used: %s in group \"%V\" "
+                          "in %s:%ui", &model[i].id,
+                          model[i].embedding
+                          ? "no \"protocol embeddings\""
+                          : "no \"kind=embedding\" but no other protocol",
+                          &group->name, model[i].place.file,
+                          model[i].place.line);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -51,6 +51,12 @@ static ngx_conf_enum_t  ngx_http_modelgw_switch[] = {
     { ngx_null_string, 0 }
 };
 
+static ngx_conf_enum_t  ngx_http_modelgw_kinds[] = {
+    { ngx_string("chat"), 0 },
+    { ngx_string("embedding"), 1 },
+    { ngx_null_string, 0 }
+};
+
 static ngx_conf_enum_t  ngx_http_modelgw_sampling[] = {
     { ngx_string("both"), NGX_MODELGW_SAMPLING_BOTH },
     { ngx_string("one_of"), NGX_MODELGW_SAMPLING_ONE_OF },
@@ -133,6 +139,8 @@ ngx_http_modelgw_option_t  ngx_http_modelgw_model_options[] = {
     { ngx_string("cache_write="), ngx_http_modelgw_price(cache_write) },
     { ngx_string("cache_write_1h="), ngx_http_modelgw_price(cache_write_1h) },
     { ngx_string("free"), ngx_http_modelgw_model_free, 0, NULL, NULL },
+    { ngx_string("kind="),
+      ngx_http_modelgw_word(embedding, ngx_http_modelgw_kinds) },
     { ngx_string("extras="),
       ngx_http_modelgw_word(extras, ngx_http_modelgw_extras) },
     { ngx_string("context="), ngx_http_modelgw_count(context) },
@@ -339,8 +347,8 @@ ngx_http_modelgw_model_compile(ngx_conf_t *cf, ngx_http_modelgw_model_t *model)
 
 /*
  * A price that is not given must not become 0: input and output are required
- * together, cached tokens default to the price of input, and the longer cache
- * to that of the shorter.
+ * together, except for embeddings, which have no output; cached tokens default
+ * to the price of input, and the longer cache to that of the shorter.
  */
 
 static ngx_int_t
@@ -366,6 +374,10 @@ ngx_http_modelgw_model_prices(ngx_conf_t *cf,
                            "model \"%V\" has both \"free\" and a price",
                            &model->id);
         return NGX_ERROR;
+    }
+
+    if (model->embedding && price->output == NGX_HTTP_MODELGW_PRICE_UNSET) {
+        price->output = 0;
     }
 
     if (price->input == NGX_HTTP_MODELGW_PRICE_UNSET

@@ -329,7 +329,9 @@ ngx_http_modelgw_zone_check_models(ngx_conf_t *cf, ngx_array_t *models)
             return NGX_ERROR;
         }
 
-        if (model[i].max_output == 0 && model[i].context == 0) {
+        if (model[i].max_output == 0 && model[i].context == 0
+            && !model[i].embedding)
+        {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "model \"%V\" has no bound of its output: with a "
                           "\"modelgw_ledger\" give max_output= or context=, "

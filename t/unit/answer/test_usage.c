@@ -14,6 +14,7 @@
 
 #define CHAT      NGX_MODELGW_CHAT
 #define MESSAGES  NGX_MODELGW_MESSAGES
+#define EMBED     NGX_MODELGW_EMBEDDINGS
 
 #define OTHER     NGX_MODELGW_DOC_OTHER
 #define STOP      NGX_MODELGW_DOC_STOP
@@ -72,7 +73,32 @@ typedef struct {
     "\"usage\":" usage "}"
 
 
+#define EMBEDDING(usage)                                                      \
+    "{\"object\":\"list\",\"data\":[{\"usage\":{\"prompt_tokens\":1},"         \
+    "\"embedding\":[0.5,-1e-3]}],\"model\":\"m\",\"usage\":" usage "}"
+
+
 static case_t  cases[] = {
+
+    /* embeddings: input only, reported by either of two counts */
+
+    { EMBED, { EMBEDDING("{\"prompt_tokens\":8,\"total_tokens\":8}") },
+      { 8, -1, -1, -1, 0, -1 }, 0, 0 },
+
+    { EMBED, { EMBEDDING("{\"total_tokens\":9}") },
+      { 9, -1, -1, -1, 0, -1 }, 0, 0 },
+
+    { EMBED, { EMBEDDING("{\"prompt_tokens\":7,\"completion_tokens\":5}") },
+      { 7, -1, -1, -1, 0, -1 }, 0, 0 },
+
+    { EMBED, { EMBEDDING("{\"prompt_tokens\":0,\"total_tokens\":0}") },
+      { 0, -1, -1, -1, 0, -1 }, 0, 0 },
+
+    { EMBED, { EMBEDDING("{\"prompt_tokens\":\"7\",\"total_tokens\":1.5}") },
+      { -1, -1, -1, -1, -1, -1 }, 0, 0 },
+
+    { EMBED, { EMBEDDING("null") },
+      { -1, -1, -1, -1, -1, -1 }, 0, 0 },
 
     /* a 0 of input does not replace a count */
 
