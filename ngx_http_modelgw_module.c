@@ -119,6 +119,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       offsetof(ngx_http_modelgw_loc_conf_t, translate_strict),
       NULL },
 
+    { ngx_string("modelgw_aliases"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, aliases),
+      NULL },
+
     { ngx_string("modelgw_max_event_size"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_size_slot,
@@ -299,6 +306,8 @@ ngx_http_modelgw_init(ngx_conf_t *cf)
     {
         return NGX_ERROR;
     }
+
+    ngx_http_modelgw_lint_aliases(cf);
 
     if (ngx_http_modelgw_log_init(cf) != NGX_OK) {
         return NGX_ERROR;

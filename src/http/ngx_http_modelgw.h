@@ -132,6 +132,8 @@ typedef enum {
 
 typedef struct {
     ngx_http_modelgw_endpoint_t        *endpoint;
+    ngx_str_t                           id;           /* in the path, of
+                                                         PREFIX; len 0: none */
     ngx_modelgw_key_t                  *key;
     ngx_modelgw_key_t                  *found;        /* for the log: key, or
                                                          one that is refused */
@@ -327,8 +329,9 @@ ngx_http_modelgw_reason_e ngx_http_modelgw_access_refuses(
 ngx_int_t ngx_http_modelgw_access_again(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* The endpoint of a path, or NULL. */
-ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_str_t *uri);
+/* The endpoint of the request's path, or NULL; *rest follows a prefix. */
+ngx_http_modelgw_endpoint_t *ngx_http_modelgw_endpoint(ngx_http_request_t *r,
+    ngx_str_t *rest);
 
 /*
  * managed.c: finds a key that operators have made.  One of a group that is not

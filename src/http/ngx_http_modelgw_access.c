@@ -42,6 +42,8 @@ typedef struct {
 
 static ngx_int_t ngx_http_modelgw_access_route(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static size_t ngx_http_modelgw_access_alias(ngx_http_request_t *r,
+    ngx_str_t *uri);
 static ngx_uint_t ngx_http_modelgw_access_websocket(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_access_method(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
@@ -172,7 +174,7 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 {
     ngx_http_modelgw_endpoint_t  *e;
 
-    e = ngx_http_modelgw_endpoint(&r->uri);
+    e = ngx_http_modelgw_endpoint(r, &ctx->request.id);
 
     /* OPTIONS is the preflight of a browser; CORS is not supported */
 
@@ -194,28 +196,67 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 
 
 ngx_http_modelgw_endpoint_t *
-ngx_http_modelgw_endpoint(ngx_str_t *uri)
+ngx_http_modelgw_endpoint(ngx_http_request_t *r, ngx_str_t *rest)
 {
+    size_t                        len, skip;
+    ngx_str_t                     uri;
     ngx_http_modelgw_endpoint_t  *e;
+
+    uri = r->uri;
+    skip = ngx_http_modelgw_access_alias(r, &uri);
 
     for (e = ngx_http_modelgw_endpoints; e->uri.len; e++) {
 
+        len = e->uri.len - skip;
+
         if (e->flags & NGX_HTTP_MODELGW_PREFIX) {
 
-            if (uri->len <= e->uri.len) {
+            if (uri.len <= len) {
                 continue;
             }
 
-        } else if (uri->len != e->uri.len) {
+        } else if (uri.len != len) {
             continue;
         }
 
-        if (ngx_memcmp(uri->data, e->uri.data, e->uri.len) == 0) {
+        if (ngx_memcmp(uri.data, e->uri.data + skip, len) == 0) {
+            rest->data = uri.data + len;
+            rest->len = uri.len - len;
             return e;
         }
     }
 
     return NULL;
+}
+
+
+/*
+ * Clients are given an address with or without "/v1", whatever they add to it
+ * themselves.  Removes a second one from the path; returns the bytes to skip in
+ * the path of an endpoint, if there is none.
+ */
+
+static size_t
+ngx_http_modelgw_access_alias(ngx_http_request_t *r, ngx_str_t *uri)
+{
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+
+    static ngx_str_t  v1 = ngx_string("/v1");
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+
+    if (!mlcf->aliases || !mlcf->enable) {
+        return 0;
+    }
+
+    if (ngx_strncmp(uri->data, "/v1/v1/", ngx_min(uri->len, 7)) == 0) {
+        uri->data += v1.len;
+        uri->len -= v1.len;
+        return 0;
+    }
+
+    return (ngx_strncmp(uri->data, "/v1/", ngx_min(uri->len, 4)) == 0)
+           ? 0 : v1.len;
 }
 
 

@@ -256,12 +256,13 @@ ngx_http_modelgw_log_request(ngx_modelgw_out_t *out, ngx_http_request_t *r,
 static void
 ngx_http_modelgw_log_path(ngx_modelgw_out_t *out, ngx_http_request_t *r)
 {
+    ngx_str_t                     id;
     ngx_http_modelgw_endpoint_t  *e;
 
     ngx_http_modelgw_log_name(out, "path");
     ngx_modelgw_out_text(out, "\"");
 
-    e = ngx_http_modelgw_endpoint(&r->uri);
+    e = ngx_http_modelgw_endpoint(r, &id);
 
     if (e) {
         ngx_modelgw_out(out, e->uri.data, e->uri.len);

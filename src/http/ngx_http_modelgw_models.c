@@ -31,13 +31,9 @@ static void ngx_http_modelgw_models_write(ngx_modelgw_out_t *out,
 ngx_int_t
 ngx_http_modelgw_models(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_str_t  id;
-
-    id.len = r->uri.len - ctx->request.endpoint->uri.len;
-    id.data = r->uri.data + ctx->request.endpoint->uri.len;
-
-    return id.len ? ngx_http_modelgw_models_one(r, ctx, &id)
-                  : ngx_http_modelgw_models_list(r, ctx);
+    return ctx->request.id.len
+           ? ngx_http_modelgw_models_one(r, ctx, &ctx->request.id)
+           : ngx_http_modelgw_models_list(r, ctx);
 }
 
 

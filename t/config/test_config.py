@@ -90,7 +90,7 @@ def test_not_in_server(conf, line):
 
 
 @pytest.mark.parametrize("line", ["modelgw", "modelgw_flat_errors",
-                                  "modelgw_error_compat"])
+                                  "modelgw_error_compat", "modelgw_aliases"])
 def test_flag(conf, line):
     conf.refused(line, "maybe", locations="location /x { %s maybe; # HERE\n}"
                  % line)

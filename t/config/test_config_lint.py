@@ -335,3 +335,34 @@ def test_without_proxy_pass(conf):
 def test_switched_off(conf):
     conf.accepted(enable="modelgw off;", location="proxy_pass http://api.vendor"
                   "-a.test; mirror /m; client_max_body_size 1k;")
+
+
+# aliases
+
+SLASH = "location %s { modelgw on; modelgw_aliases on; " + LOCATION + " }"
+
+
+def test_aliases_that_reach_no_location(conf):
+    conf.warned('paths without "/v1" reach no gateway location', "location /",
+                enable=ON, location=LOCATION + "modelgw_aliases on;")
+    conf.warned('paths without "/v1"', enable=ON, server="modelgw_aliases on;")
+    conf.warned('paths without "/v1"', enable=ON,
+                location=LOCATION + "modelgw_aliases on;",
+                locations="location / { modelgw on; " + LOCATION + " }")
+
+
+@pytest.mark.parametrize("name", ["/", "= /messages", "~ ^/(messages|models)",
+                                  "^~ /chat/", "/m"])
+def test_aliases_that_reach_one(conf, name):
+    conf.accepted(location=LOCATION + "modelgw_aliases on;",
+                  locations=SLASH % name)
+    assert "modelgw_aliases" not in conf.text
+
+
+def test_aliases_where_they_are_off(conf):
+    conf.accepted(http="modelgw_aliases on;",
+                  location=LOCATION + "modelgw_aliases off;")
+    assert "modelgw_aliases" not in conf.text
+    conf.accepted(http="modelgw_aliases on;", enable="modelgw off;",
+                  location="return 204;")
+    assert "modelgw_aliases" not in conf.text

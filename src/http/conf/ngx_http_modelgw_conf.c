@@ -123,6 +123,8 @@ ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf)
      *     mscf->names = { NULL };
      *     mscf->peer_init = NULL;
      *     mscf->flat = 0;
+     *     mscf->aliases = { NULL, 0 };
+     *     mscf->aliased = 0;
      *     mscf->balanced = 0;
      */
 
@@ -162,6 +164,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->flat_errors = NGX_CONF_UNSET;
     mlcf->error_compat = NGX_CONF_UNSET;
     mlcf->translate_strict = NGX_CONF_UNSET;
+    mlcf->aliases = NGX_CONF_UNSET;
     mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
     mlcf->abort = NGX_CONF_UNSET_UINT;
     mlcf->abort_timeout = NGX_CONF_UNSET_MSEC;
@@ -185,6 +188,7 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_value(conf->flat_errors, prev->flat_errors, NGX_CONF_UNSET);
     ngx_conf_merge_value(conf->error_compat, prev->error_compat, 0);
     ngx_conf_merge_value(conf->translate_strict, prev->translate_strict, 0);
+    ngx_conf_merge_value(conf->aliases, prev->aliases, 0);
     ngx_conf_merge_size_value(conf->max_event_size, prev->max_event_size,
                               NGX_MODELGW_SSE_MAX_EVENT);
     ngx_conf_merge_uint_value(conf->abort, prev->abort,

@@ -256,6 +256,11 @@ typedef struct {
     unsigned                          flat:1;      /* one of its locations has
                                                       "modelgw on" or
                                                       "modelgw_admin" */
+    ngx_http_modelgw_place_t          aliases;     /* "modelgw on" of a location
+                                                      with modelgw_aliases;
+                                                      line 0: none */
+    unsigned                          aliased:1;   /* a path without "/v1" may
+                                                      reach one */
     unsigned                          balanced:1;  /* the servers of the block
                                                       are a list of nginx */
 } ngx_http_modelgw_srv_conf_t;
@@ -275,6 +280,7 @@ typedef struct {
                                                       the server */
     ngx_flag_t                        error_compat;
     ngx_flag_t                        translate_strict;
+    ngx_flag_t                        aliases;
     size_t                            max_event_size;  /* bytes */
     ngx_uint_t                        abort;       /* one of the above */
     ngx_msec_t                        abort_timeout;  /* ms */
@@ -640,6 +646,12 @@ extern ngx_conf_enum_t  ngx_http_modelgw_roles[];
  *     NGX_CONF_OK, NGX_CONF_ERROR (logged)
  */
 char *ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own);
+
+/*
+ * Warns of servers in which paths without "/v1" reach no location with
+ * modelgw_aliases; when the http block was read.
+ */
+void ngx_http_modelgw_lint_aliases(ngx_conf_t *cf);
 
 /*
  * Checks the proxy's directives of this cycle as they are read.

@@ -68,6 +68,8 @@ static const char *ngx_http_modelgw_lint_refused(
     ngx_http_modelgw_lint_t *lint);
 static void ngx_http_modelgw_lint_warn(ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint);
+static void ngx_http_modelgw_lint_aliased(ngx_conf_t *cf,
+    ngx_http_modelgw_lint_t *lint);
 static void ngx_http_modelgw_lint_log(ngx_uint_t level, ngx_conf_t *cf,
     ngx_http_modelgw_lint_t *lint, const char *text);
 static char *ngx_http_modelgw_lint_set(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -114,6 +116,7 @@ ngx_http_modelgw_lint_location(ngx_conf_t *cf, ngx_uint_t own)
 
     if (!lint.clcf->noname) {
         ngx_http_modelgw_lint_warn(cf, &lint);
+        ngx_http_modelgw_lint_aliased(cf, &lint);
     }
 
     return NGX_CONF_OK;
@@ -359,6 +362,67 @@ ngx_http_modelgw_lint_warn(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
     }
 
 #endif
+}
+
+
+/* A path without "/v1" may reach a location that begins in another way. */
+
+static void
+ngx_http_modelgw_lint_aliased(ngx_conf_t *cf, ngx_http_modelgw_lint_t *lint)
+{
+    ngx_str_t                    *name;
+    ngx_http_modelgw_loc_conf_t  *mlcf;
+    ngx_http_modelgw_srv_conf_t  *mscf;
+
+    mlcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_modelgw_module);
+
+    if (!mlcf->aliases) {
+        return;
+    }
+
+    mscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_modelgw_module);
+    name = &lint->clcf->name;
+
+    mscf->aliases = mlcf->place;
+
+#if (NGX_PCRE)
+
+    if (lint->clcf->regex) {
+        mscf->aliased = 1;
+        return;
+    }
+
+#endif
+
+    if (name->len < 3 || ngx_strncmp(name->data, "/v1", 3) != 0) {
+        mscf->aliased = 1;
+    }
+}
+
+
+void
+ngx_http_modelgw_lint_aliases(ngx_conf_t *cf)
+{
+    ngx_uint_t                     i;
+    ngx_http_core_srv_conf_t     **cscf;
+    ngx_http_core_main_conf_t     *cmcf;
+    ngx_http_modelgw_srv_conf_t   *mscf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    cscf = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+
+        mscf = cscf[i]->ctx->srv_conf[ngx_http_modelgw_module.ctx_index];
+
+        if (mscf->aliases.line && !mscf->aliased) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"modelgw_aliases\": paths without \"/v1\" reach no "
+                          "gateway location of the server: use \"location "
+                          "/\"; \"modelgw on\" is in %s:%ui",
+                          mscf->aliases.file, mscf->aliases.line);
+        }
+    }
 }
 
 
