@@ -283,7 +283,7 @@ ngx_http_modelgw_ctx_t *ngx_http_modelgw_get_ctx(ngx_http_request_t *r);
  * The handler of the access phase.
  *     NGX_OK        the client may use the endpoint
  *     NGX_DECLINED  not a gateway location
- *     NGX_DONE      refused, the response is sent
+ *     NGX_DONE      refused, or a preflight; the response is sent
  *     500           no memory, or an internal redirect from another one
  */
 ngx_int_t ngx_http_modelgw_access_handler(ngx_http_request_t *r);
@@ -880,6 +880,26 @@ ngx_int_t ngx_http_modelgw_reply_own_id(ngx_http_request_t *r, ngx_str_t *id);
  */
 ngx_int_t ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* cors.c */
+
+/* Whether the request asks if a page may make another one. */
+ngx_uint_t ngx_http_modelgw_cors_preflight(ngx_http_request_t *r);
+
+/*
+ * Answers it.
+ *     NGX_DONE      the response is sent
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_cors_reply(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Sets the response headers for pages, where modelgw_cors is on.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_cors_headers(ngx_http_request_t *r);
 
 /* models.c */
 

@@ -164,9 +164,17 @@ ngx_http_modelgw_access_handler(ngx_http_request_t *r)
         return ngx_http_modelgw_reply_error(r, ctx);
     }
 
-    return (rc == NGX_OK) ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return (rc == NGX_OK || rc == NGX_DONE) ? rc
+                                            : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
+
+/*
+ *     NGX_OK        the path and the method are those of an endpoint
+ *     NGX_DONE      the response is sent
+ *     NGX_DECLINED  refused, ctx->error is set
+ *     NGX_ERROR     no memory
+ */
 
 static ngx_int_t
 ngx_http_modelgw_access_route(ngx_http_request_t *r,
@@ -176,7 +184,10 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 
     e = ngx_http_modelgw_endpoint(r, &ctx->request.id);
 
-    /* OPTIONS is the preflight of a browser; CORS is not supported */
+    if (e && ngx_http_modelgw_cors_preflight(r)) {
+        ctx->request.endpoint = e;
+        return ngx_http_modelgw_cors_reply(r, ctx);
+    }
 
     if (e == NULL || r->method == NGX_HTTP_OPTIONS) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",

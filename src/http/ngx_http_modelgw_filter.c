@@ -136,6 +136,10 @@ ngx_http_modelgw_header_filter(ngx_http_request_t *r)
         return ngx_http_modelgw_filter_foreign(r, ctx);
     }
 
+    if (ngx_http_modelgw_cors_headers(r) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_next_header_filter(r);
 }
 
@@ -209,7 +213,7 @@ ngx_http_modelgw_filter_foreign(ngx_http_request_t *r,
 
     status = r->headers_out.status;
 
-    /* a preflight is not supported anywhere */
+    /* an endpoint answers a preflight, or knows no OPTIONS */
 
     if (r->method == NGX_HTTP_OPTIONS && status == NGX_HTTP_NOT_ALLOWED) {
         status = NGX_HTTP_NOT_FOUND;
@@ -413,6 +417,7 @@ ngx_http_modelgw_filter_header(ngx_http_request_t *r,
     if (ngx_http_modelgw_reply_ids(r, ctx) != NGX_OK
         || ngx_http_modelgw_reply_ignored(r, ctx) != NGX_OK
         || ngx_http_modelgw_limit_headers(r, ctx) != NGX_OK
+        || ngx_http_modelgw_cors_headers(r) != NGX_OK
         || ngx_http_modelgw_hold_budget_header(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from config_check import GROUP, GROUP_B, Config, key
+from config_check import GROUP, GROUP_B, LOCATION, Config, key
 
 
 @pytest.fixture
@@ -218,6 +218,49 @@ def test_retry_bad(conf, words, bad):
     conf.refused('invalid status "%s" in "retry"' % bad, 'group "a"',
                  "it is 429, 503, 529, 500, 401 or 403, each once",
                  group=GROUP + "retry %s; # HERE" % words)
+
+
+# modelgw_cors
+
+@pytest.mark.parametrize("value", [
+    "off", "*", "https://app.example", "http://localhost:5173",
+    "http://127.0.0.1:8080 http://[::1]:8080", "tauri://localhost",
+    "chrome-extension://abcdefghijklmnop", "https://xn--bcher-kva.example",
+    "https://a.example:80 http://a.example:443", "https://a_b.example"])
+def test_cors(conf, value):
+    for place in "http", "server":
+        conf.accepted(**{place: "modelgw_cors %s;" % value})
+    conf.accepted(location=LOCATION + "modelgw_cors %s;" % value)
+
+
+@pytest.mark.parametrize("value", [
+    '""', "null", "app.example", "//app.example", "https://", "https:app",
+    "https://app.example/", "https://app.example/x", "https://app.example?",
+    "HTTPS://app.example", "https://App.example", "https://u@app.example",
+    "https://app.example:", "https://app.example:0", "https://app.example:080",
+    "https://app.example:65536", "https://app.example:x",
+    "https://app.example:443", "http://app.example:80", "https://*.example",
+    "https://b\u00fccher.example", "'https://a b'", "https://[::1",
+    "https://[]", "https://[::1]x", "1a://x", "on"])
+def test_cors_bad(conf, value):
+    conf.refused("invalid origin", '"*" or "off" alone',
+                 server="modelgw_cors %s; # HERE" % value)
+
+
+@pytest.mark.parametrize("value", ["* https://app.example",
+                                   "https://app.example *",
+                                   "off https://app.example",
+                                   "https://app.example off", "off *", "* *"])
+def test_cors_words_that_are_alone(conf, value):
+    conf.refused("", server="modelgw_cors %s; # HERE" % value)
+
+
+def test_cors_twice(conf):
+    conf.refused("is duplicate", server="modelgw_cors *;\nmodelgw_cors off; "
+                 "# HERE")
+    conf.refused('duplicate origin "http://a"',
+                 server="modelgw_cors http://a http://b http://a; # HERE")
+    conf.refused("modelgw_cors", server="modelgw_cors; # HERE")
 
 
 # protocol, family, owned_by

@@ -21,6 +21,9 @@
 #define NGX_HTTP_MODELGW_KEEPALIVE_MAX  (60 * 60 * 1000)  /* ms */
 
 
+static ngx_uint_t ngx_http_modelgw_conf_origin(ngx_str_t *text);
+
+
 static ngx_conf_enum_t  ngx_http_modelgw_abort_modes[] = {
     { ngx_string("auto"), NGX_HTTP_MODELGW_ABORT_AUTO },
     { ngx_string("cut"), NGX_HTTP_MODELGW_ABORT_CUT },
@@ -125,6 +128,7 @@ ngx_http_modelgw_create_srv_conf(ngx_conf_t *cf)
      *     mscf->flat = 0;
      *     mscf->aliases = { NULL, 0 };
      *     mscf->aliased = 0;
+     *     mscf->cors = 0;
      *     mscf->balanced = 0;
      */
 
@@ -165,6 +169,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->error_compat = NGX_CONF_UNSET;
     mlcf->translate_strict = NGX_CONF_UNSET;
     mlcf->aliases = NGX_CONF_UNSET;
+    mlcf->cors = NGX_CONF_UNSET_PTR;
     mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
     mlcf->abort = NGX_CONF_UNSET_UINT;
     mlcf->abort_timeout = NGX_CONF_UNSET_MSEC;
@@ -189,6 +194,7 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_value(conf->error_compat, prev->error_compat, 0);
     ngx_conf_merge_value(conf->translate_strict, prev->translate_strict, 0);
     ngx_conf_merge_value(conf->aliases, prev->aliases, 0);
+    ngx_conf_merge_ptr_value(conf->cors, prev->cors, NULL);
     ngx_conf_merge_size_value(conf->max_event_size, prev->max_event_size,
                               NGX_MODELGW_SSE_MAX_EVENT);
     ngx_conf_merge_uint_value(conf->abort, prev->abort,
@@ -221,6 +227,7 @@ ngx_http_modelgw_check_loc_conf(ngx_conf_t *cf,
     }
 
     mscf->flat = 1;
+    mscf->cors |= (mlcf->cors != NULL);
 
     if (mmcf->groups.nelts == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -408,6 +415,116 @@ ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     mlcf->keepalive = n;
 
     return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_modelgw_set_cors(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_modelgw_loc_conf_t *mlcf = conf;
+
+    ngx_str_t   *value, *origin;
+    ngx_uint_t   i;
+
+    if (mlcf->cors != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
+        mlcf->cors = NULL;
+        return NGX_CONF_OK;
+    }
+
+    mlcf->cors = ngx_array_create(cf->pool, cf->args->nelts - 1,
+                                  sizeof(ngx_str_t));
+    if (mlcf->cors == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_http_modelgw_conf_listed(mlcf->cors, &value[i])) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate origin \"%V\"", &value[i]);
+            return NGX_CONF_ERROR;
+        }
+
+        if (!ngx_http_modelgw_conf_origin(&value[i])
+            && (cf->args->nelts != 2 || ngx_strcmp(value[1].data, "*") != 0))
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid origin \"%V\": it is a scheme, "
+                               "\"://\", a host, and a port that is not the "
+                               "scheme's own, in lower case, as browsers send "
+                               "it; or \"*\" or \"off\" alone", &value[i]);
+            return NGX_CONF_ERROR;
+        }
+
+        origin = ngx_array_push(mlcf->cors);
+        if (origin == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *origin = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * Whether text is an origin in its one form (WHATWG HTML, 7.1.1), which is
+ * compared as it is: "https://app.example", "http://[::1]:8080".
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_conf_origin(ngx_str_t *text)
+{
+    size_t      n;
+    u_char     *p, *last, *host;
+    ngx_int_t   port;
+
+    p = text->data;
+    last = p + text->len;
+
+    n = strspn((char *) p, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+
+    if (n == 0 || *p < 'a' || ngx_strncmp(p + n, "://", 3) != 0) {
+        return 0;
+    }
+
+    host = p + n + 3;
+
+    if (*host == '[') {
+        n = 1 + strspn((char *) host + 1, "0123456789abcdef:.");
+
+        if (n == 1 || host[n++] != ']') {
+            return 0;
+        }
+
+    } else {
+        n = strspn((char *) host, "abcdefghijklmnopqrstuvwxyz0123456789-._");
+
+        if (n == 0) {
+            return 0;
+        }
+    }
+
+    if (host + n == last) {
+        return 1;
+    }
+
+    if (host[n] != ':' || host[n + 1] == '0') {
+        return 0;
+    }
+
+    port = ngx_atoi(host + n + 1, last - (host + n + 1));
+
+    return port > 0 && port <= 65535
+           && !(port == 80 && ngx_strncmp(p, "http:", 5) == 0)
+           && !(port == 443 && ngx_strncmp(p, "https:", 6) == 0);
 }
 
 

@@ -261,6 +261,8 @@ typedef struct {
                                                       line 0: none */
     unsigned                          aliased:1;   /* a path without "/v1" may
                                                       reach one */
+    unsigned                          cors:1;      /* a gateway location has
+                                                      modelgw_cors */
     unsigned                          balanced:1;  /* the servers of the block
                                                       are a list of nginx */
 } ngx_http_modelgw_srv_conf_t;
@@ -281,6 +283,8 @@ typedef struct {
     ngx_flag_t                        error_compat;
     ngx_flag_t                        translate_strict;
     ngx_flag_t                        aliases;
+    ngx_array_t                      *cors;        /* of ngx_str_t: origins, or
+                                                      "*" alone; NULL: off */
     size_t                            max_event_size;  /* bytes */
     ngx_uint_t                        abort;       /* one of the above */
     ngx_msec_t                        abort_timeout;  /* ms */
@@ -337,7 +341,7 @@ char *ngx_http_modelgw_check_loc_conf(ngx_conf_t *cf,
 
 /*
  * modelgw, modelgw_key_prefix, modelgw_abort, modelgw_keepalive,
- * modelgw_topup_url and modelgw_gateway_url
+ * modelgw_cors, modelgw_topup_url and modelgw_gateway_url
  */
 char *ngx_http_modelgw_set_enable(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -347,6 +351,7 @@ char *ngx_http_modelgw_set_abort(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_modelgw_set_keepalive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_modelgw_set_cors(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_modelgw_set_url(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* Whether text has 1 to max bytes, all letters, digits or in "also". */
