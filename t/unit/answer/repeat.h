@@ -25,6 +25,7 @@ typedef struct {
     ngx_uint_t                protocol;
     ngx_uint_t                on;        /* the fast path */
     ngx_uint_t                taken;     /* how often */
+    ngx_uint_t                number;    /* of the last event */
 
     ngx_pool_t               *pool;
     ngx_modelgw_sse_t         sse;
@@ -85,6 +86,7 @@ repeat_init(repeat_t *r, ngx_uint_t protocol, ngx_uint_t on)
 
     ngx_modelgw_usage_conf(&conf, protocol, skip);
     ngx_modelgw_usage_init(&r->usage);
+    r->usage.events = 1;
     ngx_modelgw_sse_init(&r->sse, r->pool, REPEAT_MAX_EVENT);
     ngx_modelgw_repeat_init(&r->repeat, r->pool, skip, REPEAT_MAX_EVENT);
 
@@ -174,9 +176,10 @@ repeat_scan(repeat_t *r, ngx_modelgw_sse_event_t *ev, off_t *from, off_t *to)
 static ngx_inline void
 repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
 {
-    off_t                from, to;
-    ngx_uint_t           kind;
-    ngx_modelgw_text_t   text;
+    off_t                      from, to;
+    ngx_uint_t                 kind;
+    ngx_modelgw_text_t         text;
+    ngx_modelgw_scan_value_t  *v;
 
     ngx_modelgw_repeat_forget(&r->repeat);
 
@@ -195,6 +198,17 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
     kind = ngx_modelgw_usage_merge(&r->usage, r->protocol, r->scan);
     ngx_modelgw_text(&text, ev->data.data, ev->data.len);
 
+    if (r->protocol == NGX_MODELGW_RESPONSES) {
+        v = ngx_modelgw_usage_part(&r->usage, r->scan,
+                                   NGX_MODELGW_PART_SEQUENCE);
+
+        if (v->type != NGX_MODELGW_SCAN_ABSENT) {
+            text.number.data = ev->data.data + v->from;
+            text.number.len = v->to - v->from;
+            r->number = ngx_atoi(v->text, v->len);
+        }
+    }
+
     repeat_log(r, &ev->raw, from, to, text.n, text.finished);
 
     if (kind == NGX_MODELGW_DOC_ERROR) {
@@ -210,7 +224,8 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
         }
     }
 
-    if (r->on && r->rc == NGX_OK && kind == NGX_MODELGW_DOC_OTHER
+    if (r->on && r->rc == NGX_OK
+        && (kind == NGX_MODELGW_DOC_OTHER || kind == NGX_MODELGW_DOC_DELTA)
         && ngx_modelgw_repeat_keep(&r->repeat, ev, &text, from, to) != NGX_OK)
     {
         abort();
@@ -227,6 +242,10 @@ repeat_short(repeat_t *r, u_char **pos, u_char *last)
            && ngx_modelgw_repeat_next(&r->repeat, pos, last, &ev) == NGX_OK)
     {
         r->taken++;
+
+        if (r->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
+            r->number = ev.number;
+        }
 
         repeat_log(r, &ev.raw, ev.from, ev.to,
                    ngx_modelgw_repeat_len(&r->repeat, &ev), 0);
@@ -312,6 +331,7 @@ repeat_compare(ngx_uint_t protocol, const u_char *p, size_t len, size_t chunk,
     taken = r[1].taken;
 
     if (r[0].rc != r[1].rc
+        || r[0].number != r[1].number
         || r[0].len != r[1].len
         || (r[0].len && ngx_memcmp(r[0].log, r[1].log, r[0].len) != 0)
         || ngx_memcmp(&r[0].usage, &r[1].usage, sizeof(ngx_modelgw_usage_t))

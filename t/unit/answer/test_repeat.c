@@ -49,6 +49,20 @@
     block "}\n\n"
 
 
+#define NUMBERED(n, text)                                                     \
+    "data: {\"type\":\"x.delta\",\"sequence_number\":" n ",\"delta\":\""         \
+    text "\",\"logprobs\":[]}\n\n"
+
+#define NUMBERED_LATE(n, text, noise)                                         \
+    "event: x.delta\n"                                                        \
+    "data: {\"type\":\"x.delta\",\"delta\":\"" text "\",\"obfuscation\":\""    \
+    noise "\",\"sequence_number\":" n "}\n\n"
+
+#define NUMBERED_BETWEEN(n, text, noise)                                      \
+    "data: {\"type\":\"x.delta\",\"delta\":\"" text "\",\"sequence_number\":"   \
+    n ",\"obfuscation\":\"" noise "\"}\n\n"
+
+
 typedef struct {
     ngx_uint_t   protocol;
     const char  *stream;
@@ -180,6 +194,53 @@ test_noise(void **state)
 }
 
 
+/* events of responses, which have a number */
+
+static void
+test_numbers(void **state)
+{
+    static case_t  c[] = {
+
+        { NGX_MODELGW_RESPONSES, NUMBERED("8", "a") NUMBERED("9", "bc")
+          NUMBERED("10", "") NUMBERED("0", "d") NUMBERED("999999999", "e"), 4 },
+        { NGX_MODELGW_RESPONSES, NUMBERED_LATE("8", "a", "xyz")
+          NUMBERED_LATE("9", "bc", "") NUMBERED_LATE("10", "", "x"), 2 },
+        { NGX_MODELGW_RESPONSES, NUMBERED_BETWEEN("8", "a", "xyz")
+          NUMBERED_BETWEEN("9", "bc", "") NUMBERED_BETWEEN("10", "", "x"), 2 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("8", "a") NUMBERED("9", "b")
+          NUMBERED_LATE("10", "b", "") NUMBERED_LATE("11", "c", ""), 2 },
+
+        /* no count */
+
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("1.5", "b")
+          NUMBERED("1.5", "c"), 1 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("01", "b"), 0 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("", "b"), 0 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("-1", "b"), 0 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("null", "b")
+          NUMBERED("null", "c") NUMBERED("2", "d"), 1 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a") NUMBERED("1 ", "b"), 0 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("1", "a")
+          NUMBERED("1234567890", "b"), 0 },
+
+        /* with a model */
+
+        { NGX_MODELGW_RESPONSES,
+          "data: {\"type\":\"x.delta\",\"delta\":\"a\",\"sequence_number\":1,"
+          "\"response\":{\"model\":\"m\"}}\n\n"
+          "data: {\"type\":\"x.delta\",\"delta\":\"a\",\"sequence_number\":2,"
+          "\"response\":{\"model\":\"m\"}}\n\n", 0 },
+        { NGX_MODELGW_RESPONSES,
+          "data: {\"type\":\"x.delta\",\"delta\":\"a\","
+          "\"response\":{\"model\":\"m\"}}\n\n"
+          "data: {\"type\":\"x.delta\",\"delta\":\"b\","
+          "\"response\":{\"model\":\"m\"}}\n\n", 1 }
+    };
+
+    replay_all(c, sizeof(c) / sizeof(c[0]));
+}
+
+
 /* the inside of the string */
 
 static void
@@ -294,6 +355,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_case(test_repeats),
         unit_case(test_noise),
+        unit_case(test_numbers),
         unit_case(test_texts),
         unit_case(test_others),
         unit_case(test_long),

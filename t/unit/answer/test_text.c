@@ -205,6 +205,53 @@ test_answer(void **state)
 }
 
 
+/* only strings that a model has written */
+
+static void
+test_items(void **state)
+{
+    u_char      *copy;
+    size_t       len, n, got, before;
+    ngx_uint_t   i;
+
+    static struct {
+        const char  *data;
+        size_t       n;
+    } c[] = {
+        { "{\"type\":\"message\",\"id\":\"msg_1\",\"status\":\"completed\","
+          "\"content\":[{\"type\":\"output_text\",\"text\":\"a\\n\xc3\xa9\","
+          "\"annotations\":[{\"url\":\"u\",\"title\":\"t\"}],\"logprobs\":"
+          "[{\"token\":\"a\",\"bytes\":[1]}]},{\"type\":\"refusal\","
+          "\"refusal\":\"no\"}]}", 6 },
+        { "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\","
+          "\"text\":\"abc\"}],\"encrypted_content\":\"0123456789\"}", 13 },
+        { "{\"type\":\"function_call\",\"call_id\":\"call_1\",\"name\":\"f\","
+          "\"arguments\":\"{\\\"a\\\":1}\"}", 7 },
+        { "{\"type\":\"custom_tool_call\",\"name\":\"f\",\"input\":\"xy\"}", 2 },
+        { "{\"type\":\"code_interpreter_call\",\"code\":\"1+1\"}", 3 },
+        { "{\"action\":{\"queries\":[\"a\",\"b\"],\"query\":\"c\"}}", 0 },
+        { "[{\"text\":\"a\"},{\"content\":[{\"text\":\"bc\"}]},\"x\",[\"y\"]]",
+          3 },
+        { "[]", 0 },
+        { "{}", 0 },
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        len = strlen(c[i].data);
+
+        for (n = 0, got = 0, before = 0; n <= len; n++, before = got) {
+            copy = unit_dup(c[i].data, n);
+            got = ngx_modelgw_text_items(copy, n);
+            unit_free(copy);
+
+            assert_true(got <= before + 10);
+        }
+
+        assert_int_equal(got, c[i].n);
+    }
+}
+
+
 /* a truncated document has no more text than the whole one */
 
 static void
@@ -353,6 +400,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_case(test_text),
         unit_case(test_answer),
+        unit_case(test_items),
         unit_case(test_cut),
         unit_case(test_linear),
         unit_case(test_finished),

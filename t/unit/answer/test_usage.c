@@ -1,6 +1,6 @@
 
 /*
- * Token usage merged from answers and events of both protocols, the kind of a
+ * Token usage merged from answers and events of all protocols, the kind of a
  * document, and the place of its model id.  Each document is scanned at all
  * chunk sizes.
  */
@@ -12,14 +12,15 @@
 #include "ngx_modelgw_usage.h"
 
 
-#define CHAT      NGX_MODELGW_CHAT
-#define MESSAGES  NGX_MODELGW_MESSAGES
-#define EMBED     NGX_MODELGW_EMBEDDINGS
+#define CHAT       NGX_MODELGW_CHAT
+#define MESSAGES   NGX_MODELGW_MESSAGES
+#define RESPONSES  NGX_MODELGW_RESPONSES
+#define EMBED      NGX_MODELGW_EMBEDDINGS
 
-#define OTHER     NGX_MODELGW_DOC_OTHER
-#define STOP      NGX_MODELGW_DOC_STOP
-#define ERROR     NGX_MODELGW_DOC_ERROR
-#define USAGE     NGX_MODELGW_DOC_USAGE
+#define OTHER      NGX_MODELGW_DOC_OTHER
+#define STOP       NGX_MODELGW_DOC_STOP
+#define ERROR      NGX_MODELGW_DOC_ERROR
+#define USAGE      NGX_MODELGW_DOC_USAGE
 
 
 /* the documents of a call, one after the other, and the usage at its end */
@@ -537,6 +538,141 @@ test_kind_and_model(void **state)
 }
 
 
+#define REPORT                                                                \
+    "{\"input_tokens\":100,\"input_tokens_details\":{\"cached_tokens\":30,"   \
+    "\"cache_write_tokens\":20},\"output_tokens\":9,"                         \
+    "\"output_tokens_details\":{\"reasoning_tokens\":4}}"
+
+#define EVENT(type)                                                           \
+    "{\"type\":\"" type "\",\"sequence_number\":7,\"model\":\"x\",\"usage\":"  \
+    "{\"input_tokens\":1,\"output_tokens\":1},\"response\":{\"id\":\"r\","     \
+    "\"model\":\"m\",\"output\":[],\"error\":{\"code\":\"c\"},\"usage\":"     \
+    REPORT "},\"error\":{}}"
+
+#define NONE  { -1, -1, -1, -1, -1, -1 }
+#define ALL   { 50, 30, 20, 0, 9, 4 }
+
+
+/* in events only "response" counts, and only in the last one */
+
+static void
+test_responses(void **state)
+{
+    off_t                      from, to;
+    size_t                     chunk;
+    ngx_int_t                  rc;
+    ngx_uint_t                 i, n, kind;
+    ngx_modelgw_scan_t        *s;
+    ngx_modelgw_usage_t        usage;
+    ngx_modelgw_scan_value_t  *v;
+
+    static struct {
+        ngx_uint_t   events;
+        const char  *doc;
+        ngx_uint_t   kind;
+        const char  *model;
+        tokens_t     usage;
+        ngx_uint_t   final;
+    } c[] = {
+        { 1, EVENT("response.completed"), STOP, "\"m\"", ALL, 1 },
+        { 1, EVENT("response.incomplete"), STOP, "\"m\"", ALL, 1 },
+        { 1, EVENT("response.failed"), NGX_MODELGW_DOC_FAILED, "\"m\"", ALL,
+          1 },
+        { 1, EVENT("response.c\\u006fmpleted"), STOP, "\"m\"", ALL, 1 },
+        { 1, EVENT("response.created"), OTHER, "\"m\"", NONE, 0 },
+        { 1, EVENT("response.output_item.added"), NGX_MODELGW_DOC_BEGIN,
+          "\"m\"", NONE, 0 },
+        { 1, EVENT("response.output_item.done"), NGX_MODELGW_DOC_ITEM,
+          "\"m\"", NONE, 0 },
+        { 1, EVENT("response.output_text.delta"), NGX_MODELGW_DOC_DELTA,
+          "\"m\"", NONE, 0 },
+        { 1, EVENT("response.completed.delta"), NGX_MODELGW_DOC_DELTA,
+          "\"m\"", NONE, 0 },
+        { 1, EVENT("error"), ERROR, "\"m\"", NONE, 0 },
+        { 1, EVENT(".delta"), OTHER, "\"m\"", NONE, 0 },
+        { 1, EVENT(""), OTHER, "\"m\"", NONE, 0 },
+        { 1, "{\"error\":{}}", ERROR, NULL, NONE, 0 },
+        { 1, "{\"error\":\"x\"}", ERROR, NULL, NONE, 0 },
+        { 1, "{\"error\":null}", OTHER, NULL, NONE, 0 },
+        { 1, "{\"model\":\"m\",\"usage\":" REPORT "}", OTHER, NULL, NONE, 0 },
+        { 1, "{\"type\":7,\"response\":{\"usage\":" REPORT "}}", OTHER, NULL,
+          NONE, 0 },
+        { 1, "{\"type\":\"response.completed\",\"response\":{\"usage\":null}}",
+          STOP, NULL, NONE, 0 },
+        { 1, "{\"type\":\"response.completed\",\"usage\":" REPORT "}", STOP,
+          NULL, NONE, 0 },
+        { 1, "{\"type\":\"response.completed\",\"response\":{\"usage\":"
+          "{\"input_tokens\":5,\"output_tokens\":0}}}", STOP, NULL,
+          { 5, -1, -1, -1, 0, -1 }, 1 },
+
+        { 0, "{\"model\":\"m\",\"error\":null,\"usage\":" REPORT "}", OTHER,
+          "\"m\"", ALL, 1 },
+        { 0, "{\"type\":\"response.completed\",\"model\":\"m\",\"response\":"
+          "{\"model\":\"x\",\"usage\":" REPORT "}}", OTHER, "\"m\"", NONE, 0 },
+        { 0, "{\"type\":\"error\"}", OTHER, NULL, NONE, 0 },
+        { 0, "{\"error\":{},\"usage\":" REPORT "}", ERROR, NULL, ALL, 1 },
+    };
+
+    for (n = 0; n < sizeof(c) / sizeof(c[0]); n++) {
+        s = scanner(*state, RESPONSES);
+
+        for (i = 0; (chunk = unit_chunk(i, strlen(c[n].doc))) != 0; i++) {
+            scan(s, c[n].doc, chunk);
+
+            ngx_modelgw_usage_init(&usage);
+            usage.events = c[n].events;
+
+            kind = ngx_modelgw_usage_merge(&usage, RESPONSES, s);
+            ngx_modelgw_usage_end(&usage, RESPONSES);
+
+            assert_int_equal(kind, c[n].kind);
+            assert_int_equal(usage.final, c[n].final);
+            assert_int_equal(usage.odd, 0);
+            assert_int_equal(usage.input, c[n].usage.input);
+            assert_int_equal(usage.cache_read, c[n].usage.cache_read);
+            assert_int_equal(usage.cache_write, c[n].usage.cache_write);
+            assert_int_equal(usage.output, c[n].usage.output);
+            assert_int_equal(usage.reasoning, c[n].usage.reasoning);
+
+            rc = ngx_modelgw_usage_model(&usage, RESPONSES, s, &from, &to);
+            assert_int_equal(rc, c[n].model ? NGX_OK : NGX_DECLINED);
+
+            if (c[n].model) {
+                unit_assert_str((u_char *) c[n].doc + from, to - from,
+                                c[n].model);
+            }
+        }
+    }
+
+    usage.events = 1;
+
+    scan(s, EVENT("x"), 4096);
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_SEQUENCE);
+    unit_assert_str(v->text, v->len, "7");
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_ID);
+    unit_assert_str(v->text, v->len, "r");
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_OUTPUT);
+    assert_int_equal(v->to - v->from, 2);
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_ERROR);
+    assert_int_equal(v->to - v->from, 12);
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_ITEM);
+    assert_int_equal(v->type, NGX_MODELGW_SCAN_ABSENT);
+
+    scan(s, "{\"sequence_number\":1.5,\"item\":{}}", 4096);
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_SEQUENCE);
+    assert_int_equal(v->type, NGX_MODELGW_SCAN_ABSENT);
+
+    v = ngx_modelgw_usage_part(&usage, s, NGX_MODELGW_PART_ITEM);
+    assert_int_equal(v->to - v->from, 2);
+}
+
+
 /* which document reported the output */
 
 static void
@@ -637,6 +773,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_case(test_merge),
         unit_case(test_kind_and_model),
+        unit_case(test_responses),
         unit_case(test_final),
         unit_case(test_end),
     };
