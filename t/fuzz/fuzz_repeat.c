@@ -30,7 +30,9 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
         return 0;
     }
 
-    protocol = (p[1] & 1) ? NGX_MODELGW_CHAT : NGX_MODELGW_MESSAGES;
+    protocol = (p[1] & 2) ? NGX_MODELGW_RESPONSES
+               : (p[1] & 1) ? NGX_MODELGW_CHAT
+               : NGX_MODELGW_MESSAGES;
 
     (void) repeat_compare(protocol, p + 2, len - 2, ngx_max(len, 1), 0);
     (void) repeat_compare(protocol, p + 2, len - 2, 8 * p[0] + 64, p[0] + 1);
