@@ -61,6 +61,8 @@ static ngx_uint_t ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_choices(ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s,
     ngx_uint_t events);
+static ngx_inline ngx_uint_t ngx_modelgw_usage_ends(
+    ngx_modelgw_scan_value_t *value, ngx_str_t *word);
 static ngx_uint_t ngx_modelgw_usage_fields(ngx_modelgw_usage_t *usage,
     ngx_modelgw_usage_field_t *field, ngx_uint_t shift, ngx_modelgw_scan_t *s);
 static ngx_uint_t ngx_modelgw_usage_odd(ngx_modelgw_usage_field_t *field,
@@ -293,7 +295,7 @@ static ngx_modelgw_usage_field_t  ngx_modelgw_usage_responses_fields[] = {
 };
 
 
-/* events of responses; any other is content if its type ends with ".delta" */
+/* events of responses; of others, the last word decides */
 
 static struct {
     ngx_str_t             type;
@@ -321,6 +323,7 @@ static ngx_uint_t  ngx_modelgw_usage_parts[] = {
 
 
 static ngx_str_t  ngx_modelgw_usage_delta = ngx_string(".delta");
+static ngx_str_t  ngx_modelgw_usage_done = ngx_string(".done");
 
 
 /* the first two rows are those of chat */
@@ -690,7 +693,6 @@ ngx_modelgw_usage_chat_kind(ngx_modelgw_scan_t *s)
 static ngx_uint_t
 ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
 {
-    ngx_str_t                 *delta;
     ngx_uint_t                 i;
     ngx_modelgw_scan_value_t  *type;
 
@@ -703,13 +705,7 @@ ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
                ? NGX_MODELGW_DOC_ERROR : NGX_MODELGW_DOC_OTHER;
     }
 
-    delta = &ngx_modelgw_usage_delta;
-
-    if (type->len > delta->len
-        && type->len <= NGX_MODELGW_SCAN_TEXT
-        && ngx_memcmp(type->text + type->len - delta->len, delta->data,
-                      delta->len) == 0)
-    {
+    if (ngx_modelgw_usage_ends(type, &ngx_modelgw_usage_delta)) {
         return NGX_MODELGW_DOC_DELTA;
     }
 
@@ -722,7 +718,18 @@ ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
         }
     }
 
-    return NGX_MODELGW_DOC_OTHER;
+    return ngx_modelgw_usage_ends(type, &ngx_modelgw_usage_done)
+           ? NGX_MODELGW_DOC_DONE : NGX_MODELGW_DOC_OTHER;
+}
+
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_usage_ends(ngx_modelgw_scan_value_t *value, ngx_str_t *word)
+{
+    return value->len > word->len
+           && value->len <= NGX_MODELGW_SCAN_TEXT
+           && ngx_memcmp(value->text + value->len - word->len, word->data,
+                         word->len) == 0;
 }
 
 

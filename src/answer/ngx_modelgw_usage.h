@@ -71,6 +71,7 @@ typedef struct {
 #define NGX_MODELGW_DOC_BEGIN  5         /* an item of the output begins */
 #define NGX_MODELGW_DOC_ITEM   6         /* an item of the output is done */
 #define NGX_MODELGW_DOC_DELTA  7         /* a piece of an item */
+#define NGX_MODELGW_DOC_DONE   8         /* a part of an item is done */
 
 
 /* values of an event of responses, or of an answer */

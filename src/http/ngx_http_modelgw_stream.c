@@ -469,7 +469,8 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
 
         break;
 
-    default: /* NGX_MODELGW_DOC_BEGIN, _ITEM, NGX_HTTP_MODELGW_STREAM_NO_DATA */
+    default: /* NGX_MODELGW_DOC_BEGIN, _ITEM, _DONE,
+                NGX_HTTP_MODELGW_STREAM_NO_DATA */
         break;
     }
 
@@ -597,8 +598,8 @@ ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
 
 
 /*
- * An event of responses.  Between two items, and after the last one, what the
- * client has is whole, so it is not cut then: usage follows.  NGX_OK, NGX_ERROR
+ * An event of responses.  After a part or an item that is done, the client may
+ * have what it wants: it is not cut then, as usage may follow.  NGX_OK, NGX_ERROR
  * (no memory)
  */
 
@@ -649,6 +650,7 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
             st->text.number.len = number->to - number->from;
         }
 
+        ctx->answer.finishing = 0;
         rs->text += st->text.n;
 
         ngx_http_modelgw_settle_seen(ctx, st->text.n);
@@ -656,6 +658,10 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     case NGX_MODELGW_DOC_BEGIN:
         ctx->answer.finishing = 0;
+        return NGX_OK;
+
+    case NGX_MODELGW_DOC_DONE:
+        ctx->answer.finishing = 1;
         return NGX_OK;
 
     case NGX_MODELGW_DOC_ITEM:

@@ -288,12 +288,15 @@ def test_a_client_leaves_in_the_middle(bank):
     expect(bank, API, body, Seen(200, text=TEXT), end="client")
 
 
-def test_a_client_leaves_after_its_answer(bank):
+@pytest.mark.parametrize("last, n", [("output_item.done", 1),
+                                     ("content_part.done", 2),
+                                     ("output_text.done", 3)])
+def test_a_client_leaves_after_its_answer(bank, last, n):
     """All was read but for the usage, of which hidden reasoning is the most:
     the rest is read."""
     usage = response_usage(11, 5000, reasoning=4990)
     events = response_events("m", WORDS, usage=usage)
-    body = leave(bank, events[:-1], b"output_item.done", events[-1:])
+    body = leave(bank, events[:-n], last.encode(), events[-n:])
     expect(bank, API, body, Seen(200, dict(input=11, output=5000),
                                  final=True), end=None)
 
