@@ -8,6 +8,7 @@
  *     request_turns.c   messages as turns
  *     request_calls.c   tool calls in messages, their ids and results
  *     request_part.c    parts of content, and the blocks that they become
+ *     request_source.c  sources of images and documents
  *
  * Those of chat on messages; responses.c and its files use most of it.
  *
@@ -67,6 +68,15 @@ enum {
     NGX_MODELGW_BLOCK_SEALED,
     NGX_MODELGW_BLOCK_TOOL_USE,
     NGX_MODELGW_BLOCK_TOOL_RESULT
+};
+
+
+/* where the value of an image or a document comes from */
+
+enum {
+    NGX_MODELGW_SOURCE_URL = 0,
+    NGX_MODELGW_SOURCE_BASE64,
+    NGX_MODELGW_SOURCE_PLAIN             /* the value is to be escaped */
 };
 
 
@@ -631,6 +641,13 @@ ngx_int_t ngx_modelgw_request_part_thinking_block(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *block,
     ngx_array_t *blocks);
 
+/*
+ * Refuses a member of the part: ".image_url.url", " is not a string".
+ *     NGX_DECLINED, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_modelgw_request_part_invalid(ngx_modelgw_request_walk_t *w,
+    const char *member, const char *fault);
+
 /* Appends a block, zeroed but for its kind; NULL: no memory. */
 ngx_modelgw_request_block_t *ngx_modelgw_request_block(ngx_array_t *blocks,
     ngx_uint_t kind);
@@ -674,6 +691,21 @@ void ngx_modelgw_request_cache_control_write(ngx_modelgw_request_t *rq,
     ngx_modelgw_out_text(out, before);                                        \
     ngx_modelgw_out_borrowed(out, (text)->data, (text)->len);                 \
     ngx_modelgw_out_text(out, "\"")
+
+
+/* ngx_modelgw_request_source.c */
+
+/*
+ * Read the source of an image or a document, w->member, into the block: a data
+ * URI of a type that a file, or an image, may have; an https URL, which a file
+ * may not be in the first.
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_modelgw_request_source(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *node, ngx_uint_t file,
+    ngx_modelgw_request_block_t *block);
+ngx_int_t ngx_modelgw_request_source_url(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *url, ngx_modelgw_request_block_t *block);
 
 
 #endif /* _NGX_MODELGW_REQUEST_PRIVATE_H_INCLUDED_ */

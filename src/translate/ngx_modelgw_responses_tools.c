@@ -367,29 +367,20 @@ ngx_modelgw_responses_tool_custom(ngx_modelgw_responses_walk_t *w,
     ngx_modelgw_request_tool_t   tool;
 
     ngx_memzero(&tool, sizeof(ngx_modelgw_request_tool_t));
+
+    fault = ngx_modelgw_request_tool_details(w->rq, obj, &tool);
+
     tool.custom = 1;
-
-    node = ngx_modelgw_request_member(w->rq, obj, "description");
-
-    if (ngx_modelgw_request_string(node)) {
-
-        if (!ngx_modelgw_tape_blank(w->rq->tape, node)) {
-            tool.description = node;
-        }
-
-    } else if (!ngx_modelgw_request_absent(node)) {
-        return ngx_modelgw_responses_tool_invalid(w,
-                                              ".description must be a string");
-    }
+    tool.strict = 0;
 
     node = ngx_modelgw_request_member(w->rq, obj, "format");
 
-    if (!ngx_modelgw_request_absent(node)) {
+    if (fault == NULL && !ngx_modelgw_request_absent(node)) {
         fault = ngx_modelgw_responses_tool_format(w, node, &tool);
+    }
 
-        if (fault) {
-            return ngx_modelgw_responses_tool_invalid(w, fault);
-        }
+    if (fault) {
+        return ngx_modelgw_responses_tool_invalid(w, fault);
     }
 
     return ngx_modelgw_responses_tool_add(w, obj, NGX_MODELGW_RESPONSES_CUSTOM,
