@@ -96,21 +96,21 @@ static ngx_modelgw_response_item_t  ngx_modelgw_response_message = {
     ngx_string(",\"role\":\"assistant\""),
     ngx_string(",\"status\":\"in_progress\",\"content\":[]}"),
     ngx_string(",\"content\":["),
-    ngx_null_string,
-    ngx_null_string,
-    ngx_null_string
+    ngx_string(""),
+    ngx_string(""),
+    ngx_string("")
 };
 
 
 static ngx_modelgw_response_item_t  ngx_modelgw_response_reasoning = {
     ngx_string("{\"type\":\"reasoning\",\"id\":\""),
     ngx_string("rs_"),
-    ngx_null_string,
+    ngx_string(""),
     ngx_string(",\"summary\":[]}"),
     ngx_string(",\"summary\":["),
-    ngx_null_string,
-    ngx_null_string,
-    ngx_null_string
+    ngx_string(""),
+    ngx_string(""),
+    ngx_string("")
 };
 
 
@@ -120,7 +120,7 @@ static ngx_modelgw_response_item_t  ngx_modelgw_response_calls[] = {
 
     { ngx_string("{\"type\":\"function_call\",\"id\":\""),
       ngx_string("fc_"),
-      ngx_null_string,
+      ngx_string(""),
       ngx_string(",\"arguments\":\"\",\"status\":\"in_progress\"}"),
       ngx_string(",\"arguments\":\""),
       ngx_string("response.function_call_arguments.delta"),
@@ -129,7 +129,7 @@ static ngx_modelgw_response_item_t  ngx_modelgw_response_calls[] = {
 
     { ngx_string("{\"type\":\"custom_tool_call\",\"id\":\""),
       ngx_string("ctc_"),
-      ngx_null_string,
+      ngx_string(""),
       ngx_string(",\"input\":\"\",\"status\":\"in_progress\"}"),
       ngx_string(",\"input\":\""),
       ngx_string("response.custom_tool_call_input.delta"),
@@ -143,9 +143,9 @@ static ngx_modelgw_response_item_t  ngx_modelgw_response_calls[] = {
       ngx_string(",\"execution\":\"client\""),
       ngx_string(",\"arguments\":{},\"status\":\"in_progress\"}"),
       ngx_string(",\"arguments\":\""),
-      ngx_null_string,
-      ngx_null_string,
-      ngx_null_string }
+      ngx_string(""),
+      ngx_string(""),
+      ngx_string("") }
 };
 
 
@@ -170,7 +170,7 @@ static ngx_modelgw_response_part_t  ngx_modelgw_response_part_refusal = {
     ngx_string(",\"content_index\":"),
     ngx_string("{\"type\":\"refusal\",\"refusal\":\""),
     ngx_string(",\"refusal\":\""),
-    ngx_null_string
+    ngx_string("")
 };
 
 
@@ -182,7 +182,7 @@ static ngx_modelgw_response_part_t  ngx_modelgw_response_part_summary = {
     ngx_string(",\"summary_index\":"),
     ngx_string("{\"type\":\"summary_text\",\"text\":\""),
     ngx_string(",\"text\":\""),
-    ngx_null_string
+    ngx_string("")
 };
 
 

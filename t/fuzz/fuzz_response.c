@@ -107,6 +107,7 @@ event(run_t *r, ngx_modelgw_sse_event_t *ev)
 
     if (!r->repeat
         || ngx_modelgw_sse_data(ev, &state, &data) != NGX_OK
+        || data.len == 0
         || ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK)
     {
         unit_free(r->last);

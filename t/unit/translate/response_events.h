@@ -70,8 +70,11 @@ response_add(response_text_t *t, const void *p, size_t len)
         response_check(t->data != NULL);
     }
 
-    ngx_memcpy(t->data + t->len, p, len);
-    t->len += len;
+    if (len) {
+        ngx_memcpy(t->data + t->len, p, len);
+        t->len += len;
+    }
+
     t->data[t->len] = '\0';
 }
 
