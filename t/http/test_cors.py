@@ -324,7 +324,8 @@ def test_our_errors(g, listed, send, status, http):
 
 
 def test_402(gateway):
-    g = gateway(server=LISTED, http="modelgw_zone 4m; modelgw_ledger $dir/l.db;",
+    g = gateway(server=LISTED,
+                http="modelgw_zone 4m; modelgw_ledger $dir/l.db;",
                 groups=group_a(models="model ~^fam-a-.+ $0 free; "
                                "model fam-a-small s free;")
                 + group_b(models="model fam-b-one one-0613 input=1 output=2 "
