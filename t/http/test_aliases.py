@@ -133,7 +133,6 @@ def test_metrics(gateway):
     for form in FORMS:
         assert g.post(form + "/messages", messages(), g.alice).status == 200
         g.get(form + "/models", g.alice)
-    text = g.get("/m").body.decode()
     for endpoint in "messages", "models":
-        assert ('modelgw_requests_total{endpoint="%s",group="a",code=""} 3'
-                % endpoint) in text
+        g.wait_metric('modelgw_requests_total{endpoint="%s",group="a",code=""}'
+                      ' 3' % endpoint)

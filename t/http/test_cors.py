@@ -482,8 +482,8 @@ def test_metrics(gateway):
     g = gateway(server="modelgw_cors *;", http="modelgw_zone 4m;",
                 locations="location /m { modelgw_metrics; allow all; }")
     preflight(g, "/v1/messages")
-    assert ('modelgw_requests_total{endpoint="messages",group="",code=""} 1'
-            in g.get("/m").body.decode())
+    g.wait_metric('modelgw_requests_total{endpoint="messages",group="",code=""'
+                  '} 1')
 
 
 def test_the_exposed_headers_are_documented():

@@ -2,6 +2,7 @@
 memory when it is large."""
 
 import contextlib
+import gzip
 import itertools
 import json
 import sqlite3
@@ -436,8 +437,8 @@ def test_metrics_and_lists(gateway):
              "deny all; } location /admin/ { modelgw_admin; allow 127.0.0.1; "
              "deny all; }")
     send(g)
-    assert ('modelgw_requests_total{endpoint="embeddings",group="e",code="'
-            'INSUFFICIENT_CREDIT"} 1') in g.get("/m").body.decode()
+    g.wait_metric('modelgw_requests_total{endpoint="embeddings",group="e",'
+                  'code="INSUFFICIENT_CREDIT"} 1')
     groups = {x["name"]: x for x in g.get("/admin/groups").json()["groups"]}
     assert groups["e"]["protocols"] == ["chat", "embeddings"]
     assert groups["b"]["protocols"] == ["chat"]
@@ -446,3 +447,77 @@ def test_metrics_and_lists(gateway):
     assert models["emb-one"]["kind"] == "embedding"
     assert models["emb-chat"]["protocols"] == ["chat"]
     assert models["emb-chat"]["kind"] == "chat"
+
+
+# more of large answers
+
+def test_large_over_http_1_0(g):
+    """There is no length: the end of the connection is that of the body."""
+    pieces = large("up-embed-large-3", 1 << 20)
+    g.b.script(serve(pieces, "sized"))
+    with g.connect() as c:
+        c.request("POST", URI, [KEY.bearer()],
+                  {"model": "emb-one", "input": "x"}, version="HTTP/1.0")
+        r = c.response()
+    assert r.status == 200 and r.framing == "close"
+    assert r.body == b"".join(pieces).replace(b"up-embed-large-3", b"emb-one")
+
+
+def test_large_and_gzip(gateway):
+    g = make(gateway, location="gzip on; gzip_types application/json;")
+    pieces = large("up-embed-large-3", 3 << 20)
+    g.b.script(serve(pieces, "chunked"))
+    r = send(g, headers=[("Accept-Encoding", "gzip")])
+    assert r.complete and r.get("content-encoding") == "gzip"
+    assert gzip.decompress(r.body) \
+        == b"".join(pieces).replace(b"up-embed-large-3", b"emb-one")
+
+
+@pytest.mark.parametrize("bad", [b"tru}", b""])
+def test_slow_client_of_a_broken_answer(bank, bad):
+    """What came before the fault is sent, then the connection is closed."""
+    model, upstream = fresh_model()
+    pieces = large(upstream, 6 << 20)
+    pieces = pieces[:-2] + [bad] + pieces[:100]
+    bank.b.script(serve(pieces, "chunked", "close"))
+    with bank.connect(rcvbuf=4096) as c:
+        begin(c, model)
+        bank.wait_idle()
+        while c.read():
+            pass
+        assert not c.current.complete and c.closed()
+        assert len(c.current.body) > 5 << 20
+    assert row(bank, model)[3:] == ("estimated", 200)
+
+
+@pytest.mark.parametrize("id", ['"' + "m" * 300000 + '"', '"\\u0061"',
+                                '"' + "\\u0061" * 150 + '"', "null", "7"])
+def test_odd_ids_in_a_large_answer(g, id):
+    """One that is much longer than any id cannot be replaced."""
+    pad = b'{"pad":"' + b"x" * 300000 + b'","model":'
+    rest = b',"usage":{"prompt_tokens":3},"y":"' + b"y" * 9000 + b'"}'
+    g.b.script(serve([pad, id.encode()[:700], id.encode()[700:], rest],
+                     "sized"))
+    r = send(g)
+    if len(id) > 1000:
+        assert r.status == 200 and not r.complete
+    else:
+        want = b'"emb-one"' if id[0] == '"' else id.encode()
+        assert r.complete and r.body == pad + want + rest
+
+
+def test_answers_in_a_row(g):
+    """A connection is used again after a large answer."""
+    pieces = large("up-embed-large-3", 1 << 20)
+    with g.connect() as c:
+        for _ in range(5):
+            g.b.script(serve(pieces, "sized"))
+            begin(c)
+            while c.read():
+                pass
+            assert c.current.complete
+            g.b.script(reply_json(answer("up-embed-large-3")))
+            begin(c)
+            while c.read():
+                pass
+            assert c.current.json() == answer("emb-one")

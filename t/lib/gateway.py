@@ -640,6 +640,17 @@ http {
             assert time.monotonic() < end, self.read("error.log")[-2000:]
             time.sleep(0.02)
 
+    def wait_metric(self, line, uri="/m", timeout=client.LIMIT):
+        """Waits until a scrape of the location has the line: a request is
+        counted when it has ended."""
+        end = time.monotonic() + timeout
+        while True:
+            text = self.get(uri).body.decode()
+            if line in text.split("\n"):
+                return
+            assert time.monotonic() < end, text
+            time.sleep(0.02)
+
     # clients
 
     def connect(self, **kw):
