@@ -102,7 +102,7 @@ export function Connect({ group, models, secret, only }) {
   const [client, setClient] = useState(only || "curl");
   const [model, setModel] = useState("");
 
-  const ids = useMemo(() => (all.data?.models || []).filter(m => !group || m.group === group)
+  const ids = useMemo(() => (all.data?.models || []).filter(m => m.kind !== "embedding" && (!group || m.group === group))
     .map(m => m.id).filter(id => models ? models.includes(id) : id[0] !== "~")
     .concat((models || []).filter(id => !all.data?.models.some(m => m.id === id))), [all.data, group, models]);
 
@@ -113,7 +113,7 @@ export function Connect({ group, models, secret, only }) {
   const chosen = ids.includes(model) ? model : ids[0];
   const f = { base: address(), model: chosen, small: ids.find(id => /small|mini|haiku|fast|flash/.test(id)) || chosen, secret };
   const { text, note, messages } = CLIENTS[client];
-  const lacks = messages && !all.data.models.find(m => m.group === group)?.protocols.includes("messages");
+  const lacks = messages && !all.data.models.some(m => m.group === group && m.protocols.includes("messages"));
 
   return html`
     <div class="connect">

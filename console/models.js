@@ -3,7 +3,7 @@
 import { html, useGet, count, ms, Money, Link, Loaded, Page, Section, Facts, Table } from "./ui.js";
 import { isHolder } from "./api.js";
 
-const capabilities = m => [
+const capabilities = m => m.kind === "embedding" ? "embeddings" : [
   m.thinking && m.thinking !== "off" && `thinking: ${m.thinking}`,
   m.effort?.length > 0 && `effort: ${m.effort.join(", ")}`,
   m.structured && m.structured !== "off" && `structured output: ${m.structured}`,

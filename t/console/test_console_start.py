@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from console import Console
+from console import GROUPS, Console
 from gateway import Key
 
 
@@ -50,6 +50,29 @@ def test_from_nothing_to_the_first_call(start_console, chromium, tmp_path):
     page.open("#/")
     page.find("heading", "Overview")
     assert secret not in page.js("document.documentElement.outerHTML")
+    page.check()
+    page.close()
+
+
+def test_first_calls_are_not_of_embedding_models(start_console, chromium):
+    """Nor do they decide which clients fit the group."""
+    console = start_console(keys_text="", groups=GROUPS.replace(
+        "model fam-a-large", "model fam-a-emb e kind=embedding input=1; "
+        "model fam-a-large").replace("messages;", "messages embeddings;"))
+    page = chromium.page(console.origin)
+    page.open("/console/")
+    page.find("textbox", "Token or service key").type(console.ada.secret)
+    page.key("Enter")
+    page.find("button", "Sign out")
+    page.open("#/connect")
+    page.find("button", "Claude Code").click()
+    page.wait(lambda: any("fam-a-large" in e.text
+                          for e in page.select(".code pre")), "what to paste")
+    assert "does not speak" not in page.text()
+    assert "fam-a-emb" not in page.text()
+    page.open("#/models")
+    page.wait_text("fam-a-emb")
+    page.wait_text("chat, messages, embeddings")
     page.check()
     page.close()
 
