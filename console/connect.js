@@ -31,7 +31,6 @@ claude`]], note: "The address has no /v1 here. Unset ANTHROPIC_API_KEY if it is 
       Versions before 0.81 spoke chat: <code>wire_api = "chat"</code>.`,
     text: f => [["~/.codex/config.toml", `model = ${js(f.model)}
 model_provider = "modelgw"
-web_search = "cached"
 
 [model_providers.modelgw]
 name = "modelgw"

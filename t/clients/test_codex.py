@@ -159,6 +159,7 @@ def test_error_of_the_upstream(codex):
 
 
 def test_cut(codex):
+    """The user reads ours."""
     fails(codex, "cut", "The upstream", "200")
 
 
@@ -169,21 +170,13 @@ def test_aborted(codex):
     assert codex["gone"] == [True]
 
 
-def test_priced(codex):
-    """Codex offers to search the web, at the vendor's index, by itself: this
-    is not handed on to models with prices."""
-    done(codex, "priced", "Hello", 1)
+@pytest.mark.parametrize("session", ["priced", "live"])
+def test_search(codex, session):
+    """Codex offers to search the web, at the vendor's index, and with full
+    access the web itself: this is not handed on to models with prices."""
+    done(codex, session, "Hello", 1)
     assert "web_search" not in json.dumps(
-        codex["priced"]["asked"][0].get("tools"))
-
-
-def test_live_search(codex):
-    """With full access it would search the web itself."""
-    if codex["protocol"] == "responses":
-        r = fails(codex, "live", "web_search", "400")
-        assert r["log"][0]["code"] == "UNSUPPORTED_FIELD"
-    else:
-        done(codex, "live", "Hello", 1)
+        codex[session]["asked"][0].get("tools"))
 
 
 def test_no_credit(codex):

@@ -68,6 +68,7 @@ def input_message(path, value):
     record({"role": one_of("user", "assistant", "system", "developer"),
             "content": either(string, SAID if assistant else PARTS)},
            type=one_of("message"), id=id_of("msg"), status=STATUS,
+           internal_chat_message_metadata_passthrough=mapping,
            phase=nullable(one_of("commentary", "final_answer")))(path, value)
 
 

@@ -117,7 +117,7 @@ class Agent:
         os.makedirs(work)
         env = alone.environment(home, MODELGW_KEY=key or self.gw.alice.secret,
                                 **self.configure(home, **kw))
-        lines = len(self.log())
+        lines, self.before = len(self.log()), len(self.up.requests)
         r = alone.run(self.at["command"] + list(more) + [
             "scene-%s, please" % session], env, work, during)
         self.gw.wait_idle()         # the last line of the log is written
@@ -209,7 +209,7 @@ args = ["%s"]
 
     def abort(self, p):
         """As Ctrl-C does."""
-        self.up.wait(len(self.up.requests) + 1)
+        self.up.wait(self.before + 1)
         os.killpg(p.pid, signal.SIGINT)
 
 

@@ -224,8 +224,13 @@ def breaks(api, body):
 
 def waits(api, body):
     """Until the client has gone: the server's "gone" gets whether it has."""
-    return upstream.sse(begun(api, body) + [
-        lambda x: x.server.gone.append(x.wait_gone())])
+    def script(x):
+        try:
+            upstream.sse(begun(api, body) + [lambda x: x.wait_gone()])(x)
+        finally:
+            x.server.gone.append(x.request.gone.is_set())
+
+    return script
 
 
 def empty(api, body):
