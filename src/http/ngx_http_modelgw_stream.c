@@ -21,6 +21,7 @@
  *     OPEN -- error event, nothing sent --> REFUSED
  *     OPEN -- bad or too long event, end without last event --> BROKEN
  *     BROKEN -- upstream finalized, all sent --> GRACE
+ *     BROKEN -- upstream finalized, responses --> ENDED
  *
  * What the upstream sends after OPEN is dropped.  The client's stream ends with
  * the last event, since clients wait for the end and not for the event; the
@@ -40,6 +41,10 @@
  *
  * A client that leaves in that time, or a worker that has to stop, ends it as
  * any response that is still being sent.
+ *
+ * Of responses, response.failed is a last event as any other, after which no
+ * client takes the answer for complete.  Codex reads on to the end, and shows
+ * an unclean one instead of the message: it is a clean one there.
  *
  * An event is scanned in place, when it is complete: one scanner serves all
  * streams of a worker.  Most events repeat the one before with another text;
@@ -903,6 +908,13 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     if (rc == NGX_OK && st->state == NGX_HTTP_MODELGW_STREAM_BROKEN) {
         ngx_http_modelgw_stream_begin(r, ctx);
         ngx_http_modelgw_settle(r, ctx);
+
+        if (st->begun
+            && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES)
+        {
+            st->state = NGX_HTTP_MODELGW_STREAM_ENDED;
+            rc = ngx_http_modelgw_emit_last(&st->emit);
+        }
     }
 
     return rc;
