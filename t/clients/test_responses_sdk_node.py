@@ -142,7 +142,9 @@ def test_ai_tools(run, version, protocol):
     assert r["errors"] == []
     assert (r["text"], r["steps"], r["finish"]) \
         == ("I look.It is fine.", 3, "stop")
-    assert r["calls"] == THREE and r["reasoning"] == "Hm."
+    assert r["calls"] == THREE
+    # version 5 asks for no summary where it does not know the model
+    assert r["reasoning"] == ("" if version == "ai5" else "Hm.")
     assert r["usage"]["inputTokens"] == 3 * 131
     assert rounds(run, protocol, version, "tools") \
         == sealed(protocol, "Hm.")
