@@ -37,6 +37,7 @@ CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "all",
 LOADS = {
     "json-1k": ("json", "1k", 200),
     "json-20k": ("json", "20k", 100),
+    "json-50k": ("json", "50k", 50),
     "json-codex": ("json", "codex", 50),
     "stream": ("stream", "1k", 50),
 }
