@@ -256,6 +256,8 @@ test_numbers(void **state)
     assert_number(*state, -1234567890123, "-1234567890123");
     assert_number(*state, INT64_MAX, "9223372036854775807");
     assert_number(*state, INT64_MIN, "-9223372036854775808");
+    assert_number(*state, INT64_MAX, "9223372036854775807");
+    assert_number(*state, INT64_MIN, "-9223372036854775808");
 }
 
 
