@@ -505,8 +505,8 @@ ngx_http_modelgw_responses_tools(ngx_http_modelgw_responses_walk_t *w,
     {
         return ngx_http_modelgw_error(w->r, w->ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
-                                      "\"%*s\" must be an array of tools, and "
-                                      "not in more than one namespace",
+                                      "\"%*s\" must be an array, and not be "
+                                      "too deep",
                                       (size_t) (w->end - w->path), w->path);
     }
 
@@ -635,9 +635,7 @@ ngx_http_modelgw_responses_container(ngx_http_modelgw_responses_walk_t *w,
 
     stored = node;
 
-    if (node->type == NGX_MODELGW_TAPE_OBJECT
-        && !ngx_http_modelgw_responses_hidden(w, node))
-    {
+    if (node->type == NGX_MODELGW_TAPE_OBJECT) {
         rc = ngx_http_modelgw_responses_members(w, node,
                                    ngx_http_modelgw_responses_container_names,
                                    v);
@@ -743,6 +741,12 @@ ngx_http_modelgw_responses_members(ngx_http_modelgw_responses_walk_t *w,
     ngx_int_t            rc;
     ngx_uint_t           n;
     ngx_modelgw_node_t  *key, *value;
+
+    if (ngx_http_modelgw_responses_hidden(w, object)) {
+        return ngx_http_modelgw_error(w->r, w->ctx, NGX_HTTP_BAD_REQUEST,
+                                      "INVALID_FIELD", "\"%*s\" is too deep",
+                                      (size_t) (w->end - w->path), w->path);
+    }
 
     for (n = 0; names[n].len; n++) {
         values[n] = NULL;

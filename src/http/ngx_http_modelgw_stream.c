@@ -604,8 +604,8 @@ ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
 
 /*
  * An event of responses.  After a part or an item that is done, the client may
- * have what it wants: it is not cut then, as usage may follow.  NGX_OK, NGX_ERROR
- * (no memory)
+ * have what it wants: it is not cut then, as usage may follow.  NGX_OK,
+ * NGX_ERROR (no memory)
  */
 
 static ngx_int_t

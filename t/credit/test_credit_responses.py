@@ -459,12 +459,7 @@ BILLED = [
 @pytest.mark.parametrize("tool", BILLED)
 def test_other_tools_are_refused(bank, tool):
     for body in places(fresh("tm-a"), [function(), tool]):
-        # where it is too deep to be read, a container may be any
-        deep = "input[1].tools[0].tools[1]." if "input" in body else ""
-        r = bank.call(body)
-        assert r.status == 400, r
-        assert r.json()["code"] == "INVALID_FIELD" \
-            or deep and deep in r.json()["message"], r
+        assert_flat(bank.call(body), 400, "INVALID_FIELD")
     assert bank.g.untouched()
 
 
@@ -492,8 +487,6 @@ FREE = [function(), {"type": "custom", "name": "c"},
 @pytest.mark.parametrize("tool", FREE)
 def test_tools_of_the_client_pass(bank, tool):
     for body in places(fresh("tm-a"), [tool, tool]):
-        if "environment" in tool and '"namespace"' in json.dumps(body):
-            continue
         r = bank.call(body)
         assert r.status == 200 and r.get("x-modelgw-ignored") is None
 
