@@ -331,7 +331,7 @@ ngx_http_modelgw_hold_count(ngx_http_modelgw_ctx_t *ctx, int64_t *n)
 
     marks = ngx_modelgw_scan_marks(ctx->request.scan);
 
-    for (i = 0; i < NGX_HTTP_MODELGW_MARKS; i++) {
+    for (i = 0; i < ctx->request.scan_conf->nmarks; i++) {
         if (marks[i]) {
             n[ngx_http_modelgw_hold_table[i].kind] += marks[i];
         }

@@ -67,8 +67,8 @@ typedef struct {
 
 static ngx_int_t ngx_http_modelgw_responses_state(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-static ngx_int_t ngx_http_modelgw_responses_store(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t *ignored);
+static ngx_int_t ngx_http_modelgw_responses_store(ngx_http_modelgw_ctx_t *ctx,
+    ngx_uint_t *ignored);
 static ngx_int_t ngx_http_modelgw_responses_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_responses_walk_t *w);
 static ngx_int_t ngx_http_modelgw_responses_walk(
@@ -107,8 +107,6 @@ static ngx_uint_t ngx_http_modelgw_responses_hidden(
 static ngx_int_t ngx_http_modelgw_responses_cut(
     ngx_http_modelgw_responses_walk_t *w,
     ngx_http_modelgw_responses_list_t *list, ngx_modelgw_node_t *node);
-static ngx_modelgw_cut_t *ngx_http_modelgw_responses_push(
-    ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx);
 static u_char *ngx_http_modelgw_responses_index(
     ngx_http_modelgw_responses_walk_t *w, ngx_uint_t i);
 static ngx_int_t ngx_http_modelgw_responses_ignored(ngx_http_request_t *r,
@@ -218,7 +216,7 @@ ngx_http_modelgw_responses(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     ngx_memzero(&w, sizeof(ngx_http_modelgw_responses_walk_t));
 
-    rc = ngx_http_modelgw_responses_store(r, ctx, &store);
+    rc = ngx_http_modelgw_responses_store(ctx, &store);
 
     if (rc == NGX_OK && ngx_http_modelgw_hold_marked(ctx)) {
         rc = ngx_http_modelgw_responses_body(r, ctx, &w);
@@ -270,8 +268,8 @@ ngx_http_modelgw_responses_state(ngx_http_request_t *r,
  */
 
 static ngx_int_t
-ngx_http_modelgw_responses_store(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_uint_t *ignored)
+ngx_http_modelgw_responses_store(ngx_http_modelgw_ctx_t *ctx,
+    ngx_uint_t *ignored)
 {
     ngx_modelgw_cut_t         *cut;
     ngx_modelgw_scan_value_t  *v;
@@ -284,7 +282,7 @@ ngx_http_modelgw_responses_store(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    cut = ngx_http_modelgw_responses_push(r, ctx);
+    cut = ngx_array_push(&ctx->call.cuts);
     if (cut == NULL) {
         return NGX_ERROR;
     }
@@ -921,7 +919,7 @@ ngx_http_modelgw_responses_cut(ngx_http_modelgw_responses_walk_t *w,
         }
     }
 
-    cut = ngx_http_modelgw_responses_push(w->r, w->ctx);
+    cut = ngx_array_push(cuts);
     if (cut == NULL) {
         return NGX_ERROR;
     }
@@ -931,14 +929,6 @@ ngx_http_modelgw_responses_cut(ngx_http_modelgw_responses_walk_t *w,
     ngx_str_null(&cut->text);
 
     return NGX_OK;
-}
-
-
-static ngx_modelgw_cut_t *
-ngx_http_modelgw_responses_push(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
-{
-    return ngx_array_push(&ctx->call.cuts);
 }
 
 
