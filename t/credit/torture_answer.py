@@ -229,7 +229,7 @@ class Answer:
         return self.response([self.response_message(text)], True)
 
     def embeddings_answer(self, text):
-        vector = [0.0023064255, -0.009327292] * (20000 if self.called else 20)
+        vector = [0.0023064255, -0.009327292] * (12000 if self.called else 20)
         return {"object": "list", "model": self.upstream_id(), "data": [
             {"object": "embedding", "index": 0, "embedding": vector},
             {"object": "embedding", "index": 1, "embedding":
