@@ -440,12 +440,12 @@ def test_metrics_and_lists(gateway):
     g.wait_metric('modelgw_requests_total{endpoint="embeddings",group="e",'
                   'code="INSUFFICIENT_CREDIT"} 1')
     groups = {x["name"]: x for x in g.get("/admin/groups").json()["groups"]}
-    assert groups["e"]["protocols"] == ["chat", "embeddings"]
-    assert groups["b"]["protocols"] == ["chat"]
+    assert groups["e"]["protocols"] == ["chat", "responses", "embeddings"]
+    assert groups["b"]["protocols"] == ["chat", "responses"]
     models = {m["id"]: m for m in g.get("/admin/models").json()["models"]}
     assert models["emb-one"]["protocols"] == ["embeddings"]
     assert models["emb-one"]["kind"] == "embedding"
-    assert models["emb-chat"]["protocols"] == ["chat"]
+    assert models["emb-chat"]["protocols"] == ["chat", "responses"]
     assert models["emb-chat"]["kind"] == "chat"
 
 
