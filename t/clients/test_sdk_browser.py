@@ -87,6 +87,17 @@ MESSAGES_STREAM = """
         model: "fam-a-large", max_tokens: 100, %s });
     return { text: (await stream.finalMessage()).content[0].text };
 """ % QUESTION
+RESPONSES = """
+    const r = await client.responses.create({ model: "fam-b-one",
+                                              input: "Hi" });
+    let text = "", last;
+    for await (const e of await client.responses.create({
+             model: "fam-b-one", input: "Hi", stream: true })) {
+        text += e.type === "response.output_text.delta" ? e.delta : "";
+        last = e.type;
+    }
+    return { whole: r.output_text, text, last };
+"""
 EMBEDDINGS = """
     const r = await client.embeddings.create({ model: "fam-b-emb",
                                                input: ["a", "b"] });
@@ -184,6 +195,12 @@ def test_messages(page, g, sdk):
 @pytest.mark.parametrize("sdk", MESSAGES)
 def test_messages_stream(page, g, sdk):
     assert call(page, g, sdk, MESSAGES_STREAM) == {"text": "Hello"}
+
+
+@pytest.mark.parametrize("sdk", CHAT)
+def test_responses(page, g, sdk):
+    assert call(page, g, sdk, RESPONSES) == {
+        "whole": "Hello", "text": "Hello", "last": "response.completed"}
 
 
 @pytest.mark.parametrize("sdk", CHAT)

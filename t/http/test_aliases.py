@@ -59,6 +59,15 @@ def test_same_endpoint(g, form, path, a, target, http):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_responses(g, form):
+    """Translated, so the upstream has another path."""
+    r = g.post(form + "/responses", {"model": "fam-b-one", "input": "Hi"},
+               g.bob)
+    assert r.status == 200 and r.json()["object"] == "response", r
+    assert g.b.last().target == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_models(g, form):
     r = g.get(form + "/models", g.bob)
     assert [m["id"] for m in r.json()["data"]] == ["fam-b-one", "fam-b-emb"]

@@ -20,7 +20,7 @@ POOR = Key("poor-1", "b", "account=poor")
 SLOW = Key("slow-1", "b", "account=slow rpm=1")
 
 PATHS = ["/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens",
-         "/v1/embeddings", "/v1/models", "/v1/models/fam-b-one"]
+         "/v1/responses", "/v1/embeddings", "/v1/models", "/v1/models/fam-b-one"]
 
 # what the SDKs send
 
@@ -252,6 +252,8 @@ def test_answer(g, listed, http):
     unreadable(listed.chat(headers=[("Origin", EVIL)], version=http))
     unreadable(listed.chat(version=http))
     readable(g.messages(headers=[("Origin", APP)], version=http))
+    readable(g.post("/v1/responses", {"model": "fam-b-one", "input": "Hi"},
+                    g.bob, [("Origin", APP)], version=http))
 
 
 def test_origin_does_not_reach_the_upstream(g):

@@ -160,6 +160,7 @@ def test_refused(g, body, code, text):
 
 
 @pytest.mark.parametrize("uri, body", [
+    ("/v1/responses", {"model": "emb-one", "input": "Hi"}),
     ("/v1/chat/completions", chat("emb-one")),
     ("/v1/chat/completions", chat("emb-x-1"))])
 def test_chat_calls_an_embedding_model(g, uri, body):
@@ -441,7 +442,7 @@ def test_metrics_and_lists(gateway):
                   'code="INSUFFICIENT_CREDIT"} 1')
     groups = {x["name"]: x for x in g.get("/admin/groups").json()["groups"]}
     assert groups["e"]["protocols"] == ["chat", "responses", "embeddings"]
-    assert groups["b"]["protocols"] == ["chat", "responses"]
+    assert "embeddings" not in groups["b"]["protocols"]
     models = {m["id"]: m for m in g.get("/admin/models").json()["models"]}
     assert models["emb-one"]["protocols"] == ["embeddings"]
     assert models["emb-one"]["kind"] == "embedding"
