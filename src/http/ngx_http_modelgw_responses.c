@@ -6,7 +6,9 @@
  * Nothing is stored: the upstream knows one customer, the operator, and what a
  * key stores there, any other key could read if it learns an id.  So "store" is
  * false upstream, and what refers to something stored is refused, or left out
- * if it has no meaning then: reasoning without its encrypted content.
+ * if it has no meaning then: reasoning without its encrypted content.  So is
+ * reasoning that a translation has sealed, which no vendor can read: users
+ * change models in mid-conversation.
  *
  * Tools that run at the vendor are billed by use.  Where calls are paid by
  * tokens, a search is cut out of the tools, since Codex offers one in each
@@ -30,6 +32,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_splice.h"
 #include "ngx_modelgw_tape.h"
@@ -462,8 +465,12 @@ ngx_http_modelgw_responses_item(ngx_http_modelgw_responses_walk_t *w,
                                       (size_t) (w->end - w->path), w->path);
     }
 
+    /* a vendor refuses a call with reasoning that is sealed by another */
+
     if (ngx_modelgw_tape_is(w->tape, type, "reasoning")
-        && !ngx_http_modelgw_responses_string(v[ITEM_ENCRYPTED]))
+        && (!ngx_http_modelgw_responses_string(v[ITEM_ENCRYPTED])
+            || ngx_http_modelgw_responses_begins(w, v[ITEM_ENCRYPTED],
+                                                 NGX_MODELGW_RESPONSES_SEAL)))
     {
         return NGX_DONE;
     }

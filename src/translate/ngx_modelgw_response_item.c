@@ -581,7 +581,8 @@ ngx_modelgw_response_item_seal(ngx_modelgw_response_write_t *w)
         return NGX_ERROR;
     }
 
-    ngx_modelgw_out_text(&w->output.out, ",\"encrypted_content\":\"mgw1.");
+    ngx_modelgw_out_text(&w->output.out, ",\"encrypted_content\":\""
+                                         NGX_MODELGW_RESPONSES_SEAL);
 
     dst.data = buf;
 

@@ -15,6 +15,10 @@
 #include "ngx_modelgw_request.h"
 
 
+/* what encrypted reasoning of ours begins with */
+
+#define NGX_MODELGW_RESPONSES_SEAL  "mgw1."
+
 /* kinds of tools */
 
 #define NGX_MODELGW_RESPONSES_FUNCTION  0

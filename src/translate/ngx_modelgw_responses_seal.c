@@ -17,7 +17,6 @@
 #include "ngx_modelgw_responses_private.h"
 
 
-#define NGX_MODELGW_RESPONSES_SEAL      "mgw1."
 #define NGX_MODELGW_RESPONSES_SEAL_MAX  (8 * 1024 * 1024)   /* bytes */
 
 

@@ -245,6 +245,7 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 @pytest.mark.parametrize("reasoning", [
     REASONING, dict(REASONING, encrypted_content=None),
     dict(REASONING, encrypted_content=""),
+    dict(REASONING, encrypted_content="mgw1.W10"),
     dict(REASONING, encrypted_content=7)])
 @pytest.mark.parametrize("places", [[0], [1], [2], [0, 1], [1, 2], [0, 2],
                                     [0, 1, 2], [0, 1, 3, 5, 6]])
