@@ -187,10 +187,15 @@ def block_events(random, i, block):
 
 
 def split_usage(random, usage):
-    """(that of message_start, that of message_delta)"""
+    """(that of message_start, that of message_delta); the parts of what was
+    written to the cache come with their sum."""
     first, last = {}, {}
+    places = {name: random.choice(["first", "last", "both"])
+              for name in usage}
+    places["cache_creation"] = places.get("cache_creation_input_tokens",
+                                          "first")
     for name, value in usage.items():
-        place = random.choice(["first", "last", "both"])
+        place = places[name]
         if place != "last":
             first[name] = value
         if place != "first" or name == "output_tokens":
