@@ -306,6 +306,14 @@ static case_t  cases[] = {
       FINISHED("'length'") DONE,
       "+function_call:f:t ~{} =f -completed +function_call:f:u ~{} "
       "incomplete:max_output_tokens" },
+    { "chat, a filter", CHAT, NGX_DONE,
+      CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{}'}}")
+      FINISHED("'content_filter'") DONE,
+      "+function_call:f:t ~{} =f -completed incomplete:content_filter" },
+    { "chat, a call that a filter has cut", CHAT, NGX_DONE,
+      CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{'}}")
+      FINISHED("'content_filter'") DONE,
+      "+function_call:f:t ~{ incomplete:content_filter" },
     { "chat, no arguments", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'name':'f'}}")
       CALLS("{'index':1,'id':'u','function':{'name':'f','arguments':''}}")
@@ -479,6 +487,11 @@ static struct {
       "'u','name':'f','input':{'a':1}}]}",
       "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
       ",'arguments':'{\\'a\\':1}','status':'completed'}]," },
+    { "refused after a call", 0, "{'id':'i','stop_reason':'refusal','content':"
+      "[{'type':'tool_use','id':'t','name':'f','input':{'a':1}}]}",
+      "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
+      ",'arguments':'{\\'a\\':1}','status':'completed'},{'type':'message',"
+      "'id':'msg_i_1'," },
     { "no content", 0, "{'id':'i'}", NULL },
     { "no message", 0, "{'type':'error','content':[]}", NULL },
     { "a call without an id", 0,
