@@ -30,7 +30,7 @@ MODELS = {"messages": "fam-a-large", "chat": "fam-b-one"}
 COUNT = itertools.count()
 TOKENS = ("input", "cache_read", "cache_write", "cache_write_1h", "output",
           "reasoning")
-CUT = ("max_tokens", "model_context_window_exceeded", "refusal", "sensitive")
+LIMITS = ("max_tokens", "model_context_window_exceeded")
 SEALED = "reasoning.encrypted_content"
 
 
@@ -62,8 +62,8 @@ def comparable(response):
 
 
 def check_parity(g, protocol, pieces, answer, request):
-    """answer: JSON.  A call at the end of an answer that was cut may be whole:
-    only its stream shows that."""
+    """answer: JSON.  A call at the end of an answer that a limit has cut may be
+    whole: only its stream shows that."""
     request = dict(request, input="hi")
     body, by_stream = call(g, protocol, sse(pieces),
                            dict(request, stream=True))
@@ -83,7 +83,7 @@ def check_parity(g, protocol, pieces, answer, request):
 
 
 def cut_call(message):
-    return message["stop_reason"] in CUT and message["content"] \
+    return message["stop_reason"] in LIMITS and message["content"] \
         and message["content"][-1]["type"] == "tool_use"
 
 
