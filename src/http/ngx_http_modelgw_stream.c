@@ -4,8 +4,10 @@
  * it came, with the model id mapped back; or translated, by translate.c.
  *
  *     OPEN      events are read and passed on
- *     COMPLETE  the protocol's last event was read ("[DONE]", message_stop,
- *               response.completed)
+ *     LAST      response.completed or response.incomplete was read, the call is
+ *               settled; some upstreams send "[DONE]" after it, as in chat
+ *     COMPLETE  the protocol's last event was read ("[DONE]", message_stop), or
+ *               what follows LAST
  *     FAILED    an error event of the upstream was read, ours is emitted; or
  *               response.failed, which is passed on
  *     ENDED     last_buf is emitted, the call is settled
@@ -17,6 +19,8 @@
  *     GRACE     all is sent, a timer runs until the unclean end
  *
  *     OPEN -- last event --> COMPLETE -- same call --> ENDED
+ *     OPEN -- last event of responses --> LAST
+ *     LAST -- any event, end of the upstream --> COMPLETE
  *     OPEN -- error event --> FAILED -- same call --> ENDED
  *     OPEN -- error event, nothing sent --> REFUSED
  *     OPEN -- bad or too long event, end without last event --> BROKEN
@@ -103,6 +107,8 @@ static ngx_int_t ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx,
     u_char **pos, u_char *last);
 static ngx_int_t ngx_http_modelgw_stream_event(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev);
+static ngx_int_t ngx_http_modelgw_stream_after_last(
+    ngx_http_modelgw_stream_t *st, ngx_modelgw_sse_event_t *ev);
 static ngx_int_t ngx_http_modelgw_stream_translate(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_sse_event_t *ev, ngx_str_t *data,
     ngx_uint_t kind);
@@ -131,6 +137,8 @@ static ngx_int_t ngx_http_modelgw_stream_translate_rest(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_stream_linger(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_modelgw_stream_done(ngx_modelgw_sse_event_t *ev);
 static void ngx_http_modelgw_stream_grace(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
@@ -234,7 +242,8 @@ ngx_http_modelgw_stream_body(ngx_http_request_t *r,
 
     ngx_http_modelgw_stream_begin(r, ctx);
 
-    if ((st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
+    if ((st->state == NGX_HTTP_MODELGW_STREAM_LAST
+         || st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE
          || st->state == NGX_HTTP_MODELGW_STREAM_FAILED)
         && ngx_http_modelgw_stream_last(r, ctx) != NGX_OK)
     {
@@ -316,7 +325,9 @@ ngx_http_modelgw_stream_events(ngx_http_request_t *r,
 
     *reason = "an event is none of the protocol";
 
-    while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
+    while (st->state == NGX_HTTP_MODELGW_STREAM_OPEN
+           || st->state == NGX_HTTP_MODELGW_STREAM_LAST)
+    {
 
         rc = ngx_http_modelgw_stream_repeats(ctx, &p, b->last);
         if (rc != NGX_OK) {
@@ -423,6 +434,10 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
 
     st = ctx->answer.stream;
 
+    if (st->state == NGX_HTTP_MODELGW_STREAM_LAST) {
+        return ngx_http_modelgw_stream_after_last(st, ev);
+    }
+
     ngx_modelgw_repeat_forget(&st->repeat);
     st->text.last.data = NULL;
 
@@ -459,6 +474,11 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
         break;
 
     case NGX_MODELGW_DOC_STOP:
+        st->state = (ctx->call.protocol == NGX_MODELGW_RESPONSES)
+                    ? NGX_HTTP_MODELGW_STREAM_LAST
+                    : NGX_HTTP_MODELGW_STREAM_COMPLETE;
+        break;
+
     case NGX_HTTP_MODELGW_STREAM_DONE:
         st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
         break;
@@ -480,6 +500,21 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
     }
 
     return ngx_http_modelgw_stream_pass(ctx, &ev->raw, &model, ev->borrowed);
+}
+
+
+/* passes "[DONE]" on, drops any other event; NGX_OK, NGX_ERROR (no memory) */
+
+static ngx_int_t
+ngx_http_modelgw_stream_after_last(ngx_http_modelgw_stream_t *st,
+    ngx_modelgw_sse_event_t *ev)
+{
+    st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+
+    return ngx_http_modelgw_stream_done(ev)
+           ? ngx_http_modelgw_emit(&st->emit, ev->raw.data, ev->raw.len,
+                                   ev->borrowed)
+           : NGX_OK;
 }
 
 
@@ -564,10 +599,8 @@ ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    /* the first line decides, as in clients */
-
     if ((protocol == NGX_MODELGW_CHAT || st->translate)
-        && ev->data.len == 6 && ngx_memcmp(ev->data.data, "[DONE]", 6) == 0)
+        && ngx_http_modelgw_stream_done(ev))
     {
         *kind = NGX_HTTP_MODELGW_STREAM_DONE;
         return NGX_OK;
@@ -599,6 +632,15 @@ ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
 
     return (protocol == NGX_MODELGW_CHAT && st->text.finished)
            ? ngx_http_modelgw_stream_finished(ctx, data) : NGX_OK;
+}
+
+
+/* the first line decides, as in clients */
+
+static ngx_uint_t
+ngx_http_modelgw_stream_done(ngx_modelgw_sse_event_t *ev)
+{
+    return ev->data.len == 6 && ngx_memcmp(ev->data.data, "[DONE]", 6) == 0;
 }
 
 
@@ -884,6 +926,10 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     rc = NGX_OK;
     st = ctx->answer.stream;
 
+    if (st->state == NGX_HTTP_MODELGW_STREAM_LAST) {
+        st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+    }
+
     if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
         rc = st->translate ? ngx_http_modelgw_stream_translate_rest(r, ctx)
                            : ngx_http_modelgw_stream_rest(ctx);
@@ -1029,40 +1075,64 @@ ngx_http_modelgw_stream_translate_rest(ngx_http_request_t *r,
 
 
 /*
- * The last event is emitted: ends the client's stream, settles the call, and
- * gives the upstream a moment to end its answer.  NGX_OK, NGX_ERROR (no memory)
+ * The last event is emitted: settles the call, gives the upstream a moment to
+ * end its answer, and ends the client's stream unless the state is LAST.
+ *     NGX_OK, NGX_ERROR (no memory)
  */
 
 static ngx_int_t
 ngx_http_modelgw_stream_last(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_http_upstream_t        *u;
-    ngx_http_upstream_conf_t   *conf;
     ngx_http_modelgw_stream_t  *st;
 
     st = ctx->answer.stream;
 
-    ctx->answer.complete = (st->state == NGX_HTTP_MODELGW_STREAM_COMPLETE);
+    if (!ctx->answer.complete) {
+        ctx->answer.complete = (st->state != NGX_HTTP_MODELGW_STREAM_FAILED);
+
+        ngx_http_modelgw_settle(r, ctx);
+
+        if (ngx_http_modelgw_stream_linger(r) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (st->state == NGX_HTTP_MODELGW_STREAM_LAST) {
+        return NGX_OK;
+    }
+
     st->state = NGX_HTTP_MODELGW_STREAM_ENDED;
 
-    ngx_http_modelgw_settle(r, ctx);
+    return ngx_http_modelgw_emit_last(&st->emit);
+}
+
+
+/* NGX_OK, NGX_ERROR (no memory) */
+
+static ngx_int_t
+ngx_http_modelgw_stream_linger(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t       *u;
+    ngx_http_upstream_conf_t  *conf;
 
     u = r->upstream;
 
-    if (u->length != 0) {
-        conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
-        if (conf == NULL) {
-            return NGX_ERROR;
-        }
-
-        *conf = *u->conf;
-        conf->read_timeout = ngx_min(conf->read_timeout,
-                                     NGX_HTTP_MODELGW_STREAM_LINGER);
-        u->conf = conf;
+    if (u->length == 0) {
+        return NGX_OK;
     }
 
-    return ngx_http_modelgw_emit_last(&st->emit);
+    conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
+    if (conf == NULL) {
+        return NGX_ERROR;
+    }
+
+    *conf = *u->conf;
+    conf->read_timeout = ngx_min(conf->read_timeout,
+                                 NGX_HTTP_MODELGW_STREAM_LINGER);
+    u->conf = conf;
+
+    return NGX_OK;
 }
 
 

@@ -429,7 +429,22 @@ def tokens(g, events, tag, complete="1", **kw):
 @pytest.mark.parametrize("last", ["response.completed", "response.incomplete"])
 def test_last_events(g, tag, last):
     events = response_stream("one-0613", last=last)
-    r, *counts = tokens(g, events + [b"data: [DONE]\n\n"], tag)
+    events.append(b"data: [DONE]\n\n")
+    r, *counts = tokens(g, events, tag)
+    assert r.complete and counts == ["11", "7"]
+    assert r.body == ours(events)
+
+
+def test_upstream_that_does_not_end(g, tag):
+    events = response_stream("one-0613")
+    r, *counts = tokens(g, events, tag, end="hang")
+    assert r.complete and counts == ["11", "7"]
+    assert r.body == ours(events)
+
+
+def test_nothing_but_done_after_the_last_event(g, tag):
+    events = response_stream("one-0613")
+    r, *counts = tokens(g, events + [b"data: {}\n\n"], tag)
     assert r.complete and counts == ["11", "7"]
     assert r.body == ours(events)
 
