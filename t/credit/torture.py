@@ -112,6 +112,8 @@ class Visit:
         """Keeps what the check needs."""
         self.ended = time.time()
         self.size = len(self.body)
+        if b"event: error\n" in self.body and call.speaks == RESPONSES:
+            self.complete = False   # its last event says so
         if self.status != 200:
             self.error = self.body
         elif call.stream and not self.complete:
