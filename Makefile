@@ -245,7 +245,7 @@ help:
 	@echo 'make torture-quick   the same with 20 and 3, in half a minute'
 	@echo 'make limits-minute   limits of keys under load, three minutes'
 	@echo 'make bench           CPU, latency, memory beside plain: 40 minutes'
-	@echo 'make bench-quick     its most telling lines: 4 minutes (BENCH_ARGS)'
+	@echo 'make bench-quick     its most telling lines: 5 minutes (BENCH_ARGS)'
 	@echo 'make bench-growth    many keys, many streams, reload under load'
 	@echo 'make bench-instructions  instructions per request, by callgrind'
 	@echo 'make bench-scan      speed of the request scanner'
