@@ -177,7 +177,7 @@ ngx_http_modelgw_keepalive_send(ngx_http_request_t *r,
 
     ngx_http_modelgw_emit_begin(&st->emit, NULL);
 
-    rc = st->begun ? ngx_http_modelgw_translate_ping(ctx) : NGX_DECLINED;
+    rc = ngx_http_modelgw_translate_ping(ctx);
 
     if (rc == NGX_DECLINED) {
         rc = ngx_http_modelgw_emit(&st->emit, text->data, text->len, 1);

@@ -156,13 +156,18 @@ ngx_int_t ngx_http_modelgw_translate_repeat(ngx_http_modelgw_ctx_t *ctx,
 ngx_int_t ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Emit ctx->error, or a keepalive, as an event that is numbered like the others
- * of the stream.
- *     NGX_OK
- *     NGX_DECLINED  events of the client's API have no number
- *     NGX_ERROR     no memory
+ * Emits ctx->error as events of the responses API, translated or not, with the
+ * numbers that follow.
+ *     NGX_OK, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Emits a keep-alive with such a number.
+ *     NGX_OK
+ *     NGX_DECLINED  the stream is not translated to responses
+ *     NGX_ERROR     no memory
+ */
 ngx_int_t ngx_http_modelgw_translate_ping(ngx_http_modelgw_ctx_t *ctx);
 
 

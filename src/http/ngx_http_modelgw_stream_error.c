@@ -19,45 +19,16 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_error.h"
-#include "ngx_modelgw_out.h"
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_emit.h"
 #include "ngx_http_modelgw_stream.h"
 
 
-/* bytes of both events, about */
-
-#define NGX_HTTP_MODELGW_STREAM_ERROR_SIZE  2048
-
-
-typedef struct {
-    ngx_str_t   ours;
-    ngx_str_t   theirs;
-} ngx_http_modelgw_stream_code_t;
-
-
 static ngx_int_t ngx_http_modelgw_stream_take(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *body);
 static ngx_uint_t ngx_http_modelgw_stream_shows(ngx_str_t *data,
     ngx_str_t *text);
-static ngx_int_t ngx_http_modelgw_stream_frames(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *event);
-static void ngx_http_modelgw_stream_frame(ngx_modelgw_out_t *out,
-    const char *type, ngx_uint_t n);
-static ngx_str_t *ngx_http_modelgw_stream_code(ngx_str_t *ours);
-
-
-/* the codes of response.failed; the last one is for all others */
-
-static ngx_http_modelgw_stream_code_t  ngx_http_modelgw_stream_codes[] = {
-    { ngx_string("RATE_LIMITED"), ngx_string("rate_limit_exceeded") },
-    { ngx_string("CONTEXT_LENGTH_EXCEEDED"),
-      ngx_string("context_length_exceeded") },
-    { ngx_string("INVALID_REQUEST"), ngx_string("invalid_prompt") },
-    { ngx_string("INSUFFICIENT_CREDIT"), ngx_string("insufficient_quota") },
-    { ngx_null_string, ngx_string("server_error") }
-};
 
 
 ngx_int_t
@@ -152,128 +123,24 @@ ngx_int_t
 ngx_http_modelgw_stream_emit_error(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t   rc;
     ngx_str_t   event;
+    ngx_uint_t  chat;
 
-    rc = ngx_http_modelgw_translate_error(ctx);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
+    if (ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES) {
+        return ngx_http_modelgw_translate_error(ctx);
     }
 
-    switch (ctx->request.endpoint->protocol) {
+    chat = (ctx->request.endpoint->protocol == NGX_MODELGW_CHAT);
 
-    case NGX_MODELGW_RESPONSES:
-        rc = ngx_http_modelgw_stream_frames(r, ctx, &event);
-        break;
-
-    case NGX_MODELGW_MESSAGES:
-        rc = ngx_modelgw_error_render(r->pool, &ctx->error,
-                                      NGX_MODELGW_ERROR_MESSAGES, &event);
-        break;
-
-    default: /* NGX_MODELGW_CHAT */
-        rc = ngx_modelgw_error_render(r->pool, &ctx->error,
-                                      NGX_MODELGW_ERROR_CHAT, &event);
-        break;
-    }
-
-    if (rc != NGX_OK) {
+    if (ngx_modelgw_error_render(r->pool, &ctx->error,
+                                 chat ? NGX_MODELGW_ERROR_CHAT
+                                      : NGX_MODELGW_ERROR_MESSAGES,
+                                 &event)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
     return ngx_http_modelgw_emit(&ctx->answer.stream->emit, event.data,
                                  event.len, 0);
-}
-
-
-/* the events of responses; NGX_OK, NGX_ERROR (no memory) */
-
-static ngx_int_t
-ngx_http_modelgw_stream_frames(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *event)
-{
-    ngx_str_t                      id, *code;
-    ngx_modelgw_out_t              out;
-    ngx_modelgw_error_t           *e;
-    ngx_modelgw_out_piece_t        piece;
-    ngx_http_modelgw_responses_t  *rs;
-
-    e = &ctx->error;
-    rs = &ctx->answer.stream->responses;
-    code = ngx_http_modelgw_stream_code(&e->code);
-
-    id = rs->id.len ? rs->id : ctx->answer.request_id;
-
-    ngx_modelgw_out_piece(&out, &piece, r->pool,
-                          NGX_HTTP_MODELGW_STREAM_ERROR_SIZE);
-
-    ngx_http_modelgw_stream_frame(&out, "response.failed", rs->next);
-    ngx_modelgw_out_text(&out, ",\"response\":{\"id\":");
-    ngx_modelgw_out_string(&out, &id);
-    ngx_modelgw_out_text(&out, ",\"object\":\"response\",\"created_at\":");
-    ngx_modelgw_out_number(&out, ngx_time());
-    ngx_modelgw_out_text(&out, ",\"status\":\"failed\",\"error\":{\"code\":");
-    ngx_modelgw_out_string(&out, code);
-    ngx_modelgw_out_text(&out, ",\"message\":");
-    ngx_modelgw_out_string(&out, &e->message);
-    ngx_modelgw_out_text(&out, "},\"incomplete_details\":null,"
-                               "\"instructions\":null,\"metadata\":{},"
-                               "\"model\":");
-    ngx_modelgw_out(&out, ctx->call.service_json.data,
-                    ctx->call.service_json.len);
-    ngx_modelgw_out_text(&out, ",\"output\":[],\"parallel_tool_calls\":true,"
-                               "\"temperature\":null,\"tool_choice\":\"auto\","
-                               "\"tools\":[],\"top_p\":null,\"store\":false,"
-                               "\"usage\":null}}\n\n");
-
-    ngx_http_modelgw_stream_frame(&out, "error", rs->next + 1);
-    ngx_modelgw_out_text(&out, ",\"code\":");
-    ngx_modelgw_out_string(&out, &e->code);
-    ngx_modelgw_out_text(&out, ",\"message\":");
-    ngx_modelgw_out_string(&out, &e->message);
-    ngx_modelgw_out_text(&out, ",\"param\":null,\"error\":{\"type\":");
-    ngx_modelgw_out_string(&out, &e->type);
-    ngx_modelgw_out_text(&out, ",\"code\":");
-    ngx_modelgw_out_string(&out, &e->code);
-    ngx_modelgw_out_text(&out, ",\"message\":");
-    ngx_modelgw_out_string(&out, &e->message);
-    ngx_modelgw_out_text(&out, ",\"param\":null}}\n\n");
-
-    return ngx_modelgw_out_piece_done(&out, event);
-}
-
-
-static void
-ngx_http_modelgw_stream_frame(ngx_modelgw_out_t *out, const char *type,
-    ngx_uint_t n)
-{
-    size_t  len;
-
-    len = ngx_strlen(type);
-
-    ngx_modelgw_out_text(out, "event: ");
-    ngx_modelgw_out(out, (u_char *) type, len);
-    ngx_modelgw_out_text(out, "\ndata: {\"type\":\"");
-    ngx_modelgw_out(out, (u_char *) type, len);
-    ngx_modelgw_out_text(out, "\",\"sequence_number\":");
-    ngx_modelgw_out_number(out, n);
-}
-
-
-static ngx_str_t *
-ngx_http_modelgw_stream_code(ngx_str_t *ours)
-{
-    ngx_http_modelgw_stream_code_t  *row;
-
-    row = ngx_http_modelgw_stream_codes;
-
-    while (row->ours.len
-           && (row->ours.len != ours->len
-               || ngx_memcmp(row->ours.data, ours->data, ours->len) != 0))
-    {
-        row++;
-    }
-
-    return &row->theirs;
 }

@@ -70,6 +70,8 @@ static void ngx_http_modelgw_translate_response(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_response_t *rs);
 static void ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st,
     size_t len);
+static void ngx_http_modelgw_translate_out(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_out_t *out);
 static ngx_int_t ngx_http_modelgw_translate_write(void *data, u_char *p,
     size_t len, ngx_uint_t borrowed);
 static ngx_int_t ngx_http_modelgw_translate_copy(ngx_buf_t *b, u_char *p,
@@ -237,8 +239,7 @@ ngx_http_modelgw_translate_stream_init(ngx_http_request_t *r,
 
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
 
-    t->out.write = ngx_http_modelgw_translate_write;
-    t->out.data = &ctx->answer.stream->emit;
+    ngx_http_modelgw_translate_out(ctx, &t->out);
 
     if (ctx->call.responses) {
         ngx_http_modelgw_translate_response(ctx, &t->response);
@@ -342,18 +343,33 @@ ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx)
 ngx_int_t
 ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_modelgw_out_t              out;
+    ngx_modelgw_response_t         rs;
+    ngx_http_modelgw_stream_t     *st;
     ngx_http_modelgw_translate_t  *t;
 
-    t = ctx->answer.stream->translate;
+    st = ctx->answer.stream;
+    t = st->translate;
 
-    if (t == NULL || t->responses == NULL) {
-        return NGX_DECLINED;
+    if (t) {
+        ngx_modelgw_response_stream_error(t->responses, &ctx->error.code,
+                                          &ctx->error.message);
+
+        return t->out.failed ? NGX_ERROR : NGX_OK;
     }
 
-    ngx_modelgw_response_stream_error(t->responses, &ctx->error.code,
-                                      &ctx->error.message);
+    ngx_http_modelgw_translate_response(ctx, &rs);
+    ngx_http_modelgw_translate_out(ctx, &out);
 
-    return t->out.failed ? NGX_ERROR : NGX_OK;
+    if (ngx_modelgw_response_error(&rs, st->emit.pool, &st->responses.id,
+                                   st->responses.next, &ctx->error.code,
+                                   &ctx->error.message, &out)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return out.failed ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -408,6 +424,16 @@ ngx_http_modelgw_translate_hint(ngx_http_modelgw_stream_t *st, size_t len)
 {
     st->emit.hint = ngx_min(2 * (st->emit.hint + len),
                             NGX_HTTP_MODELGW_TRANSLATE_STREAM);
+}
+
+
+static void
+ngx_http_modelgw_translate_out(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_out_t *out)
+{
+    out->write = ngx_http_modelgw_translate_write;
+    out->data = &ctx->answer.stream->emit;
+    out->failed = 0;
 }
 
 

@@ -159,3 +159,34 @@ ngx_modelgw_response_stream_error(ngx_modelgw_response_stream_t *st,
 {
     ngx_modelgw_response_write_error(&st->write, code, message);
 }
+
+
+ngx_int_t
+ngx_modelgw_response_error(ngx_modelgw_response_t *rs, ngx_pool_t *pool,
+    ngx_str_t *id, uint64_t seq, ngx_str_t *code, ngx_str_t *message,
+    ngx_modelgw_out_t *out)
+{
+    ngx_modelgw_responses_call_t  call;
+    ngx_modelgw_response_write_t  w;
+
+    ngx_memzero(&call, sizeof(ngx_modelgw_responses_call_t));
+
+    rs->call = &call;
+
+    if (ngx_modelgw_response_write_init(&w, rs, pool, NULL, 0, 0, out)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* the events of its start were another's */
+
+    ngx_modelgw_response_write_start(&w, id);
+
+    w.events = 1;
+    w.seq = seq;
+
+    ngx_modelgw_response_write_error(&w, code, message);
+
+    return NGX_OK;
+}

@@ -1,7 +1,7 @@
 
 /*
  * Answers of messages and chat upstreams as answers of the responses API, whole
- * ones and streams; see docs/translation.md.
+ * ones and streams; see docs/responses.md.
  */
 
 
@@ -104,6 +104,17 @@ void ngx_modelgw_response_stream_ping(ngx_modelgw_response_stream_t *st);
  */
 void ngx_modelgw_response_stream_error(ngx_modelgw_response_stream_t *st,
     ngx_str_t *code, ngx_str_t *message);
+
+/*
+ * Writes the same for a stream that is not translated, as its events from
+ * number seq on; id is that of its response, len 0: not known.  Of rs only the
+ * model and created are used.
+ *     NGX_OK        a failed write is in out->failed
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_modelgw_response_error(ngx_modelgw_response_t *rs,
+    ngx_pool_t *pool, ngx_str_t *id, uint64_t seq, ngx_str_t *code,
+    ngx_str_t *message, ngx_modelgw_out_t *out);
 
 
 #endif /* _NGX_MODELGW_RESPONSE_H_INCLUDED_ */

@@ -70,7 +70,7 @@ static ngx_str_t  ngx_modelgw_response_incomplete =
     ngx_string("response.incomplete");
 static ngx_str_t  ngx_modelgw_response_failed =
     ngx_string("response.failed");
-static ngx_str_t  ngx_modelgw_response_error = ngx_string("error");
+static ngx_str_t  ngx_modelgw_response_error_event = ngx_string("error");
 static ngx_str_t  ngx_modelgw_response_keepalive = ngx_string("keepalive");
 
 
@@ -79,6 +79,7 @@ static ngx_str_t  ngx_modelgw_response_keepalive = ngx_string("keepalive");
 static ngx_str_t  ngx_modelgw_response_prefixes[] = {
     ngx_string("msg_"),
     ngx_string("chatcmpl-"),
+    ngx_string("resp_"),
     ngx_null_string
 };
 
@@ -253,7 +254,7 @@ ngx_modelgw_response_write_error(ngx_modelgw_response_write_t *w,
     ngx_modelgw_response_object(w, &ngx_modelgw_response_failed, NULL, known,
                                 message);
 
-    ngx_modelgw_response_event(w, &ngx_modelgw_response_error);
+    ngx_modelgw_response_event(w, &ngx_modelgw_response_error_event);
 
     ngx_modelgw_out_text(w->out, ",\"code\":");
     ngx_modelgw_out_string(w->out, code);

@@ -437,7 +437,7 @@ def test_last_events(g, tag, last):
 
 def test_upstream_that_does_not_end(g, tag):
     events = response_stream("one-0613")
-    r, *counts = tokens(g, events, tag, end="hang")
+    r, *counts = tokens(g, events, tag, end="stall")
     assert r.complete and counts == ["11", "7"]
     assert r.body == ours(events)
 
