@@ -57,6 +57,7 @@ GROUP = """
         owned_by    vendor;
         upstream    http://upstream.test;
         credential  Authorization file:$dir/secret bearer;
+        pass_header x-bench;
         model %(name)s-large  large-2026-01-01  input=3 output=15
             max_output=64000 context=1000000;
         model %(name)s-small  small-2026-01-01  input=1 output=5
