@@ -399,10 +399,11 @@ def moments(call, end, visit, invoice):
         1 if visit.status == 200 else 0)
 
     if end in ("upstream", "timeout"):
-        if invoice.how not in ("close", "stall"):
-            low = min(low, sent)
-        else:
+        if invoice.how == "stall" or invoice.how == "close" \
+                and end == "upstream":
             low = sent
+        else:
+            low = min(low, sent)    # or, on a busy machine, sent too late
         # the answer was received, but not its end
         for at in range(low, sent + 1):
             yield known[at]
