@@ -87,7 +87,7 @@ static ngx_int_t ngx_modelgw_responses_message(
 static ngx_int_t ngx_modelgw_responses_said(ngx_modelgw_responses_items_t *t,
     ngx_modelgw_responses_role_t *role);
 static ngx_int_t ngx_modelgw_responses_think(ngx_modelgw_responses_items_t *t,
-    ngx_array_t *blocks);
+    ngx_array_t *blocks, ngx_uint_t at);
 static ngx_int_t ngx_modelgw_responses_reasoning(
     ngx_modelgw_responses_items_t *t);
 static ngx_int_t ngx_modelgw_responses_call_function(
@@ -402,7 +402,7 @@ ngx_modelgw_responses_said(ngx_modelgw_responses_items_t *t,
     ngx_modelgw_responses_role_t *role)
 {
     ngx_int_t                    rc;
-    ngx_uint_t                   from, n;
+    ngx_uint_t                   n;
     ngx_array_t                 *blocks;
     ngx_modelgw_request_walk_t  *w;
 
@@ -410,14 +410,6 @@ ngx_modelgw_responses_said(ngx_modelgw_responses_items_t *t,
 
     blocks = ngx_modelgw_responses_blocks(t, role->turn);
     if (blocks == NULL) {
-        return NGX_ERROR;
-    }
-
-    from = blocks->nelts;
-
-    if (role->turn == NGX_MODELGW_TURN_ASSISTANT
-        && ngx_modelgw_responses_think(t, blocks) != NGX_OK)
-    {
         return NGX_ERROR;
     }
 
@@ -438,10 +430,14 @@ ngx_modelgw_responses_said(ngx_modelgw_responses_items_t *t,
         w->blank = (blocks->nelts == n && role->turn == NGX_MODELGW_TURN_USER);
 
         if (blocks->nelts > n) {
-            t->thinking.nelts = 0;
 
-        } else {
-            blocks->nelts = from;
+            if (role->turn == NGX_MODELGW_TURN_ASSISTANT
+                && ngx_modelgw_responses_think(t, blocks, n) != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            t->thinking.nelts = 0;
         }
     }
 
@@ -451,26 +447,34 @@ ngx_modelgw_responses_said(ngx_modelgw_responses_items_t *t,
 }
 
 
-/* appends the thinking that waits; it does so until something follows it */
+/* inserts the thinking that waits; it does so until something follows it */
 
 static ngx_int_t
 ngx_modelgw_responses_think(ngx_modelgw_responses_items_t *t,
-    ngx_array_t *blocks)
+    ngx_array_t *blocks, ngx_uint_t at)
 {
-    ngx_uint_t                    i;
-    ngx_modelgw_request_block_t  *block, *thinking;
+    ngx_uint_t                    n, after;
+    ngx_modelgw_request_block_t  *block;
 
-    thinking = t->thinking.elts;
+    n = t->thinking.nelts;
+    after = blocks->nelts - at;
 
-    for (i = 0; i < t->thinking.nelts; i++) {
-
-        block = ngx_array_push(blocks);
-        if (block == NULL) {
-            return NGX_ERROR;
-        }
-
-        *block = thinking[i];
+    if (n == 0) {
+        return NGX_OK;
     }
+
+    if (ngx_array_push_n(blocks, n) == NULL) {
+        return NGX_ERROR;
+    }
+
+    block = blocks->elts;
+    block += at;
+
+    ngx_memmove(block + n, block, after * sizeof(ngx_modelgw_request_block_t));
+    ngx_memcpy(block, t->thinking.elts,
+               n * sizeof(ngx_modelgw_request_block_t));
+
+    t->thinking.nelts = 0;
 
     return NGX_OK;
 }
@@ -665,11 +669,11 @@ ngx_modelgw_responses_call_block(ngx_modelgw_responses_items_t *t,
 
     blocks = ngx_modelgw_responses_blocks(t, NGX_MODELGW_TURN_ASSISTANT);
 
-    if (blocks == NULL || ngx_modelgw_responses_think(t, blocks) != NGX_OK) {
+    if (blocks == NULL
+        || ngx_modelgw_responses_think(t, blocks, blocks->nelts) != NGX_OK)
+    {
         return NGX_ERROR;
     }
-
-    t->thinking.nelts = 0;
 
     *block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_TOOL_USE);
     if (*block == NULL) {

@@ -1,6 +1,7 @@
 """POST /v1/responses, passed on: nothing is stored, and the answer leaves byte
 for byte except for the model's id."""
 
+import base64
 import json
 import random
 import threading
@@ -376,6 +377,24 @@ def test_many_items(g):
     assert r.status == 200 and r.get("x-modelgw-ignored") == "input.reasoning"
     assert g.b.last().json()["input"] == items[::2]
     assert took < len(body) / 500000 or lib.ASAN, took
+
+
+def test_thinking_that_waits(g):
+    """Thinking waits for what it was thought for, however long, in memory that
+    grows with the body."""
+    seal = "mgw1." + base64.urlsafe_b64encode(
+        b'[{"type":"thinking","thinking":"","signature":"s"}]').decode()
+    think = {"type": "reasoning", "encrypted_content": seal.rstrip("=")}
+    blank = {"role": "assistant", "content": " "}
+    before = g.memory("VmRSS")
+    r = post(g, responses("fam-a-large", [{"role": "user", "content": "Hi"}]
+                          + 1500 * [think, blank]
+                          + [{"role": "assistant", "content": "a"},
+                             {"role": "user", "content": "b"}]), g.alice)
+    assert r.status == 200, r
+    assert g.memory() - before < 32 << 20
+    said = g.a.last().json()["messages"][1]["content"]
+    assert len(said) == 1501 and said[-1] == {"type": "text", "text": "a"}
 
 
 def test_too_many_values(g):
