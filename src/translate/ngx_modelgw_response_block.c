@@ -39,6 +39,8 @@ static ngx_int_t ngx_modelgw_response_block_close(
     ngx_modelgw_response_write_t *w, ngx_modelgw_response_block_t *block);
 static ngx_int_t ngx_modelgw_response_block_next(
     ngx_modelgw_response_write_t *w);
+static ngx_int_t ngx_modelgw_response_block_begin(
+    ngx_modelgw_response_write_t *w);
 static ngx_int_t ngx_modelgw_response_block_seal(
     ngx_modelgw_response_write_t *w, ngx_modelgw_response_block_t *block);
 static void ngx_modelgw_response_block_free(ngx_modelgw_response_write_t *w,
@@ -173,7 +175,9 @@ ngx_int_t
 ngx_modelgw_response_block_end(ngx_modelgw_response_write_t *w, ngx_uint_t cut)
 {
     ngx_queue_t                   *q, *next;
-    ngx_modelgw_response_block_t  *block;
+    ngx_modelgw_response_block_t  *block, *open;
+
+    open = NULL;
 
     for (q = ngx_queue_head(&w->blocks);
          q != ngx_queue_sentinel(&w->blocks);
@@ -182,17 +186,25 @@ ngx_modelgw_response_block_end(ngx_modelgw_response_write_t *w, ngx_uint_t cut)
         next = ngx_queue_next(q);
         block = ngx_queue_data(q, ngx_modelgw_response_block_t, queue);
 
-        if (cut && block->kind == NGX_MODELGW_RESPONSE_TOOL && !block->stopped)
+        if (!cut || block->kind != NGX_MODELGW_RESPONSE_TOOL || block->stopped)
         {
-            if (block == ngx_modelgw_response_block_first(w)) {
-                ngx_modelgw_response_item_drop(w);
-            }
+            block->stopped = 1;
 
+        } else if (block == ngx_modelgw_response_block_first(w)) {
+            open = block;
+
+        } else {
             ngx_modelgw_response_block_free(w, block);
-            continue;
         }
+    }
 
-        block->stopped = 1;
+    if (open) {
+        ngx_modelgw_response_item_drop(w);
+        ngx_modelgw_response_block_free(w, open);
+
+        if (ngx_modelgw_response_block_begin(w) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     return ngx_modelgw_response_block_next(w);
@@ -258,9 +270,7 @@ ngx_modelgw_response_block_write(ngx_modelgw_response_write_t *w,
 static ngx_int_t
 ngx_modelgw_response_block_next(ngx_modelgw_response_write_t *w)
 {
-    ngx_str_t                     text;
     ngx_modelgw_response_block_t  *block;
-    ngx_modelgw_response_bytes_t   kept;
 
     while (!ngx_queue_empty(&w->blocks)) {
 
@@ -276,34 +286,51 @@ ngx_modelgw_response_block_next(ngx_modelgw_response_write_t *w)
 
         ngx_modelgw_response_block_free(w, block);
 
-        if (ngx_queue_empty(&w->blocks)) {
-            break;
-        }
-
-        /* the texts that were kept are not those of an event */
-
-        w->borrowed = 0;
-
-        block = ngx_modelgw_response_block_first(w);
-        kept = block->text;
-
-        ngx_memzero(&block->text, sizeof(ngx_modelgw_response_bytes_t));
-
-        if (ngx_modelgw_response_block_open(w, block) != NGX_OK) {
+        if (ngx_modelgw_response_block_begin(w) != NGX_OK) {
             return NGX_ERROR;
         }
-
-        text.data = kept.piece.start;
-        text.len = ngx_modelgw_response_bytes_len(&kept);
-
-        if (text.len
-            && ngx_modelgw_response_block_write(w, block, &text) != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        ngx_modelgw_response_bytes_free(w, &kept);
     }
+
+    return NGX_OK;
+}
+
+
+/* the first block, if any, has waited: what was kept of it is written */
+
+static ngx_int_t
+ngx_modelgw_response_block_begin(ngx_modelgw_response_write_t *w)
+{
+    ngx_str_t                      text;
+    ngx_modelgw_response_block_t  *block;
+    ngx_modelgw_response_bytes_t   kept;
+
+    if (ngx_queue_empty(&w->blocks)) {
+        return NGX_OK;
+    }
+
+    /* the texts that were kept are not those of an event */
+
+    w->borrowed = 0;
+
+    block = ngx_modelgw_response_block_first(w);
+    kept = block->text;
+
+    ngx_memzero(&block->text, sizeof(ngx_modelgw_response_bytes_t));
+
+    if (ngx_modelgw_response_block_open(w, block) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    text.data = kept.piece.start;
+    text.len = ngx_modelgw_response_bytes_len(&kept);
+
+    if (text.len
+        && ngx_modelgw_response_block_write(w, block, &text) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_response_bytes_free(w, &kept);
 
     return NGX_OK;
 }

@@ -136,6 +136,23 @@ static case_t  cases[] = {
       START BEGIN_CALL("0", "t", "f") ARGS("0", "{") END("0")
       REASON("'max_tokens'") STOP,
       "+function_call:f:t ~{ incomplete:max_output_tokens" },
+    { "an open call is cut, a text waits", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") ARGS("0", "{") BEGIN_TEXT("1")
+      TEXT("1", "a") END("1") BEGIN_CALL("2", "u", "f")
+      REASON("'max_tokens'") STOP,
+      "+function_call:f:t ~{ +message ( ~a ) -incomplete "
+      "incomplete:max_output_tokens" },
+    { "an open call is cut, thinking and a whole one wait", SHOW, NGX_DONE,
+      START TEXT("7", "b") BEGIN_CALL("0", "t", "f") ARGS("0", "{")
+      BEGIN_THINK("1") THINK("1", "a") END("1") BEGIN_CALL("2", "u", "f")
+      ARGS("2", "{}") END("2") REASON("'max_tokens'") STOP,
+      "+message ( ~b ) -completed +function_call:f:t ~{ +reasoning ( ~a ) - "
+      "+function_call:f:u ~{} =f -completed incomplete:max_output_tokens" },
+    { "an open call is cut, a whole one waits", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") ARGS("0", "{") BEGIN_CALL("1", "u", "f")
+      ARGS("1", "{}") END("1") REASON("'refusal'") STOP,
+      "+function_call:f:t ~{ +function_call:f:u ~{} =f -completed "
+      "+message ( ~The model declined to respond. ) -completed completed" },
     { "broken arguments, an empty text, cut", 0, NGX_DONE,
       START BEGIN_CALL("0", "t", "f") ARGS("0", "{") END("0") BEGIN_TEXT("1")
       END("1") REASON("'max_tokens'") STOP,
@@ -314,6 +331,11 @@ static case_t  cases[] = {
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{'}}")
       FINISHED("'content_filter'") DONE,
       "+function_call:f:t ~{ incomplete:content_filter" },
+    { "chat, a call that is cut, a text waits", CHAT, NGX_DONE,
+      CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{'}}")
+      SAY("a") FINISHED("'length'") DONE,
+      "+function_call:f:t ~{ +message ( ~a ) -incomplete "
+      "incomplete:max_output_tokens" },
     { "chat, no arguments", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'name':'f'}}")
       CALLS("{'index':1,'id':'u','function':{'name':'f','arguments':''}}")
