@@ -450,11 +450,14 @@ ngx_modelgw_response_call_read(ngx_modelgw_response_stream_t *st,
 
     call = ngx_modelgw_response_call_find(st, &f);
 
-    /* a name without an id is another call's if this one is whole */
+    /*
+     * A name without an id is another call's if this one is whole; so the next
+     * event is read, even if it differs from this one in its text only.
+     */
+
+    c->ndeltas += (f.name.len && f.id.len == 0);
 
     if (call && call->block && f.name.len && f.id.len == 0 && f.args.len) {
-        c->ndeltas++;
-
         if (ngx_modelgw_response_block_try_stop(&st->write, call->block,
                                                 &stopped)
             != NGX_OK)

@@ -720,6 +720,8 @@ repeats(void **state)
         { CHAT|SHOW, CHUNK("{'reasoning':'c','content':'a'}"), NULL },
         { CHAT, CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':"
           "'a'}}"), "+function_call:f:t ~a ~b" },
+        { CHAT, CALLS("{'index':0,'function':{'name':'f','arguments':'a'}}"),
+          NULL },
         { CHAT, SAY("a") FINISHED("'stop'"), NULL },
     };
 
