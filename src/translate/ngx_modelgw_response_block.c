@@ -78,6 +78,7 @@ ngx_modelgw_response_block_start(ngx_modelgw_response_write_t *w,
     first = ngx_queue_empty(&w->blocks);
 
     ngx_queue_insert_tail(&w->blocks, &block->queue);
+    w->nblocks++;
 
     if (first && ngx_modelgw_response_block_open(w, block) != NGX_OK) {
         return NULL;
@@ -421,6 +422,7 @@ ngx_modelgw_response_block_free(ngx_modelgw_response_write_t *w,
     ngx_modelgw_response_block_t *block)
 {
     ngx_queue_remove(&block->queue);
+    w->nblocks--;
 
     ngx_modelgw_response_bytes_free(w, &block->text);
     ngx_modelgw_response_bytes_free(w, &block->signature);

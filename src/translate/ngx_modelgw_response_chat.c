@@ -401,14 +401,19 @@ static ngx_int_t
 ngx_modelgw_response_call_check(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_node_t *calls)
 {
-    ngx_uint_t                     i, n;
-    ngx_modelgw_node_t            *node;
-    ngx_modelgw_response_fields_t  f;
-    ngx_modelgw_response_chat_t   *c;
+    ngx_uint_t                      i, n;
+    ngx_modelgw_node_t             *node;
+    ngx_modelgw_response_call_t    *call;
+    ngx_modelgw_response_chat_t    *c;
+    ngx_modelgw_response_fields_t   f;
 
     c = st->state;
     i = 0;
     n = c->calls.nelts;
+
+    if (calls && calls->count > NGX_MODELGW_STREAM_MAX_BLOCKS) {
+        return NGX_DECLINED;
+    }
 
     for (node = ngx_modelgw_tape_first(st->tape, calls);
          node;
@@ -416,17 +421,19 @@ ngx_modelgw_response_call_check(ngx_modelgw_response_stream_t *st,
     {
         ngx_modelgw_response_call_fields(st, node, i++, &f);
 
-        if (ngx_modelgw_response_call_find(st, &f)) {
-            continue;
-        }
+        call = ngx_modelgw_response_call_find(st, &f);
 
         if (f.name.len == 0) {
 
-            if (f.args.len || f.json.len) {
+            if (call == NULL && (f.args.len || f.json.len)) {
                 return NGX_DECLINED;
             }
 
-        } else if (n++ == NGX_MODELGW_STREAM_MAX_BLOCKS) {
+        /* without an id it may be a new one, see below */
+
+        } else if ((call == NULL || f.id.len == 0)
+                   && n++ == NGX_MODELGW_STREAM_MAX_BLOCKS)
+        {
             return NGX_DECLINED;
         }
     }

@@ -264,6 +264,7 @@ ngx_modelgw_response_item_tool(ngx_modelgw_response_write_t *w, ngx_str_t *id,
         return NGX_ERROR;
     }
 
+    w->broken = 0;
     w->call_id = *id;
     w->tool = ngx_modelgw_response_tool_find(w, name);
 
@@ -313,7 +314,9 @@ ngx_modelgw_response_item_whole(ngx_modelgw_response_write_t *w,
 
     /* not worth reading: it may be asked for often */
 
-    if (w->output.piece.last[-1] != '}') {
+    if (w->output.piece.last[-1] != '}'
+        || w->broken == ngx_modelgw_response_bytes_len(&w->output))
+    {
         *whole = 0;
         return NGX_OK;
     }
@@ -325,6 +328,10 @@ ngx_modelgw_response_item_whole(ngx_modelgw_response_write_t *w,
     }
 
     *whole = (rc == NGX_OK);
+
+    if (!*whole) {
+        w->broken = ngx_modelgw_response_bytes_len(&w->output);
+    }
 
     ngx_modelgw_response_tool_free(w, &doc);
 

@@ -126,6 +126,8 @@ typedef struct {
     size_t                          part_from; /* of the open part, */
     size_t                          text_from; /* of its text, or of the
                                                   arguments */
+    size_t                          broken;    /* end of arguments that were
+                                                  not JSON; 0: not known */
     ngx_str_t                       id;        /* "msg_..." */
     ngx_str_t                       delta;     /* the event of a delta, up to
                                                   the sequence number */
@@ -137,6 +139,7 @@ typedef struct {
 
     ngx_queue_t                     blocks;    /* the first one is written, the
                                                   others wait */
+    ngx_uint_t                      nblocks;
     ngx_modelgw_scan_t             *scan;      /* of arguments */
     ngx_modelgw_scan_conf_t         scan_conf;
 } ngx_modelgw_response_write_t;
@@ -158,7 +161,7 @@ void ngx_modelgw_response_write_start(ngx_modelgw_response_write_t *w,
 /*
  * To be called before an event with len bytes is reported.
  *     NGX_OK
- *     NGX_DECLINED  more would be kept than allowed
+ *     NGX_DECLINED  more would be kept than allowed, or too many blocks wait
  */
 ngx_int_t ngx_modelgw_response_write_room(ngx_modelgw_response_write_t *w,
     size_t len);

@@ -17,6 +17,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_response_private.h"
+#include "ngx_modelgw_stream.h"
 
 
 #define NGX_MODELGW_RESPONSE_OUTPUT  8192    /* bytes allocated first */
@@ -169,6 +170,12 @@ ngx_int_t
 ngx_modelgw_response_write_room(ngx_modelgw_response_write_t *w, size_t len)
 {
     size_t  used;
+
+    /* each has memory of its own, however short it is */
+
+    if (w->nblocks > NGX_MODELGW_STREAM_MAX_BLOCKS) {
+        return NGX_DECLINED;
+    }
 
     used = w->kept + ngx_modelgw_response_bytes_len(&w->output);
 

@@ -785,6 +785,38 @@ bounds(void **state)
 }
 
 
+/* calls of a stream, and what waits for one, are bounded, too */
+
+static void
+counts(void **state)
+{
+    answer_t     a;
+    ngx_uint_t   i, n;
+
+    static struct {
+        const char  *first;
+        const char  *in;
+    } events[] = {
+        { "", CALLS("{'function':{'name':'f','arguments':'{}'}}") },
+        { CALLS("{'id':'t','function':{'name':'f','arguments':'{'}}"),
+          SAY("a") CHUNK("{'refusal':'a'}") },
+    };
+
+    for (i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+        init(&a, *state, CHAT, 4 * 1024 * 1024);
+        feed(&a, events[i].first);
+
+        for (n = 0; n < 2000 && a.rc == NGX_OK; n++) {
+            feed(&a, events[i].in);
+        }
+
+        assert_int_equal(a.rc, NGX_DECLINED);
+        assert_in_range(n, 500, 1100);
+        answer_free(&a);
+    }
+}
+
+
 int
 main(void)
 {
@@ -795,6 +827,7 @@ main(void)
         unit_case(errors),
         unit_case(repeats),
         unit_case(bounds),
+        unit_case(counts),
     };
 
     return cmocka_run_group_tests_name("response", tests, NULL, NULL);
