@@ -12,8 +12,10 @@
  *
  * It is a comment in a chat stream (WHATWG HTML, 9.2.6), the "ping" event of
  * the messages API in a messages stream, and an event "keepalive" in responses,
- * where clients count events only.  Events are passed on complete, so
- * that between two calls of the body filter the output is between two events.
+ * where Codex counts events only.  The SDKs of responses raise on any event
+ * before response.created, so it is a comment there until an event was sent.
+ * Events are passed on complete, so that between two calls of the body filter
+ * the output is between two events.
  * Nothing is added while output waits for the client: send_timeout works as
  * before.
  *
@@ -212,7 +214,8 @@ ngx_http_modelgw_keepalive_text(ngx_http_modelgw_ctx_t *ctx)
         return &ngx_http_modelgw_keepalive_messages;
 
     case NGX_MODELGW_RESPONSES:
-        return &ngx_http_modelgw_keepalive_responses;
+        return ctx->answer.stream->begun ? &ngx_http_modelgw_keepalive_responses
+                                         : &ngx_http_modelgw_keepalive_chat;
 
     default: /* NGX_MODELGW_CHAT */
         return &ngx_http_modelgw_keepalive_chat;

@@ -17,7 +17,8 @@ import client
 from client import assert_flat
 from gateway import chat, group_a, group_b, messages
 from upstream import (chat_completion, chat_error, chat_stream, data, event,
-                      message, message_error, message_stream, sse)
+                      message, message_error, message_stream,
+                      response_stream, sse)
 
 COUNT = itertools.count()
 
@@ -454,6 +455,34 @@ def test_anthropic(g):
                              api_key=g.alice.secret) as sdk, \
             sdk.messages.stream(**body) as stream:
         assert stream.get_final_text() == "Hello"
+
+
+@pytest.mark.parametrize("model", ["fam-a-large", "fam-b-one"])
+def test_openai_responses(gateway, model):
+    """Translated, and passed on: no event comes before response.created."""
+    g = gateway(location="modelgw_keepalive 100ms;",
+                groups=group_a() + group_b(protocol="responses"))
+    up, key, events = {
+        "fam-a-large": (g.a, g.alice, message_stream("large-2026-01-01")),
+        "fam-b-one": (g.b, g.bob, response_stream("one-0613"))}[model]
+    silent, over = threading.Event(), threading.Event()
+    up.script(sse([silent] + events[:3] + [over] + events[3:]))
+    with g.connect() as c:
+        c.request("POST", "/v1/responses", [key.bearer()], body={
+            "model": model, "input": "Hi", "stream": True})
+        assert c.head().status == 200
+        for _ in range(2):
+            assert c.event() == COMMENT
+        silent.set()
+        while b"event: keepalive\n" not in c.event():
+            pass
+        over.set()
+        assert finish(c).complete
+    up.script(sse([0.4] + events[:3] + [0.4] + events[3:]))
+    with openai.OpenAI(base_url="http://127.0.0.1:%d/v1" % g.port,
+                       api_key=key.secret, max_retries=0) as sdk, \
+            sdk.responses.stream(model=model, input="Hi") as stream:
+        assert stream.get_final_response().output_text == "Hello"
 
 
 def test_openai_raises_on_an_early_error(g):
