@@ -582,7 +582,7 @@ ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
     local = 0;
 
     rc = ngx_http_modelgw_responses_container(w, "container",
-                                              v[TOOL_CONTAINER], &local);
+                                              v[TOOL_CONTAINER], NULL);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -624,7 +624,8 @@ ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
 
 /*
  * What a tool runs in: by its id, or with files, it is the operator's, who is
- * the vendor's customer.  *local is set if it is the client's computer.
+ * the vendor's customer.  *local is set if it is the client's computer; local
+ * is NULL for a member that cannot name that.
  */
 
 static ngx_int_t
@@ -648,7 +649,8 @@ ngx_http_modelgw_responses_container(ngx_http_modelgw_responses_walk_t *w,
             return rc;
         }
 
-        if (ngx_modelgw_tape_is(w->tape, v[CONTAINER_TYPE], "local")) {
+        if (local && ngx_modelgw_tape_is(w->tape, v[CONTAINER_TYPE], "local"))
+        {
             *local = 1;
             return NGX_OK;
         }

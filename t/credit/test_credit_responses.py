@@ -451,6 +451,9 @@ BILLED = [
     {"type": "computer_use_preview"}, {"type": "computer"},
     {"type": "shell"}, {"type": "shell", "environment": {
         "type": "container_auto"}},
+    {"type": "shell", "container": {"type": "local"}},
+    {"type": "shell", "environment": {"type": "container_auto"},
+     "container": {"type": "local"}},
     {"type": "programmatic_tool_calling"}, {"type": "something_new"},
     {"type": "Web_Search"}, {"type": ""}, {"type": None}, {"name": "f"},
     {"type": "functions"}, {"type": ["web_search"]}]

@@ -294,6 +294,8 @@ STORED = [
      "container": {"type": "auto", "file_ids": ["file_1"]}},
     {"type": "code_interpreter",
      "container": {"type": "auto", "container_id": "cntr_1"}},
+    {"type": "code_interpreter",
+     "container": {"type": "local", "container_id": "cntr_1"}},
     {"type": "shell", "environment": {"type": "container_reference",
                                       "container_id": "cntr_1"}},
     {"type": "shell", "environment": {"type": "container_auto",
