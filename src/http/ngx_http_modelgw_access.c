@@ -260,13 +260,13 @@ ngx_http_modelgw_access_alias(ngx_http_request_t *r, ngx_str_t *uri)
         return 0;
     }
 
-    if (ngx_strncmp(uri->data, "/v1/v1/", ngx_min(uri->len, 7)) == 0) {
+    if (uri->len >= 7 && ngx_memcmp(uri->data, "/v1/v1/", 7) == 0) {
         uri->data += v1.len;
         uri->len -= v1.len;
         return 0;
     }
 
-    return (ngx_strncmp(uri->data, "/v1/", ngx_min(uri->len, 4)) == 0)
+    return (uri->len >= 4 && ngx_memcmp(uri->data, "/v1/", 4) == 0)
            ? 0 : v1.len;
 }
 

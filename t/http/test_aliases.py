@@ -98,7 +98,7 @@ def test_errors(g, form):
     "/", "/v1", "/v1/", "/v1/v1", "/v1/v1/", "/v1/v1/v1/messages",
     "/v2/messages", "/messages/", "/Messages", "/x/messages", "/v1messages",
     "/v1/v1messages", "/models/", "/v1/v1/models/", "/chat", "/completions",
-    "/v1/v", "/me", "/batches"])
+    "/v1/v", "/me", "/batches", "/?x/v1/models/y", "/v?/v1/models/y"])
 def test_exact_paths_only(g, path):
     assert_flat(g.post(path, messages(), g.alice), 404, "NOT_FOUND")
     assert_flat(g.get(path, g.alice), 404, "NOT_FOUND")
