@@ -44,7 +44,9 @@
 #define NGX_HTTP_MODELGW_RESPONSES_PATH  128
 #define NGX_HTTP_MODELGW_RESPONSES_TYPE  64
 
-#define NGX_HTTP_MODELGW_RESPONSES_NAMES  8    /* in a table, at most */
+/* runs of elements that are cut out; each costs about 350 bytes of memory */
+
+#define NGX_HTTP_MODELGW_RESPONSES_CUTS  32768
 
 
 typedef struct {
@@ -422,8 +424,10 @@ ngx_http_modelgw_responses_input(ngx_http_modelgw_responses_walk_t *w,
 
         w->reasoning = 1;
 
-        if (ngx_http_modelgw_responses_cut(w, &list, item) != NGX_OK) {
-            return NGX_ERROR;
+        rc = ngx_http_modelgw_responses_cut(w, &list, item);
+
+        if (rc != NGX_OK) {
+            return rc;
         }
     }
 
@@ -539,8 +543,10 @@ ngx_http_modelgw_responses_tools(ngx_http_modelgw_responses_walk_t *w,
 
         w->search = 1;
 
-        if (ngx_http_modelgw_responses_cut(w, &list, tool) != NGX_OK) {
-            return NGX_ERROR;
+        rc = ngx_http_modelgw_responses_cut(w, &list, tool);
+
+        if (rc != NGX_OK) {
+            return rc;
         }
     }
 
@@ -926,6 +932,13 @@ ngx_http_modelgw_responses_cut(ngx_http_modelgw_responses_walk_t *w,
             cut->to = to;
             return NGX_OK;
         }
+    }
+
+    if (cuts->nelts == NGX_HTTP_MODELGW_RESPONSES_CUTS) {
+        return ngx_http_modelgw_error(w->r, w->ctx, NGX_HTTP_BAD_REQUEST,
+                                      "INVALID_REQUEST",
+                                      "The body has too many elements that "
+                                      "cannot be sent");
     }
 
     cut = ngx_array_push(cuts);

@@ -404,6 +404,18 @@ def test_too_many_values(g):
     assert_flat(r, 400, "INVALID_REQUEST", has="too many values")
 
 
+@pytest.mark.parametrize("n", [32767, 32768])
+def test_too_many_cuts(g, n):
+    """Each costs memory until the call ends; "store" is one, too."""
+    r = post(g, responses(input=[0] + n * [{"type": "reasoning"}, 0]),
+             timeout=60)
+    if n < 32768:
+        assert r.status == 200 and set(g.b.last().json()["input"]) == {0}
+        return
+    assert_flat(r, 400, "INVALID_REQUEST", has="too many elements")
+    assert g.untouched()
+
+
 def test_body_in_a_file(gateway):
     g = gateway(groups=lib.group_a() + group_b(protocol="responses"),
                 location="client_body_buffer_size 1k;")
