@@ -257,9 +257,11 @@ ngx_http_modelgw_responses_state(ngx_http_request_t *r,
         {
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                           "UNSUPPORTED_FIELD",
-                                          "\"%V\" is not supported: nothing is "
-                                          "stored here: send the whole input",
-                                          &conf->watches[i].path);
+                                          "\"%V\" is not supported, nothing is "
+                                          "stored here%s",
+                                          &conf->watches[i].path,
+                                          i < NGX_HTTP_MODELGW_WATCH_PROMPT
+                                          ? ": send the whole input" : "");
         }
     }
 

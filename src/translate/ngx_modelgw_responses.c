@@ -31,8 +31,9 @@
 
 #define NGX_MODELGW_RESPONSES_BREAKPOINTS  4    /* of one request */
 
-#define NGX_MODELGW_RESPONSES_STATELESS                                       \
-    ", nothing is stored here: send the whole input"
+#define NGX_MODELGW_RESPONSES_STATELESS  ", nothing is stored here"
+#define NGX_MODELGW_RESPONSES_WHOLE                                           \
+    NGX_MODELGW_RESPONSES_STATELESS ": send the whole input"
 
 
 static ngx_int_t ngx_modelgw_responses_record(ngx_modelgw_request_t *rq,
@@ -147,9 +148,9 @@ static ngx_modelgw_request_field_t  *ngx_modelgw_responses_tables[] = {
 static ngx_modelgw_request_refused_t  ngx_modelgw_responses_refused[] = {
 
     { ngx_string("previous_response_id"), NGX_MODELGW_REQUEST_ANY, NULL,
-      NGX_MODELGW_RESPONSES_STATELESS },
+      NGX_MODELGW_RESPONSES_WHOLE },
     { ngx_string("conversation"), NGX_MODELGW_REQUEST_ANY, NULL,
-      NGX_MODELGW_RESPONSES_STATELESS },
+      NGX_MODELGW_RESPONSES_WHOLE },
     { ngx_string("prompt"), NGX_MODELGW_REQUEST_ANY, NULL,
       NGX_MODELGW_RESPONSES_STATELESS },
     { ngx_string("background"), NGX_MODELGW_REQUEST_BOOLEAN, "false",

@@ -327,8 +327,13 @@ test_items_refused(void **state)
                 "\"arguments\":\"{}\"}"),
           INVALID "input[0].arguments is not an object" },
         { HI "\"prompt\":{\"id\":\"x\"}",
-          UNSUPPORTED "\"prompt\" is not supported, nothing is stored here: "
-          "send the whole input" },
+          UNSUPPORTED "\"prompt\" is not supported, nothing is stored here" },
+        { HI "\"background\":true",
+          UNSUPPORTED "\"background\" other than false is not supported, "
+          "nothing is stored here" },
+        { HI "\"conversation\":\"x\"",
+          UNSUPPORTED "\"conversation\" is not supported, nothing is stored "
+          "here: send the whole input" },
         { HI "\"top_logprobs\":1",
           UNSUPPORTED "\"top_logprobs\" other than 0 is not supported" },
         { HI "\"include\":[\"message.output_text.logprobs\"]",
