@@ -260,11 +260,14 @@ def test_kind_without_input(conf):
 @pytest.mark.parametrize("id", ["fam-a-2", "~^fam-a-x$"])
 def test_kind_that_no_endpoint_takes(conf, id):
     conf.refused('model "%s" cannot be used' % id,
-                 'no "protocol embeddings"', 'group "a"',
+                 'it has "kind=embedding", and "protocol" of group "a" has no '
+                 '"embeddings"',
                  group=model(id + " up kind=embedding"))
     only = "".join(line + "\n" for line in GROUP.split("\n")
                    if "model" not in line)
     only = only.replace("messages;", "embeddings;")
     conf.accepted(group=only + "model %s up kind=embedding;" % id)
-    conf.refused('model "%s" cannot be used' % id, 'no "kind=embedding"',
+    conf.refused('model "%s" cannot be used' % id,
+                 'it has no "kind=embedding", and "protocol" of group "a" has '
+                 '"embeddings" only',
                  group=only + "model %s up; # HERE\n" % id)

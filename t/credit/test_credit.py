@@ -1442,6 +1442,8 @@ def test_a_ledger_needs_prices(check):
         models="model ~^fam-a-(.+)$ $1 context=1000;"))
     refused_config(check, "no bound of its output", groups=lib.group_a(
         models="model fam-a-large up input=1 output=1;"))
+    refused_config(check, "give input=, or free", groups=lib.group_a(
+        protocol="embeddings", models="model fam-a-large up kind=embedding;"))
     ok = "model fam-a-large up input=1 output=1 context=9; " \
         "model fam-a-small up free;"
     r = check(groups=lib.group_a(models=ok), keys_text=Key("k", "a").line(),

@@ -779,13 +779,13 @@ ngx_http_modelgw_group_kinds(ngx_conf_t *cf, ngx_http_modelgw_group_t *group,
 
         if (protocol == 0) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "model \"%V\" cannot be used: %s in group \"%V\" "
-                          "in %s:%ui", &model[i].id,
-                          model[i].embedding
-                          ? "no \"protocol embeddings\""
-                          : "no \"kind=embedding\" but no other protocol",
-                          &group->name, model[i].place.file,
-                          model[i].place.line);
+                          "model \"%V\" cannot be used: it has "
+                          "%s\"kind=embedding\", and \"protocol\" of group "
+                          "\"%V\" has %s in %s:%ui", &model[i].id,
+                          model[i].embedding ? "" : "no ", &group->name,
+                          model[i].embedding ? "no \"embeddings\""
+                                             : "\"embeddings\" only",
+                          model[i].place.file, model[i].place.line);
             return NGX_ERROR;
         }
     }

@@ -323,8 +323,9 @@ ngx_http_modelgw_zone_check_models(ngx_conf_t *cf, ngx_array_t *models)
         if (!model[i].priced) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "model \"%V\" has no prices: with a "
-                          "\"modelgw_ledger\" give input= and output=, or "
-                          "free, in %s:%ui", &model[i].id,
+                          "\"modelgw_ledger\" give %s, or free, in %s:%ui",
+                          &model[i].id,
+                          model[i].embedding ? "input=" : "input= and output=",
                           model[i].place.file, model[i].place.line);
             return NGX_ERROR;
         }
