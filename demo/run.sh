@@ -218,6 +218,7 @@ usage() {
     base=http://127.0.0.1:$port
     chat=/v1/chat/completions
     messages=/v1/messages
+    responses=/v1/responses
     v="-H 'anthropic-version: 2023-06-01'"
     hello='"messages":[{"role":"user","content":"Hello, who are you?"}]'
     a='"model":"family_a-large","max_tokens":256'
@@ -240,6 +241,10 @@ usage() {
     call "messages, streamed; the key may be in x-api-key too" $messages \
         "$key_a" "{$a,\"stream\":true,$hello}" "$v" -N \
         | sed "s/Authorization: Bearer/x-api-key:/"
+    call "responses, translated to messages" $responses \
+        "$key_a" '{"model":"family_a-large","input":"Hello, who are you?"}'
+    call "responses, translated to chat, and streamed" $responses "$key_b" \
+        "{$b,\"stream\":true,\"input\":\"Hello, who are you?\"}" -N
     call "count the tokens of messages" $messages/count_tokens "$key_a" \
         "{\"model\":\"family_a-large\",$hello}" "$v"
     show "the models of a key" $base/v1/models \
@@ -279,6 +284,8 @@ usage() {
     call "400 INVALID_MODEL" $chat "$key_b" "{\"model\":\"gpt-zero\",$hello}"
     call "400 UNSUPPORTED_FIELD: messages has no second choice" $chat "$key_a" \
         "{$a,\"n\":2,$hello}"
+    call "400 UNSUPPORTED_FIELD: nothing is stored for responses" $responses \
+        "$key_b" "{$b,\"previous_response_id\":\"resp_1\",\"input\":\"Hello\"}"
     call "402 INSUFFICIENT_CREDIT" $chat "$key_b" \
         "{$b,\"max_tokens\":99999999,$hello}"
     call "403 PROVIDER_MISMATCH: a model of the other group" $messages \
@@ -336,8 +343,8 @@ cat <<END
 
 modelgw listens on http://127.0.0.1:$port, with these keys (made for this run):
 
-    KEY_A=$key_a   # group a: messages and chat API, family_a-*
-    KEY_B=$key_b   # group b: chat API, family_b-*
+    KEY_A=$key_a   # group a: messages, chat and responses, family_a-*
+    KEY_B=$key_b   # group b: chat and responses, family_b-*
 
 Paste any line from above into another terminal.  Calls are logged in
     $run/logs/access.log

@@ -153,6 +153,10 @@ def test_every_line_does_what_it_says(demo):
             assert "family_a-large" in body and "the local " in body
         if heading.startswith("chat") and heading.endswith("streamed"):
             assert body.rstrip().endswith("data: [DONE]")
+        if heading.startswith("responses"):
+            assert '"status":"completed"' in body and "the local " in body
+            assert ("event: response.completed" in body) \
+                == heading.endswith("streamed")
         if heading.startswith("messages, streamed"):
             assert "event: message_stop" in body
 
@@ -160,6 +164,8 @@ def test_every_line_does_what_it_says(demo):
             "API_KEY_REQUIRED", "INVALID_API_KEY", "INVALID_JSON",
             "MISSING_FIELD", "INVALID_MODEL", "PROVIDER_MISMATCH",
             "UNSUPPORTED_FIELD", "chat, translated and streamed",
+            "responses, translated to messages",
+            "responses, translated to chat, and streamed",
             "NOT_FOUND", "METHOD_NOT_ALLOWED", "REQUEST_TOO_LARGE",
             "RATE_LIMITED", "CONTEXT_LENGTH_EXCEEDED", "UPSTREAM_ERROR",
             "UPSTREAM_OVERLOADED"} <= seen
