@@ -118,10 +118,6 @@ static ngx_int_t ngx_http_modelgw_stream_read(ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_sse_event_t *ev, ngx_str_t *data, ngx_uint_t *kind);
 static ngx_int_t ngx_http_modelgw_stream_data(ngx_http_modelgw_stream_t *st,
     ngx_modelgw_sse_event_t *ev, ngx_str_t *data);
-static ngx_int_t ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx,
-    ngx_str_t *data, ngx_uint_t kind);
-static size_t ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx,
-    ngx_str_t *data, ngx_uint_t part);
 static ngx_int_t ngx_http_modelgw_stream_finished(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *data);
 static void ngx_http_modelgw_stream_model(ngx_http_modelgw_ctx_t *ctx,
@@ -641,121 +637,6 @@ static ngx_uint_t
 ngx_http_modelgw_stream_done(ngx_modelgw_sse_event_t *ev)
 {
     return ev->data.len == 6 && ngx_memcmp(ev->data.data, "[DONE]", 6) == 0;
-}
-
-
-/*
- * An event of responses.  After a part or an item that is done, the client may
- * have what it wants: it is not cut then, as usage may follow.  NGX_OK,
- * NGX_ERROR (no memory)
- */
-
-static ngx_int_t
-ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
-    ngx_uint_t kind)
-{
-    size_t                         text;
-    ngx_modelgw_scan_value_t      *number, *id;
-    ngx_http_modelgw_stream_t     *st;
-    ngx_http_modelgw_responses_t  *rs;
-
-    st = ctx->answer.stream;
-    rs = &st->responses;
-
-    number = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
-                                    NGX_MODELGW_PART_SEQUENCE);
-
-    if (number->type != NGX_MODELGW_SCAN_ABSENT) {
-        rs->next = ngx_atoi(number->text, number->len) + 1;
-    }
-
-    id = ngx_modelgw_usage_part(&ctx->answer.usage, st->scan,
-                                NGX_MODELGW_PART_ID);
-
-    if (rs->id.len == 0 && id->len && id->len <= NGX_MODELGW_SCAN_TEXT) {
-
-        rs->id.data = ngx_pnalloc(st->emit.pool, id->len);
-        if (rs->id.data == NULL) {
-            return NGX_ERROR;
-        }
-
-        rs->id.len = id->len;
-        ngx_memcpy(rs->id.data, id->text, id->len);
-    }
-
-    ngx_memzero(&st->text, sizeof(ngx_modelgw_text_t));
-
-    text = 0;
-
-    switch (kind) {
-
-    case NGX_MODELGW_DOC_DELTA:
-        ngx_modelgw_text(&st->text, data->data, data->len);
-
-        if (number->type != NGX_MODELGW_SCAN_ABSENT) {
-            st->text.number.data = data->data + number->from;
-            st->text.number.len = number->to - number->from;
-        }
-
-        ctx->answer.finishing = 0;
-        rs->text += st->text.n;
-
-        ngx_http_modelgw_settle_seen(ctx, st->text.n);
-        return NGX_OK;
-
-    case NGX_MODELGW_DOC_BEGIN:
-        ctx->answer.finishing = 0;
-        return NGX_OK;
-
-    case NGX_MODELGW_DOC_DONE:
-        ctx->answer.finishing = 1;
-        return NGX_OK;
-
-    case NGX_MODELGW_DOC_ITEM:
-        ctx->answer.finishing = 1;
-        rs->items += ngx_http_modelgw_stream_items(ctx, data,
-                                                   NGX_MODELGW_PART_ITEM);
-        text = rs->items;
-        break;
-
-    case NGX_MODELGW_DOC_STOP:
-    case NGX_MODELGW_DOC_FAILED:
-        text = ngx_http_modelgw_stream_items(ctx, data,
-                                             NGX_MODELGW_PART_OUTPUT);
-        break;
-
-    default:
-        return NGX_OK;
-    }
-
-    /* what came as deltas comes again in items, or only there */
-
-    text -= ngx_min(text, rs->text);
-    rs->text += text;
-
-    ngx_http_modelgw_settle_seen(ctx, text);
-
-    return NGX_OK;
-}
-
-
-/* bytes of text in the items of an event */
-
-static size_t
-ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
-    ngx_uint_t part)
-{
-    ngx_modelgw_scan_value_t  *v;
-
-    if (ctx->money.slot == NULL) {
-        return 0;
-    }
-
-    v = ngx_modelgw_usage_part(&ctx->answer.usage, ctx->answer.stream->scan,
-                               part);
-
-    return (v->type == NGX_MODELGW_SCAN_ABSENT)
-           ? 0 : ngx_modelgw_text_items(data->data + v->from, v->to - v->from);
 }
 
 

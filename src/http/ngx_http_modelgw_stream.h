@@ -83,6 +83,16 @@ ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_chain_t *in);
 
 
+/*
+ * stream_responses.c: an event of responses, which is scanned.  After a part or
+ * an item that is done, the client may have what it wants: its call is not cut
+ * then if it leaves, as usage may follow.  kind is NGX_MODELGW_DOC_*.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx,
+    ngx_str_t *data, ngx_uint_t kind);
+
+
 /* stream_error.c */
 
 /*
