@@ -741,8 +741,9 @@ ngx_modelgw_responses_call_name(ngx_modelgw_responses_items_t *t,
 
     if (rc == NGX_DECLINED) {
         return ngx_modelgw_request_invalid(t->walk.rq,
-                             "input[%ui].name is not a non-empty string, or "
-                             "its namespace not a string", t->walk.index);
+                             "input[%ui].name is not a string of 1 to 256 "
+                             "bytes, or its namespace not one of 0 to 256",
+                             t->walk.index);
     }
 
     return rc;

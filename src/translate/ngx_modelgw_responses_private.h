@@ -58,7 +58,7 @@ ngx_int_t ngx_modelgw_responses_choice(ngx_modelgw_request_t *rq,
 /*
  * Sets *name to the name upstream of what "name" and "namespace" of obj name.
  *     NGX_OK
- *     NGX_DECLINED  they are not strings, or the name is empty
+ *     NGX_DECLINED  they are not strings or too long, or the name is empty
  *     NGX_ERROR     no memory, or OpenSSL failed
  */
 ngx_int_t ngx_modelgw_responses_name(ngx_modelgw_request_t *rq,

@@ -39,6 +39,15 @@
 
 #define NGX_MODELGW_RESPONSES_NAME_DIGEST    4      /* bytes, as hex */
 
+/*
+ * The most bytes of a name or a namespace in the request: a tool in a namespace
+ * has a copy of both, and there may be thousands of them.
+ */
+
+#define NGX_MODELGW_RESPONSES_NAME_MAX       256
+
+#define ngx_modelgw_responses_name_len(node)  ((node)->to - (node)->from - 2)
+
 #define NGX_MODELGW_RESPONSES_ROOT           ((ngx_uint_t) -1)
 
 
@@ -441,9 +450,13 @@ ngx_modelgw_responses_tool_namespace(ngx_modelgw_responses_walk_t *w,
 
     name = ngx_modelgw_request_member(w->rq, obj, "name");
 
-    if (!ngx_modelgw_request_string(name) || name->to - name->from == 2) {
+    if (!ngx_modelgw_request_string(name)
+        || ngx_modelgw_responses_name_len(name) == 0
+        || ngx_modelgw_responses_name_len(name)
+           > NGX_MODELGW_RESPONSES_NAME_MAX)
+    {
         return ngx_modelgw_responses_tool_invalid(w,
-                                          ".name must be a non-empty string");
+                                  ".name must be a string of 1 to 256 bytes");
     }
 
     list = ngx_modelgw_request_member(w->rq, obj, "tools");
@@ -487,7 +500,7 @@ ngx_modelgw_responses_tool_add(ngx_modelgw_responses_walk_t *w,
 
         if (rc == NGX_DECLINED) {
             return ngx_modelgw_responses_tool_invalid(w,
-                                          ".name must be a non-empty string");
+                                  ".name must be a string of 1 to 256 bytes");
         }
 
         if (rc != NGX_OK) {
@@ -694,7 +707,12 @@ ngx_modelgw_responses_name_text(ngx_modelgw_request_t *rq,
     ngx_modelgw_responses_name_t *text)
 {
     if (!ngx_modelgw_request_string(name)
-        || (space && space->type != NGX_MODELGW_TAPE_STRING))
+        || ngx_modelgw_responses_name_len(name)
+           > NGX_MODELGW_RESPONSES_NAME_MAX
+        || (space
+            && (space->type != NGX_MODELGW_TAPE_STRING
+                || ngx_modelgw_responses_name_len(space)
+                   > NGX_MODELGW_RESPONSES_NAME_MAX)))
     {
         return NGX_DECLINED;
     }
@@ -863,7 +881,8 @@ ngx_modelgw_responses_choice_named(ngx_modelgw_request_t *rq,
 
     if (rc == NGX_DECLINED) {
         return ngx_modelgw_request_invalid(rq,
-                                 "tool_choice.name must be a non-empty string");
+                                 "tool_choice.name must be a string of 1 to "
+                                 "256 bytes");
     }
 
     if (rc != NGX_OK) {

@@ -43,6 +43,10 @@
 #define FUNCTION(name)  "{\"type\":\"function\",\"name\":\"" name "\"}"
 #define SPACE(name, tools)                                                    \
     "{\"type\":\"namespace\",\"name\":\"" name "\",\"tools\":[" tools "]}"
+#define LONG64                                                                \
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LONG256  LONG64 LONG64 LONG64 LONG64
+
 #define CHAT_TOOL(name)                                                       \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\","             \
     "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}"
@@ -311,8 +315,8 @@ test_items_refused(void **state)
         { INPUT(CALL("")),
           INVALID "input[0].call_id is not a non-empty string" },
         { INPUT("{\"type\":\"function_call\",\"call_id\":\"a\"}"),
-          INVALID "input[0].name is not a non-empty string, or its namespace "
-          "not a string" },
+          INVALID "input[0].name is not a string of 1 to 256 bytes, or "
+          "its namespace not one of 0 to 256" },
         { INPUT("{\"type\":\"function_call\",\"call_id\":\"a\",\"name\":\"f\","
                 "\"arguments\":\"[]\"}"),
           INVALID "input[0].arguments is not valid JSON: byte 0: expected an "
@@ -460,9 +464,16 @@ test_tools(void **state)
         { HI "\"tools\":[" SPACE("n", SPACE("m", "")) "]",
           INVALID "tools[0].tools[0] is a namespace in a namespace" },
         { HI "\"tools\":[" SPACE("", "") "]",
-          INVALID "tools[0].name must be a non-empty string" },
+          INVALID "tools[0].name must be a string of 1 to 256 bytes" },
         { HI "\"tools\":[" FUNCTION("") "]",
-          INVALID "tools[0].name must be a non-empty string" },
+          INVALID "tools[0].name must be a string of 1 to 256 bytes" },
+        { HI "\"tools\":[" FUNCTION(LONG256 "f") "]",
+          INVALID "tools[0].name must be a string of 1 to 256 bytes" },
+        { HI "\"tools\":[" SPACE(LONG256 "n", FUNCTION("f")) "]",
+          INVALID "tools[0].name must be a string of 1 to 256 bytes" },
+        { HI "\"tools\":[" FUNCTION("f") "],\"tool_choice\":{\"type\":"
+          "\"function\",\"name\":\"" LONG256 "f\"}",
+          INVALID "tool_choice.name must be a string of 1 to 256 bytes" },
         { HI "\"tools\":[1]", INVALID "tools[0].type must be a string" },
         { HI "\"tools\":[{\"type\":\"mcp\"}]",
           UNSUPPORTED "tools[0].type \"mcp\" is not supported" },
