@@ -155,7 +155,8 @@ ngx_modelgw_responses_unseal_check(ngx_modelgw_tape_t *tape)
 
 /*
  * A type that is given twice could be another one upstream; unsigned thinking
- * would be refused there.
+ * would be refused there.  Thinking has no breakpoint of the prompt cache: one
+ * that is hidden in a seal would not be seen by what prices the call.
  */
 
 static ngx_uint_t
@@ -178,6 +179,10 @@ ngx_modelgw_responses_unseal_block(ngx_modelgw_tape_t *tape,
          name = ngx_modelgw_tape_next(tape, block, value))
     {
         value = ngx_modelgw_tape_next(tape, block, name);
+
+        if (ngx_modelgw_tape_is(tape, name, "cache_control")) {
+            return 0;
+        }
 
         if (!ngx_modelgw_tape_is(tape, name, "type")) {
             continue;

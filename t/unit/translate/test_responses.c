@@ -570,7 +570,9 @@ test_thinking(void **state)
         "[{\"type\":\"thinking\",\"thinking\":\"x\",\"signature\":\" \"}]",
         "[{\"type\":\"thinking\",\"signature\":\"s\",\"type\":\"text\"}]",
         "[{\"type\":\"text\",\"signature\":\"s\",\"\\u0074ype\":\"thinking\"}]",
-        "[{\"type\":\"redacted_thinking\"}]", "[" THOUGHT ",\xff]"
+        "[{\"type\":\"redacted_thinking\"}]", "[" THOUGHT ",\xff]",
+        "[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"s\","
+        "\"cache_contro\\u006c\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}}]"
     };
 
     text = ngx_pnalloc(*state, 4096);
