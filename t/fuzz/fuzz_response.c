@@ -27,7 +27,7 @@ typedef struct {
     size_t         before;               /* bytes of it around its text */
     size_t         after;
     size_t         len;
-    ngx_uint_t     name;                 /* bytes of its name */
+    ngx_str_t      name;                 /* of its "event:" line */
 } run_t;
 
 
@@ -52,7 +52,9 @@ repeated(run_t *r, ngx_modelgw_sse_event_t *ev, ngx_str_t *data,
     ngx_str_t *text)
 {
     if (r->last == NULL
-        || ev->name.len != r->name
+        || ev->name.len != r->name.len
+        || (ev->name.len
+            && ngx_memcmp(ev->name.data, r->name.data, ev->name.len) != 0)
         || ngx_strlchr(ev->raw.data, ev->raw.data + ev->raw.len, '\\')
         || data->len <= r->before + r->after
         || ngx_memcmp(data->data, r->last, r->before) != 0
@@ -71,12 +73,22 @@ repeated(run_t *r, ngx_modelgw_sse_event_t *ev, ngx_str_t *data,
 
 
 static void
+forget(run_t *r)
+{
+    unit_free(r->last);
+    unit_free(r->name.data);
+
+    r->last = NULL;
+    ngx_str_null(&r->name);
+}
+
+
+static void
 keep(run_t *r, ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
 {
     u_char  *p, *end;
 
-    unit_free(r->last);
-    r->last = NULL;
+    forget(r);
 
     p = ngx_modelgw_response_stream_text(r->a.response);
 
@@ -90,7 +102,11 @@ keep(run_t *r, ngx_modelgw_sse_event_t *ev, ngx_str_t *data)
     r->len = data->len;
     r->before = p - data->data;
     r->after = end - text_end(p, end);
-    r->name = ev->name.len;
+
+    if (ev->name.len) {
+        r->name.len = ev->name.len;
+        r->name.data = unit_dup(ev->name.data, ev->name.len);
+    }
 }
 
 
@@ -110,8 +126,7 @@ event(run_t *r, ngx_modelgw_sse_event_t *ev)
         || data.len == 0
         || ngx_modelgw_sse_data(ev, &state, &line) == NGX_OK)
     {
-        unit_free(r->last);
-        r->last = NULL;
+        forget(r);
 
         before = a->len;
         answer_event(a, ev);
@@ -195,7 +210,7 @@ run(run_t *r, ngx_pool_t *pool, const uint8_t *data, size_t len,
 
     response_check(a->rc != NGX_OK && a->rc != NGX_ERROR);
 
-    unit_free(r->last);
+    forget(r);
 }
 
 
