@@ -343,6 +343,7 @@ ngx_http_modelgw_translate_end(ngx_http_modelgw_ctx_t *ctx)
 ngx_int_t
 ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_uint_t                     seq;
     ngx_modelgw_out_t              out;
     ngx_modelgw_response_t         rs;
     ngx_http_modelgw_stream_t     *st;
@@ -358,12 +359,15 @@ ngx_http_modelgw_translate_error(ngx_http_modelgw_ctx_t *ctx)
         return t->out.failed ? NGX_ERROR : NGX_OK;
     }
 
+    /* events may have had no numbers */
+
+    seq = (st->begun || st->emit.out) ? ngx_max(st->responses.next, 1) : 0;
+
     ngx_http_modelgw_translate_response(ctx, &rs);
     ngx_http_modelgw_translate_out(ctx, &out);
 
-    if (ngx_modelgw_response_error(&rs, st->emit.pool, &st->responses.id,
-                                   st->responses.next, &ctx->error.code,
-                                   &ctx->error.message, &out)
+    if (ngx_modelgw_response_error(&rs, st->emit.pool, &st->responses.id, seq,
+                                   &ctx->error.code, &ctx->error.message, &out)
         != NGX_OK)
     {
         return NGX_ERROR;

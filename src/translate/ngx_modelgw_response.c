@@ -173,18 +173,18 @@ ngx_modelgw_response_error(ngx_modelgw_response_t *rs, ngx_pool_t *pool,
 
     rs->call = &call;
 
-    if (ngx_modelgw_response_write_init(&w, rs, pool, NULL, 0, 0, out)
+    /* the events of its start were another's, if there were any */
+
+    if (ngx_modelgw_response_write_init(&w, rs, pool, NULL, 0, seq == 0, out)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    /* the events of its start were another's */
-
     ngx_modelgw_response_write_start(&w, id);
 
     w.events = 1;
-    w.seq = seq;
+    w.seq += seq;
 
     ngx_modelgw_response_write_error(&w, code, message);
 

@@ -107,8 +107,8 @@ void ngx_modelgw_response_stream_error(ngx_modelgw_response_stream_t *st,
 
 /*
  * Writes the same for a stream that is not translated, as its events from
- * number seq on; id is that of its response, len 0: not known.  Of rs only the
- * model and created are used.
+ * number seq on, 0 if it has not begun; id is that of its response, len 0: not
+ * known.  Of rs only the model and created are used.
  *     NGX_OK        a failed write is in out->failed
  *     NGX_ERROR     no memory
  */

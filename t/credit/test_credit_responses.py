@@ -537,8 +537,8 @@ def test_words_are_no_tools(bank):
 
 @pytest.mark.timed("a body of many tools does not hold up a worker")
 def test_many_tools(bank):
-    """Every other one is a search: 50,000 cuts."""
-    n = 100000
+    """Every other one is a search: 30,000 cuts."""
+    n = 60000
     tools = [SEARCHES[3] if i % 2 else {"type": "custom"} for i in range(n)]
     body = body_of(tools=tools)
     r = lib.within(lambda: bank.call(body, timeout=LIMIT), 8)
