@@ -10,7 +10,7 @@
  * What look-alikes do, and is read as it is meant: no role, empty deltas, null
  * for anything; no "index", or the same one, for calls with other ids; an id
  * and a name in each delta of a call; arguments that are an object; "reasoning"
- * instead of "reasoning_content", or both with the same text.
+ * instead of "reasoning_content", or both with the same text; content in parts.
  *
  * Of an answer that was cut, calls that are not whole are left out; if it was
  * cut by a limit, the last one in any case.
@@ -69,6 +69,8 @@ static ngx_int_t ngx_modelgw_response_chat_end(
 static ngx_int_t ngx_modelgw_response_chat_choice(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_node_t *root,
     ngx_modelgw_node_t *choice, ngx_modelgw_node_t *delta);
+static ngx_int_t ngx_modelgw_response_chat_content(
+    ngx_modelgw_response_stream_t *st, ngx_modelgw_node_t *delta);
 static ngx_int_t ngx_modelgw_response_chat_text(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_response_kind_e kind,
     ngx_str_t *text);
@@ -256,9 +258,7 @@ ngx_modelgw_response_chat_choice(ngx_modelgw_response_stream_t *st,
         }
     }
 
-    (void) ngx_modelgw_completion_string(st->tape, delta, "content", &text);
-
-    rc = ngx_modelgw_response_chat_text(st, NGX_MODELGW_RESPONSE_TEXT, &text);
+    rc = ngx_modelgw_response_chat_content(st, delta);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -285,6 +285,40 @@ ngx_modelgw_response_chat_choice(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_response_chat_finish(st, choice);
 
     return NGX_OK;
+}
+
+
+/* a string, or parts, of which those with a text are taken */
+
+static ngx_int_t
+ngx_modelgw_response_chat_content(ngx_modelgw_response_stream_t *st,
+    ngx_modelgw_node_t *delta)
+{
+    ngx_int_t            rc;
+    ngx_str_t            text;
+    ngx_modelgw_node_t  *content, *part;
+
+    (void) ngx_modelgw_completion_string(st->tape, delta, "content", &text);
+
+    rc = ngx_modelgw_response_chat_text(st, NGX_MODELGW_RESPONSE_TEXT, &text);
+
+    content = ngx_modelgw_tape_member(st->tape, delta, "content");
+
+    if (content == NULL || content->type != NGX_MODELGW_TAPE_ARRAY) {
+        return rc;
+    }
+
+    for (part = ngx_modelgw_tape_first(st->tape, content);
+         part && rc == NGX_OK;
+         part = ngx_modelgw_tape_next(st->tape, content, part))
+    {
+        (void) ngx_modelgw_completion_string(st->tape, part, "text", &text);
+
+        rc = ngx_modelgw_response_chat_text(st, NGX_MODELGW_RESPONSE_TEXT,
+                                            &text);
+    }
+
+    return rc;
 }
 
 

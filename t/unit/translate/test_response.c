@@ -322,6 +322,11 @@ static case_t  cases[] = {
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':{'a':1}}}")
       FINISHED("'stop'") DONE,
       "+function_call:f:t ~{\\'a\\':1} =f -completed completed" },
+    { "chat, content in parts", CHAT, NGX_DONE,
+      CHUNK("{'content':[{'type':'text','text':'a'},{'type':'x'},7,'b',"
+            "{'type':'text','text':'c'}]}")
+      SAY("d") FINISHED("'stop'") DONE,
+      "+message ( ~a ~c ~d ) -completed completed" },
     { "chat, a call that is cut", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{}'}}")
       CALLS("{'index':1,'id':'u','function':{'name':'f','arguments':'{}'}}")
