@@ -40,7 +40,11 @@ enum {
     NGX_HTTP_MODELGW_COUNT_OTHER
 };
 
-ngx_str_t  ngx_http_modelgw_count_endpoints[] = {
+/* a name that the counters have no room for does not compile */
+
+ngx_str_t  ngx_http_modelgw_count_endpoints[
+    NGX_MODELGW_METRICS_ENDPOINTS + 1] =
+{
     [NGX_HTTP_MODELGW_COUNT_CHAT] = ngx_string("chat"),
     [NGX_HTTP_MODELGW_COUNT_MESSAGES] = ngx_string("messages"),
     [NGX_HTTP_MODELGW_COUNT_TOKENS] = ngx_string("count_tokens"),
@@ -48,7 +52,7 @@ ngx_str_t  ngx_http_modelgw_count_endpoints[] = {
     [NGX_HTTP_MODELGW_COUNT_MODELS] = ngx_string("models"),
     [NGX_HTTP_MODELGW_COUNT_RESPONSES] = ngx_string("responses"),
     [NGX_HTTP_MODELGW_COUNT_OTHER] = ngx_string("other"),
-    ngx_null_string
+    [NGX_MODELGW_METRICS_ENDPOINTS] = ngx_null_string
 };
 
 

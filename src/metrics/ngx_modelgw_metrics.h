@@ -38,7 +38,7 @@
 
 /* how many values a label has at most, or buckets a histogram but "+Inf" */
 
-#define NGX_MODELGW_METRICS_ENDPOINTS   6
+#define NGX_MODELGW_METRICS_ENDPOINTS   7
 #define NGX_MODELGW_METRICS_CODES       32
 #define NGX_MODELGW_METRICS_STATUSES    18
 #define NGX_MODELGW_METRICS_OUTCOMES    5

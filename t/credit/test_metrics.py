@@ -479,7 +479,7 @@ def test_series_of_all_keys_are_bounded(gateway, most, omitted):
 def test_more_keys_than_have_room(gateway):
     """Of those that operators make the first ones have counters."""
     n = 250
-    live = managed(gateway, n, " modelgw_metrics_zone 96k;",
+    live = managed(gateway, n, " modelgw_metrics_zone 112k;",
                    locations=LOCATION + ADMIN, keys=(), workers=1)
     keys = [live.new("k%d" % i) for i in range(n)]
     for key in keys:

@@ -90,7 +90,7 @@ def test_H6_wrong_method(gw, method, target):
     assert gw.untouched()
 
 
-@pytest.mark.parametrize("target", ["/v1/", "/v1/x", "/v1/embeddings",
+@pytest.mark.parametrize("target", ["/v1/", "/v1/x", "/v1/embedding",
                                     "/v1/responses/", "/v1/chat", "/v1/complete",
                                     "/v1/messages/batches", "/v1/messages/",
                                     "/v1/messages/count_tokens/x"])
