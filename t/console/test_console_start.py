@@ -72,7 +72,7 @@ def test_first_calls_are_not_of_embedding_models(start_console, chromium):
     assert "fam-a-emb" not in page.text()
     page.open("#/models")
     page.wait_text("fam-a-emb")
-    page.wait_text("chat, messages, embeddings")
+    page.wait_text("chat, messages, responses, embeddings")
     page.check()
     page.close()
 
