@@ -487,6 +487,16 @@ ngx_modelgw_completion_kind(ngx_modelgw_tape_t *tape,
 
 
 ngx_uint_t
+ngx_modelgw_completion_index(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *event, ngx_uint_t *index)
+{
+    return ngx_modelgw_tape_count(tape,
+                               ngx_modelgw_tape_member(tape, event, "index"),
+                               index);
+}
+
+
+ngx_uint_t
 ngx_modelgw_completion_string(ngx_modelgw_tape_t *tape,
     ngx_modelgw_node_t *obj, const char *name, ngx_str_t *inside)
 {

@@ -70,6 +70,13 @@ ngx_modelgw_completion_kind_e ngx_modelgw_completion_kind(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *block);
 
 /*
+ * Gets the index of the content block that an event is about: 1, or 0 if there
+ * is none.
+ */
+ngx_uint_t ngx_modelgw_completion_index(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *event, ngx_uint_t *index);
+
+/*
  * Gets the text between the quotes of a member: 1, or 0 and an empty text if
  * the member is absent or not a string.
  */

@@ -460,6 +460,15 @@ ngx_uint_t ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,
     ngx_uint_t allowed_tools);
 
 /*
+ * Reads a choice that is a string; refuses one of a type that is not known.
+ *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_modelgw_request_choice_word(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice);
+ngx_int_t ngx_modelgw_request_choice_other(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *type);
+
+/*
  * Refuses a choice that forces a call, without tools or if the model does not
  * accept it.
  *     NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory)

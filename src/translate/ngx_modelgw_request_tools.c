@@ -334,18 +334,10 @@ static ngx_int_t
 ngx_modelgw_request_choice_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice)
 {
-    ngx_str_t            text;
     ngx_modelgw_node_t  *type;
 
     if (choice->type == NGX_MODELGW_TAPE_STRING) {
-
-        if (ngx_modelgw_request_choice_mode(rq, tools, choice, 0)) {
-            return NGX_OK;
-        }
-
-        return ngx_modelgw_request_invalid(rq,
-                             "\"tool_choice\" must be \"auto\", \"none\", "
-                             "\"required\" or an object");
+        return ngx_modelgw_request_choice_word(rq, tools, choice);
     }
 
     type = ngx_modelgw_request_member(rq, choice, "type");
@@ -357,6 +349,30 @@ ngx_modelgw_request_choice_read(ngx_modelgw_request_t *rq,
     if (ngx_modelgw_tape_is(rq->tape, type, "allowed_tools")) {
         return ngx_modelgw_request_choice_allowed(rq, tools, choice);
     }
+
+    return ngx_modelgw_request_choice_other(rq, type);
+}
+
+
+ngx_int_t
+ngx_modelgw_request_choice_word(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_tools_t *tools, ngx_modelgw_node_t *choice)
+{
+    if (ngx_modelgw_request_choice_mode(rq, tools, choice, 0)) {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_request_invalid(rq,
+                             "\"tool_choice\" must be \"auto\", \"none\", "
+                             "\"required\" or an object");
+}
+
+
+ngx_int_t
+ngx_modelgw_request_choice_other(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *type)
+{
+    ngx_str_t  text;
 
     if (!ngx_modelgw_request_string(type)) {
         return ngx_modelgw_request_invalid(rq,

@@ -478,9 +478,7 @@ ngx_modelgw_response_entry_start(ngx_modelgw_response_stream_t *st,
     content = ngx_modelgw_tape_member(st->tape, event, "content_block");
     kind = ngx_modelgw_completion_kind(st->tape, content);
 
-    if (!ngx_modelgw_tape_count(st->tape,
-                          ngx_modelgw_tape_member(st->tape, event, "index"),
-                          &index)
+    if (!ngx_modelgw_completion_index(st->tape, event, &index)
         || m->nstarts++ >= NGX_MODELGW_STREAM_MAX_BLOCKS
         || (kind == NGX_MODELGW_COMPLETION_TOOL
             && !ngx_modelgw_response_content_call(st, content)))
@@ -547,10 +545,7 @@ ngx_modelgw_response_entry_delta(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_response_delta_t     *d;
     ngx_modelgw_response_messages_t  *m;
 
-    if (!ngx_modelgw_tape_count(st->tape,
-                          ngx_modelgw_tape_member(st->tape, event, "index"),
-                          &index))
-    {
+    if (!ngx_modelgw_completion_index(st->tape, event, &index)) {
         return NGX_DECLINED;
     }
 
@@ -605,10 +600,7 @@ ngx_modelgw_response_entry_stop(ngx_modelgw_response_stream_t *st,
     ngx_uint_t                     index;
     ngx_modelgw_response_entry_t  *entry;
 
-    if (!ngx_modelgw_tape_count(st->tape,
-                          ngx_modelgw_tape_member(st->tape, event, "index"),
-                          &index))
-    {
+    if (!ngx_modelgw_completion_index(st->tape, event, &index)) {
         return NGX_DECLINED;
     }
 

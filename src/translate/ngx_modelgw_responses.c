@@ -554,7 +554,7 @@ ngx_modelgw_responses_cache_turn(ngx_modelgw_request_plan_t *plan,
 }
 
 
-/* the end of the instructions, which are behind the tools, or of the tools */
+/* the end of the instructions, which follow the tools, or of the tools */
 
 static void
 ngx_modelgw_responses_cache_system(ngx_modelgw_request_plan_t *plan,

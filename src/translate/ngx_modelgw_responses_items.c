@@ -7,7 +7,7 @@
  * messages those of the user are, too, and instructions go to "system"; for
  * chat each of the others is a turn, in place.
  *
- * Outputs belong to the turn of their calls, however far behind they come: a
+ * Outputs belong to the turn of their calls, however much later they come: a
  * user may have steered the model before a tool had finished.  They are kept
  * with that turn, and follow it at once.  What the assistant says after an
  * output is another turn.
@@ -957,7 +957,7 @@ ngx_modelgw_responses_unanswered(ngx_modelgw_responses_items_t *t)
 }
 
 
-/* results become the first blocks of the user's turn behind their calls */
+/* results become the first blocks of the user's turn after their calls */
 
 static ngx_int_t
 ngx_modelgw_responses_settle(ngx_modelgw_responses_items_t *t)

@@ -768,7 +768,7 @@ ngx_modelgw_responses_name_make(ngx_modelgw_request_t *rq,
 }
 
 
-/* cuts the name, so that a part of its digest fits behind it */
+/* cuts the name, so that a part of its digest fits after it */
 
 static ngx_int_t
 ngx_modelgw_responses_name_fit(ngx_modelgw_request_t *rq, ngx_str_t *name,
@@ -830,18 +830,10 @@ static ngx_int_t
 ngx_modelgw_responses_choice_read(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *choice)
 {
-    ngx_str_t            text;
     ngx_modelgw_node_t  *type;
 
     if (choice->type == NGX_MODELGW_TAPE_STRING) {
-
-        if (ngx_modelgw_request_choice_mode(rq, &plan->tools, choice, 0)) {
-            return NGX_OK;
-        }
-
-        return ngx_modelgw_request_invalid(rq,
-                             "\"tool_choice\" must be \"auto\", \"none\", "
-                             "\"required\" or an object");
+        return ngx_modelgw_request_choice_word(rq, &plan->tools, choice);
     }
 
     type = ngx_modelgw_request_member(rq, choice, "type");
@@ -856,17 +848,7 @@ ngx_modelgw_responses_choice_read(ngx_modelgw_request_t *rq,
         return ngx_modelgw_responses_choice_allowed(rq, plan, choice);
     }
 
-    if (!ngx_modelgw_request_string(type)) {
-        return ngx_modelgw_request_invalid(rq,
-                                          "tool_choice.type must be a string");
-    }
-
-    if (ngx_modelgw_request_quote(rq, type, &text) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return ngx_modelgw_request_unsupported(rq,
-                             "tool_choice.type \"%V\" is not supported", &text);
+    return ngx_modelgw_request_choice_other(rq, type);
 }
 
 

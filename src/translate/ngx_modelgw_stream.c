@@ -188,8 +188,6 @@ static ngx_int_t ngx_modelgw_stream_block_args(ngx_modelgw_stream_t *st,
     ngx_modelgw_stream_block_t *block, ngx_str_t *text);
 static ngx_modelgw_stream_block_t *ngx_modelgw_stream_block_find(
     ngx_modelgw_stream_t *st, ngx_uint_t index);
-static ngx_uint_t ngx_modelgw_stream_block_index(ngx_modelgw_stream_t *st,
-    ngx_modelgw_node_t *event, ngx_uint_t *index);
 static ngx_int_t ngx_modelgw_stream_keep(ngx_modelgw_stream_t *st,
     ngx_modelgw_stream_bytes_t *bytes, ngx_str_t *text);
 static ngx_int_t ngx_modelgw_stream_keep_room(ngx_modelgw_stream_t *st,
@@ -477,7 +475,7 @@ ngx_modelgw_stream_block_start(ngx_modelgw_stream_t *st,
 
     ngx_memzero(&block, sizeof(ngx_modelgw_stream_block_t));
 
-    if (!ngx_modelgw_stream_block_index(st, event, &block.index)
+    if (!ngx_modelgw_completion_index(st->tape, event, &block.index)
         || st->nstarts++ == NGX_MODELGW_STREAM_MAX_BLOCKS)
     {
         return NGX_DECLINED;
@@ -529,7 +527,7 @@ ngx_modelgw_stream_block_delta(ngx_modelgw_stream_t *st,
     ngx_modelgw_stream_block_t        *block;
     ngx_modelgw_stream_block_delta_t  *d;
 
-    if (!ngx_modelgw_stream_block_index(st, event, &index)) {
+    if (!ngx_modelgw_completion_index(st->tape, event, &index)) {
         return NGX_DECLINED;
     }
 
@@ -567,7 +565,7 @@ ngx_modelgw_stream_block_stop(ngx_modelgw_stream_t *st,
     ngx_uint_t                   index;
     ngx_modelgw_stream_block_t  *block;
 
-    if (!ngx_modelgw_stream_block_index(st, event, &index)) {
+    if (!ngx_modelgw_completion_index(st->tape, event, &index)) {
         return NGX_DECLINED;
     }
 
@@ -819,16 +817,6 @@ ngx_modelgw_stream_block_find(ngx_modelgw_stream_t *st, ngx_uint_t index)
     }
 
     return NULL;
-}
-
-
-static ngx_uint_t
-ngx_modelgw_stream_block_index(ngx_modelgw_stream_t *st,
-    ngx_modelgw_node_t *event, ngx_uint_t *index)
-{
-    return ngx_modelgw_tape_count(st->tape,
-                      ngx_modelgw_tape_member(st->tape, event, "index"),
-                      index);
 }
 
 
