@@ -19,7 +19,7 @@
  *
  * A call whose arguments are no JSON when its block has stopped may have been
  * cut by a limit of tokens.  Clients run what they are given, so it is not done
- * until more has come; nor is one that has no arguments yet.
+ * until more has come.
  */
 
 
@@ -291,10 +291,14 @@ ngx_modelgw_response_item_args(ngx_modelgw_response_write_t *w,
 ngx_int_t
 ngx_modelgw_response_item_tool_stop(ngx_modelgw_response_write_t *w)
 {
-    /* none have come: it has none, or was cut before them */
+    ngx_str_t  none;
 
     if (ngx_modelgw_response_bytes_len(&w->output) == w->text_from) {
-        return NGX_OK;
+        ngx_str_set(&none, "{}");
+
+        if (ngx_modelgw_response_item_args(w, &none) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     return ngx_modelgw_response_tool_done(w, 0);
@@ -727,15 +731,7 @@ ngx_modelgw_response_tool_done(ngx_modelgw_response_write_t *w,
     ngx_uint_t force)
 {
     ngx_int_t   rc;
-    ngx_str_t   doc, input, text, none;
-
-    if (ngx_modelgw_response_bytes_len(&w->output) == w->text_from) {
-        ngx_str_set(&none, "{}");
-
-        if (ngx_modelgw_response_item_args(w, &none) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
+    ngx_str_t   doc, input, text;
 
     rc = ngx_modelgw_response_tool_read(w, &doc, &input);
 

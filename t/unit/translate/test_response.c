@@ -153,11 +153,6 @@ static case_t  cases[] = {
       ARGS("1", "{}") END("1") REASON("'refusal'") STOP,
       "+function_call:f:t ~{ +function_call:f:u ~{} =f -completed "
       "+message ( ~The model declined to respond. ) -completed completed" },
-    { "no arguments, cut", 0, NGX_DONE,
-      START BEGIN_CALL("0", "t", "f") END("0") BEGIN_CALL("1", "u", "patch")
-      ARGS("1", "") END("1") REASON("'max_tokens'") STOP,
-      "+function_call:f:t ~{} =f -completed +custom_tool_call:patch:u "
-      "incomplete:max_output_tokens" },
     { "broken arguments, an empty text, cut", 0, NGX_DONE,
       START BEGIN_CALL("0", "t", "f") ARGS("0", "{") END("0") BEGIN_TEXT("1")
       END("1") REASON("'max_tokens'") STOP,
