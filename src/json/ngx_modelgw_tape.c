@@ -107,8 +107,8 @@ static ngx_inline ngx_int_t ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape,
     ngx_uint_t type, u_char *p);
 static ngx_int_t ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape);
 static void ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p);
-static ngx_inline ngx_uint_t ngx_modelgw_tape_same(ngx_modelgw_tape_t *tape,
-    ngx_modelgw_node_t *node, const char *text, size_t len);
+static ngx_inline ngx_uint_t ngx_modelgw_tape_same(u_char *p, size_t n,
+    const char *text, size_t len);
 static ngx_uint_t ngx_modelgw_tape_unescaped(u_char *p, u_char *last,
     const char *text);
 static ngx_inline size_t ngx_modelgw_tape_plain(u_char *dst, u_char *p,
@@ -501,8 +501,9 @@ ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
 
         /* a name is a string, unless the document is not strict JSON */
 
-        if (ngx_modelgw_tape_same(tape, node, name, len)
-            && node->type == NGX_MODELGW_TAPE_STRING)
+        if (node->type == NGX_MODELGW_TAPE_STRING
+            && ngx_modelgw_tape_same(tape->base + node->from + 1,
+                                     node->to - node->from - 2, name, len))
         {
             found = value;
         }
@@ -512,11 +513,54 @@ ngx_modelgw_tape_find(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
 }
 
 
+void
+ngx_modelgw_tape_members(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj,
+    ngx_str_t *names, ngx_uint_t n, ngx_modelgw_node_t **values)
+{
+    u_char              *p;
+    size_t               len;
+    ngx_uint_t           i;
+    ngx_modelgw_node_t  *node, *value, *last;
+
+    ngx_memzero(values, n * sizeof(ngx_modelgw_node_t *));
+
+    if (obj == NULL || obj->type != NGX_MODELGW_TAPE_OBJECT) {
+        return;
+    }
+
+    last = tape->nodes + obj->after;
+
+    for (node = obj + 1; node + 1 < last; node = tape->nodes + value->after) {
+        value = node + 1;
+
+        /* a name is a string, see above */
+
+        if (node->type != NGX_MODELGW_TAPE_STRING) {
+            continue;
+        }
+
+        p = tape->base + node->from + 1;
+        len = node->to - node->from - 2;
+
+        for (i = 0; i < n; i++) {
+
+            if (ngx_modelgw_tape_same(p, len, (char *) names[i].data,
+                                      names[i].len))
+            {
+                values[i] = value;
+                break;
+            }
+        }
+    }
+}
+
+
 ngx_uint_t
 ngx_modelgw_tape_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
     const char *text, size_t len)
 {
-    return ngx_modelgw_tape_same(tape, node, text, len);
+    return ngx_modelgw_tape_same(tape->base + node->from + 1,
+                                 node->to - node->from - 2, text, len);
 }
 
 
@@ -526,20 +570,11 @@ ngx_modelgw_tape_equal(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
  */
 
 static ngx_inline ngx_uint_t
-ngx_modelgw_tape_same(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *node,
-    const char *text, size_t len)
+ngx_modelgw_tape_same(u_char *p, size_t n, const char *text, size_t len)
 {
-    u_char  *p;
-    size_t   n;
-
-    n = node->to - node->from;
-
-    if (n < len + 2) {
+    if (n < len) {
         return 0;
     }
-
-    n -= 2;
-    p = tape->base + node->from + 1;
 
     if (n == len) {
         return len == 0

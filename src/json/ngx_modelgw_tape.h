@@ -115,6 +115,14 @@ static ngx_inline ngx_modelgw_node_t *ngx_modelgw_tape_member(
     ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *obj, const char *name);
 
 /*
+ * Sets values[i] to what _member() would return for names[i], n of them, in one
+ * pass over obj.  The names differ.
+ */
+void ngx_modelgw_tape_members(ngx_modelgw_tape_t *tape,
+    ngx_modelgw_node_t *obj, ngx_str_t *names, ngx_uint_t n,
+    ngx_modelgw_node_t **values);
+
+/*
  * Return the first node in a container, and the one after a node; NULL after
  * the last one, and if container is NULL or no container.  In an object a
  * member is two nodes, the name and the value.

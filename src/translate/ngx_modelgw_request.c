@@ -45,10 +45,6 @@
 #define NGX_MODELGW_REQUEST_IGNORED_NAME   64    /* bytes of one name */
 
 
-#define ngx_modelgw_request_named(rq, node, name)                             \
-    ngx_modelgw_tape_equal((rq)->tape, node, (char *) (name)->data,           \
-                           (name)->len)
-
 #define ngx_modelgw_request_value(fields, field)                              \
     ((ngx_modelgw_node_t **) ((u_char *) (fields) + (field)->offset))
 

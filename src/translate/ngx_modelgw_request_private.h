@@ -32,6 +32,12 @@
 #define ngx_modelgw_request_member(rq, obj, name)                             \
     ngx_modelgw_tape_member((rq)->tape, obj, name)
 
+/* whether a string is that of a row of a table, a literal */
+
+#define ngx_modelgw_request_named(rq, node, name)                             \
+    ngx_modelgw_tape_equal((rq)->tape, node, (char *) (name)->data,           \
+                           (name)->len)
+
 /* an optional member that is null counts as absent */
 
 #define ngx_modelgw_request_absent(node)                                      \
@@ -207,6 +213,25 @@ typedef struct {
     ngx_modelgw_node_t   *truncation;
     ngx_modelgw_node_t   *prompt_cache_key;
 } ngx_modelgw_request_fields_t;
+
+
+/*
+ * Members of a tool, or of "function" of a tool of chat, in the order in which
+ * clients write them
+ */
+
+enum {
+    NGX_MODELGW_TOOL_TYPE = 0,
+    NGX_MODELGW_TOOL_NAME,
+    NGX_MODELGW_TOOL_DESCRIPTION,
+    NGX_MODELGW_TOOL_PARAMETERS,
+    NGX_MODELGW_TOOL_STRICT,
+    NGX_MODELGW_TOOL_FORMAT,             /* of responses */
+    NGX_MODELGW_TOOL_TOOLS,
+    NGX_MODELGW_TOOL_EXECUTION,
+
+    NGX_MODELGW_TOOL_MEMBERS
+};
 
 
 /* one tool as it will be written; nodes are NULL if absent */
@@ -447,12 +472,16 @@ void ngx_modelgw_request_thinking_write(ngx_modelgw_request_t *rq,
 
 /* ngx_modelgw_request_tools.c */
 
+/* Sets the members of a tool, NGX_MODELGW_TOOL_MEMBERS; NULL: absent. */
+void ngx_modelgw_request_tool_members(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj, ngx_modelgw_node_t **members);
+
 /*
  * Reads what a tool has beside its name.  Returns NULL, or what is wrong:
  * ".strict must be true or false".
  */
 const char *ngx_modelgw_request_tool_details(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *obj, ngx_modelgw_request_tool_t *tool);
+    ngx_modelgw_node_t **members, ngx_modelgw_request_tool_t *tool);
 
 /* Sets the choice of that name, if there is such a mode: 1, or 0. */
 ngx_uint_t ngx_modelgw_request_choice_mode(ngx_modelgw_request_t *rq,

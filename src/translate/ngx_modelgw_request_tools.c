@@ -121,6 +121,18 @@ static ngx_str_t  ngx_modelgw_request_choice_types[] = {
 };
 
 
+static ngx_str_t  ngx_modelgw_request_tool_names[] = {
+    [NGX_MODELGW_TOOL_TYPE] = ngx_string("type"),
+    [NGX_MODELGW_TOOL_NAME] = ngx_string("name"),
+    [NGX_MODELGW_TOOL_DESCRIPTION] = ngx_string("description"),
+    [NGX_MODELGW_TOOL_PARAMETERS] = ngx_string("parameters"),
+    [NGX_MODELGW_TOOL_STRICT] = ngx_string("strict"),
+    [NGX_MODELGW_TOOL_FORMAT] = ngx_string("format"),
+    [NGX_MODELGW_TOOL_TOOLS] = ngx_string("tools"),
+    [NGX_MODELGW_TOOL_EXECUTION] = ngx_string("execution")
+};
+
+
 static ngx_int_t
 ngx_modelgw_request_tools(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_request_field_t *field,
@@ -214,9 +226,11 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t *tool)
 {
     const char          *fault;
-    ngx_modelgw_node_t  *node;
+    ngx_modelgw_node_t  *node, *members[NGX_MODELGW_TOOL_MEMBERS];
 
-    node = ngx_modelgw_request_member(rq, function, "name");
+    ngx_modelgw_request_tool_members(rq, function, members);
+
+    node = members[NGX_MODELGW_TOOL_NAME];
 
     if (!ngx_modelgw_request_string(node)) {
         return ngx_modelgw_request_invalid(rq,
@@ -235,7 +249,7 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
                          "of a-z, A-Z, 0-9, \"_\" and \"-\"", i);
     }
 
-    fault = ngx_modelgw_request_tool_details(rq, function, tool);
+    fault = ngx_modelgw_request_tool_details(rq, members, tool);
 
     if (fault) {
         return ngx_modelgw_request_invalid(rq, "tools[%ui].function%s", i,
@@ -251,13 +265,22 @@ ngx_modelgw_request_tool_function(ngx_modelgw_request_t *rq,
 }
 
 
+void
+ngx_modelgw_request_tool_members(ngx_modelgw_request_t *rq,
+    ngx_modelgw_node_t *obj, ngx_modelgw_node_t **members)
+{
+    ngx_modelgw_tape_members(rq->tape, obj, ngx_modelgw_request_tool_names,
+                             NGX_MODELGW_TOOL_MEMBERS, members);
+}
+
+
 const char *
 ngx_modelgw_request_tool_details(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *obj, ngx_modelgw_request_tool_t *tool)
+    ngx_modelgw_node_t **members, ngx_modelgw_request_tool_t *tool)
 {
     ngx_modelgw_node_t  *node;
 
-    node = ngx_modelgw_request_member(rq, obj, "description");
+    node = members[NGX_MODELGW_TOOL_DESCRIPTION];
 
     if (ngx_modelgw_request_string(node)) {
 
@@ -269,7 +292,7 @@ ngx_modelgw_request_tool_details(ngx_modelgw_request_t *rq,
         return ".description must be a string";
     }
 
-    node = ngx_modelgw_request_member(rq, obj, "parameters");
+    node = members[NGX_MODELGW_TOOL_PARAMETERS];
 
     if (node && node->type == NGX_MODELGW_TAPE_OBJECT) {
         tool->parameters = node->count ? node : NULL;
@@ -279,7 +302,7 @@ ngx_modelgw_request_tool_details(ngx_modelgw_request_t *rq,
         return ".parameters must be an object";
     }
 
-    node = ngx_modelgw_request_member(rq, obj, "strict");
+    node = members[NGX_MODELGW_TOOL_STRICT];
 
     if (node && node->type == NGX_MODELGW_TAPE_TRUE) {
         tool->strict = 1;

@@ -60,13 +60,13 @@ typedef struct {
 
 
 typedef struct {
-    const char           *type;
+    ngx_str_t             type;
     ngx_int_t           (*read)(ngx_modelgw_responses_items_t *t);
 } ngx_modelgw_responses_item_t;
 
 
 typedef struct {
-    const char           *name;
+    ngx_str_t             name;
     ngx_uint_t            turn;
     ngx_uint_t            accepted;      /* parts */
 } ngx_modelgw_responses_role_t;
@@ -76,8 +76,8 @@ static ngx_int_t ngx_modelgw_responses_input_string(
     ngx_modelgw_responses_items_t *t, ngx_modelgw_node_t *text,
     ngx_uint_t role);
 static ngx_int_t ngx_modelgw_responses_item(ngx_modelgw_responses_items_t *t);
-static ngx_uint_t ngx_modelgw_responses_item_reference(
-    ngx_modelgw_responses_items_t *t, ngx_modelgw_node_t *type);
+static ngx_int_t ngx_modelgw_responses_item_untyped(
+    ngx_modelgw_responses_items_t *t);
 static ngx_array_t *ngx_modelgw_responses_blocks(
     ngx_modelgw_responses_items_t *t, ngx_uint_t role);
 static void ngx_modelgw_responses_blocks_end(ngx_modelgw_responses_items_t *t,
@@ -112,6 +112,8 @@ static ngx_int_t ngx_modelgw_responses_output_call(
     ngx_modelgw_responses_items_t *t, ngx_str_t *id, ngx_uint_t *turn);
 static ngx_int_t ngx_modelgw_responses_dropped(
     ngx_modelgw_responses_items_t *t);
+static ngx_int_t ngx_modelgw_responses_reference(
+    ngx_modelgw_responses_items_t *t);
 static ngx_int_t ngx_modelgw_responses_input_end(
     ngx_modelgw_responses_items_t *t);
 static ngx_int_t ngx_modelgw_responses_unanswered(
@@ -122,43 +124,50 @@ static ngx_int_t ngx_modelgw_responses_settle(
 
 static ngx_modelgw_responses_item_t  ngx_modelgw_responses_item_types[] = {
 
-    { "message", ngx_modelgw_responses_message },
-    { "function_call", ngx_modelgw_responses_call_function },
-    { "function_call_output", ngx_modelgw_responses_output },
-    { "reasoning", ngx_modelgw_responses_reasoning },
-    { "custom_tool_call", ngx_modelgw_responses_call_custom },
-    { "custom_tool_call_output", ngx_modelgw_responses_output },
-    { "tool_search_call", ngx_modelgw_responses_call_search },
-    { "tool_search_output", ngx_modelgw_responses_output_search },
+    /* a name before those that it begins with: so most differ in length */
+
+    { ngx_string("message"), ngx_modelgw_responses_message },
+    { ngx_string("function_call_output"), ngx_modelgw_responses_output },
+    { ngx_string("function_call"), ngx_modelgw_responses_call_function },
+    { ngx_string("reasoning"), ngx_modelgw_responses_reasoning },
+    { ngx_string("custom_tool_call_output"), ngx_modelgw_responses_output },
+    { ngx_string("custom_tool_call"), ngx_modelgw_responses_call_custom },
+    { ngx_string("tool_search_call"), ngx_modelgw_responses_call_search },
+    { ngx_string("tool_search_output"), ngx_modelgw_responses_output_search },
 
     /* its tools have been read with the others */
 
-    { "additional_tools", ngx_modelgw_responses_dropped },
+    { ngx_string("additional_tools"), ngx_modelgw_responses_dropped },
 
-    { "web_search_call", ngx_modelgw_responses_dropped },
-    { "file_search_call", ngx_modelgw_responses_dropped },
-    { "image_generation_call", ngx_modelgw_responses_dropped },
-    { "code_interpreter_call", ngx_modelgw_responses_dropped },
-    { "computer_call", ngx_modelgw_responses_dropped },
-    { "computer_call_output", ngx_modelgw_responses_dropped },
-    { "mcp_call", ngx_modelgw_responses_dropped },
-    { "mcp_list_tools", ngx_modelgw_responses_dropped },
-    { "mcp_approval_request", ngx_modelgw_responses_dropped },
-    { "mcp_approval_response", ngx_modelgw_responses_dropped },
+    { ngx_string("web_search_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("file_search_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("image_generation_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("code_interpreter_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("computer_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("computer_call_output"), ngx_modelgw_responses_dropped },
+    { ngx_string("mcp_call"), ngx_modelgw_responses_dropped },
+    { ngx_string("mcp_list_tools"), ngx_modelgw_responses_dropped },
+    { ngx_string("mcp_approval_request"), ngx_modelgw_responses_dropped },
+    { ngx_string("mcp_approval_response"), ngx_modelgw_responses_dropped },
 
-    { NULL, NULL }
+    { ngx_string("item_reference"), ngx_modelgw_responses_reference },
+    { ngx_string(""), ngx_modelgw_responses_reference },
+
+    { ngx_null_string, NULL }
 };
 
 
 static ngx_modelgw_responses_role_t  ngx_modelgw_responses_roles[] = {
 
-    { "user", NGX_MODELGW_TURN_USER, NGX_MODELGW_RESPONSES_MEDIA },
-    { "assistant", NGX_MODELGW_TURN_ASSISTANT,
+    { ngx_string("user"), NGX_MODELGW_TURN_USER, NGX_MODELGW_RESPONSES_MEDIA },
+    { ngx_string("assistant"), NGX_MODELGW_TURN_ASSISTANT,
       NGX_MODELGW_RESPONSES_TEXT|NGX_MODELGW_PART_REFUSAL },
-    { "developer", NGX_MODELGW_TURN_SYSTEM, NGX_MODELGW_RESPONSES_TEXT },
-    { "system", NGX_MODELGW_TURN_SYSTEM, NGX_MODELGW_RESPONSES_TEXT },
+    { ngx_string("developer"), NGX_MODELGW_TURN_SYSTEM,
+      NGX_MODELGW_RESPONSES_TEXT },
+    { ngx_string("system"), NGX_MODELGW_TURN_SYSTEM,
+      NGX_MODELGW_RESPONSES_TEXT },
 
-    { NULL, 0, 0 }
+    { ngx_null_string, 0, 0 }
 };
 
 
@@ -275,15 +284,8 @@ ngx_modelgw_responses_item(ngx_modelgw_responses_items_t *t)
 
     type = ngx_modelgw_request_member(w->rq, w->message, "type");
 
-    if (ngx_modelgw_responses_item_reference(t, type)) {
-        return ngx_modelgw_request_unsupported(w->rq,
-                             "input[%ui] is a reference to a stored item, and "
-                             "nothing is stored here: set \"store\" to false "
-                             "and send the whole input", w->index);
-    }
-
     if (ngx_modelgw_request_absent(type)) {
-        return ngx_modelgw_responses_message(t);
+        return ngx_modelgw_responses_item_untyped(t);
     }
 
     if (type->type != NGX_MODELGW_TAPE_STRING) {
@@ -292,9 +294,9 @@ ngx_modelgw_responses_item(ngx_modelgw_responses_items_t *t)
                                            w->index);
     }
 
-    for (item = ngx_modelgw_responses_item_types; item->type; item++) {
+    for (item = ngx_modelgw_responses_item_types; item->type.data; item++) {
 
-        if (ngx_modelgw_tape_is(w->rq->tape, type, item->type)) {
+        if (ngx_modelgw_request_named(w->rq, type, &item->type)) {
             return item->read(t);
         }
     }
@@ -309,26 +311,22 @@ ngx_modelgw_responses_item(ngx_modelgw_responses_items_t *t)
 }
 
 
-/* one without a type is a message if it has a role, else a reference */
+/* a message if it has a role, else a reference */
 
-static ngx_uint_t
-ngx_modelgw_responses_item_reference(ngx_modelgw_responses_items_t *t,
-    ngx_modelgw_node_t *type)
+static ngx_int_t
+ngx_modelgw_responses_item_untyped(ngx_modelgw_responses_items_t *t)
 {
     ngx_modelgw_node_t  *role;
-    ngx_modelgw_tape_t  *tape;
-
-    tape = t->walk.rq->tape;
-
-    if (!ngx_modelgw_request_absent(type)) {
-        return ngx_modelgw_tape_is(tape, type, "item_reference")
-               || ngx_modelgw_tape_is(tape, type, "");
-    }
 
     role = ngx_modelgw_request_member(t->walk.rq, t->walk.message, "role");
 
-    return ngx_modelgw_request_absent(role)
-           || ngx_modelgw_tape_is(tape, role, "");
+    if (ngx_modelgw_request_absent(role)
+        || ngx_modelgw_tape_is(t->walk.rq->tape, role, ""))
+    {
+        return ngx_modelgw_responses_reference(t);
+    }
+
+    return ngx_modelgw_responses_message(t);
 }
 
 
@@ -383,9 +381,11 @@ ngx_modelgw_responses_message(ngx_modelgw_responses_items_t *t)
     w = &t->walk;
     name = ngx_modelgw_request_member(w->rq, w->message, "role");
 
-    for (role = ngx_modelgw_responses_roles; role->name; role++) {
+    for (role = ngx_modelgw_responses_roles; role->name.data; role++) {
 
-        if (ngx_modelgw_tape_is(w->rq->tape, name, role->name)) {
+        if (ngx_modelgw_request_string(name)
+            && ngx_modelgw_request_named(w->rq, name, &role->name))
+        {
             return ngx_modelgw_responses_said(t, role);
         }
     }
@@ -701,12 +701,14 @@ ngx_modelgw_responses_call_block(ngx_modelgw_responses_items_t *t,
 static ngx_int_t
 ngx_modelgw_responses_call_open(ngx_modelgw_responses_items_t *t, ngx_str_t *id)
 {
+    uint32_t                          hash;
     ngx_modelgw_request_walk_t       *w;
     ngx_modelgw_responses_call_id_t  *call;
 
     w = &t->walk;
+    hash = ngx_murmur_hash2(id->data, id->len);
 
-    if (ngx_str_rbtree_lookup(&w->open, id, 0)) {
+    if (ngx_str_rbtree_lookup(&w->open, id, hash)) {
         return ngx_modelgw_request_invalid(w->rq,
                              "input[%ui].call_id \"%*s\" is the same as that "
                              "of another call", w->index,
@@ -719,6 +721,7 @@ ngx_modelgw_responses_call_open(ngx_modelgw_responses_items_t *t, ngx_str_t *id)
         return NGX_ERROR;
     }
 
+    call->sn.node.key = hash;
     call->sn.str = *id;
     call->turn = w->turns->turns.nelts - 1;
     call->item = w->index;
@@ -884,7 +887,8 @@ ngx_modelgw_responses_output_call(ngx_modelgw_responses_items_t *t,
     }
 
     call = (ngx_modelgw_responses_call_id_t *)
-               ngx_str_rbtree_lookup(&w->open, id, 0);
+               ngx_str_rbtree_lookup(&w->open, id,
+                                     ngx_murmur_hash2(id->data, id->len));
 
     if (call == NULL || call->answered) {
         return ngx_modelgw_request_invalid(w->rq,
@@ -907,6 +911,16 @@ static ngx_int_t
 ngx_modelgw_responses_dropped(ngx_modelgw_responses_items_t *t)
 {
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_responses_reference(ngx_modelgw_responses_items_t *t)
+{
+    return ngx_modelgw_request_unsupported(t->walk.rq,
+                             "input[%ui] is a reference to a stored item, and "
+                             "nothing is stored here: set \"store\" to false "
+                             "and send the whole input", t->walk.index);
 }
 
 

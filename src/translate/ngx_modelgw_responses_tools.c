@@ -52,11 +52,12 @@
 
 
 typedef struct {
-    ngx_str_node_t        sn;            /* by name upstream */
+    ngx_str_node_t        sn;            /* by name upstream, and its hash */
     ngx_str_t             name;          /* unescaped, and so is space */
     ngx_str_t             space;
     ngx_uint_t            kind;
     ngx_uint_t            index;         /* of the tool */
+    ngx_uint_t            plain;         /* name and space: [A-Za-z0-9_-] */
 } ngx_modelgw_responses_name_t;
 
 
@@ -73,6 +74,8 @@ typedef struct {
     ngx_uint_t                    inner;   /* _ROOT: not in a namespace */
 
     ngx_modelgw_node_t           *space;   /* the namespace, or NULL */
+    ngx_str_t                     text;    /* unescaped */
+    ngx_uint_t                    plain;
 
     ngx_modelgw_out_t            *names;   /* only names are written; or NULL */
     ngx_uint_t                    n;       /* of them */
@@ -80,51 +83,57 @@ typedef struct {
 
 
 typedef struct {
-    const char           *type;
+    ngx_str_t             type;
     ngx_uint_t            prefix;        /* types that begin so */
     const char           *ignored;
     ngx_int_t           (*read)(ngx_modelgw_responses_walk_t *w,
-                                ngx_modelgw_node_t *obj);
+                                ngx_modelgw_node_t **members);
 } ngx_modelgw_responses_type_t;
 
 
 static ngx_int_t ngx_modelgw_responses_tools_items(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *input,
-    const char *type);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *input);
+static ngx_int_t ngx_modelgw_responses_tools_item(
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *item);
 static ngx_int_t ngx_modelgw_responses_tools_list(
     ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *list,
     ngx_uint_t *index);
 static ngx_int_t ngx_modelgw_responses_tool(ngx_modelgw_responses_walk_t *w,
     ngx_modelgw_node_t *obj);
 static ngx_int_t ngx_modelgw_responses_tool_function(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members);
 static ngx_int_t ngx_modelgw_responses_tool_search(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members);
 static ngx_int_t ngx_modelgw_responses_tool_schema(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj, ngx_uint_t kind);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members,
+    ngx_uint_t kind);
 static ngx_int_t ngx_modelgw_responses_tool_custom(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members);
 static const char *ngx_modelgw_responses_tool_format(
     ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *format,
     ngx_modelgw_request_tool_t *tool);
 static ngx_int_t ngx_modelgw_responses_tool_namespace(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members);
 static ngx_int_t ngx_modelgw_responses_tool_add(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj, ngx_uint_t kind,
-    ngx_modelgw_request_tool_t *tool);
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members,
+    ngx_uint_t kind, ngx_modelgw_request_tool_t *tool);
 static ngx_int_t ngx_modelgw_responses_tool_twice(
     ngx_modelgw_responses_walk_t *w, ngx_modelgw_responses_name_t *one,
     ngx_modelgw_responses_name_t *two);
 static ngx_int_t ngx_modelgw_responses_tool_push(
-    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t *obj,
+    ngx_modelgw_responses_walk_t *w, ngx_modelgw_node_t **members,
     ngx_modelgw_responses_name_t *name, ngx_modelgw_request_tool_t *tool);
 static ngx_int_t ngx_modelgw_responses_tool_invalid(
     ngx_modelgw_responses_walk_t *w, const char *fault);
 static void ngx_modelgw_responses_tool_path(ngx_modelgw_responses_walk_t *w,
     ngx_str_t *path);
+static ngx_int_t ngx_modelgw_responses_name_read(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *obj,
+    ngx_modelgw_responses_name_t *name);
 static ngx_int_t ngx_modelgw_responses_name_text(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *space, ngx_modelgw_node_t *name,
-    ngx_modelgw_responses_name_t *text);
+    ngx_modelgw_node_t *node, ngx_str_t *text, ngx_uint_t *plain);
+static ngx_modelgw_responses_name_t *ngx_modelgw_responses_name_find(
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_responses_name_t *name);
 static ngx_int_t ngx_modelgw_responses_name_make(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_responses_name_t *name);
 static ngx_int_t ngx_modelgw_responses_name_fit(ngx_modelgw_request_t *rq,
@@ -143,14 +152,14 @@ static ngx_int_t ngx_modelgw_responses_choice_find(ngx_modelgw_request_t *rq,
 
 static ngx_modelgw_responses_type_t  ngx_modelgw_responses_types[] = {
 
-    { "function", 0, NULL, ngx_modelgw_responses_tool_function },
-    { "custom", 0, NULL, ngx_modelgw_responses_tool_custom },
-    { "namespace", 0, NULL, ngx_modelgw_responses_tool_namespace },
-    { "tool_search", 0, NULL, ngx_modelgw_responses_tool_search },
-    { "web_search", 1, "tools.web_search", NULL },
-    { "image_generation", 0, "tools.image_generation", NULL },
+    { ngx_string("function"), 0, NULL, ngx_modelgw_responses_tool_function },
+    { ngx_string("custom"), 0, NULL, ngx_modelgw_responses_tool_custom },
+    { ngx_string("namespace"), 0, NULL, ngx_modelgw_responses_tool_namespace },
+    { ngx_string("tool_search"), 0, NULL, ngx_modelgw_responses_tool_search },
+    { ngx_string("web_search"), 1, "tools.web_search", NULL },
+    { ngx_string("image_generation"), 0, "tools.image_generation", NULL },
 
-    { NULL, 0, NULL, NULL }
+    { ngx_null_string, 0, NULL, NULL }
 };
 
 
@@ -180,6 +189,7 @@ ngx_modelgw_responses_tools(ngx_modelgw_request_t *rq,
 
     w.rq = rq;
     w.plan = plan;
+    w.plain = 1;
     w.item = NGX_MODELGW_RESPONSES_ROOT;
     w.inner = NGX_MODELGW_RESPONSES_ROOT;
 
@@ -192,55 +202,78 @@ ngx_modelgw_responses_tools(ngx_modelgw_request_t *rq,
     input = ngx_modelgw_request_member(rq, ngx_modelgw_tape_root(rq->tape),
                                        "input");
 
-    if (rc == NGX_OK) {
-        rc = ngx_modelgw_responses_tools_items(&w, input, "additional_tools");
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_modelgw_responses_tools_items(&w, input, "tool_search_output");
-    }
-
-    return rc;
+    return (rc == NGX_OK) ? ngx_modelgw_responses_tools_items(&w, input) : rc;
 }
 
 
-/* the tools of items of that type */
+/* first those that the client has added, then those that were found */
 
 static ngx_int_t
 ngx_modelgw_responses_tools_items(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *input, const char *type)
+    ngx_modelgw_node_t *input)
 {
     ngx_int_t            rc;
-    ngx_modelgw_node_t  *item, *list;
+    ngx_uint_t           found;
+    ngx_modelgw_node_t  *item, *type;
+    ngx_modelgw_tape_t  *tape;
+
+    found = 0;
+    tape = w->rq->tape;
 
     /* a string has no first element */
 
-    item = ngx_modelgw_tape_first(w->rq->tape, input);
+    item = ngx_modelgw_tape_first(tape, input);
 
     for (w->item = 0; item; w->item++) {
+        type = ngx_modelgw_request_member(w->rq, item, "type");
 
-        if (ngx_modelgw_tape_is(w->rq->tape,
-                                ngx_modelgw_request_member(w->rq, item, "type"),
-                                type))
-        {
-            list = ngx_modelgw_request_member(w->rq, item, "tools");
+        if (ngx_modelgw_tape_is(tape, type, "tool_search_output")) {
+            found = 1;
 
-            if (list == NULL || list->type != NGX_MODELGW_TAPE_ARRAY) {
-                return ngx_modelgw_request_invalid(w->rq,
-                                               "input[%ui].tools must be an "
-                                               "array", w->item);
-            }
-
-            rc = ngx_modelgw_responses_tools_list(w, list, &w->outer);
+        } else if (ngx_modelgw_tape_is(tape, type, "additional_tools")) {
+            rc = ngx_modelgw_responses_tools_item(w, item);
             if (rc != NGX_OK) {
                 return rc;
             }
         }
 
-        item = ngx_modelgw_tape_next(w->rq->tape, input, item);
+        item = ngx_modelgw_tape_next(tape, input, item);
+    }
+
+    item = found ? ngx_modelgw_tape_first(tape, input) : NULL;
+
+    for (w->item = 0; item; w->item++) {
+        type = ngx_modelgw_request_member(w->rq, item, "type");
+
+        if (ngx_modelgw_tape_is(tape, type, "tool_search_output")) {
+            rc = ngx_modelgw_responses_tools_item(w, item);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        item = ngx_modelgw_tape_next(tape, input, item);
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_responses_tools_item(ngx_modelgw_responses_walk_t *w,
+    ngx_modelgw_node_t *item)
+{
+    ngx_modelgw_node_t  *list;
+
+    list = ngx_modelgw_request_member(w->rq, item, "tools");
+
+    if (list == NULL || list->type != NGX_MODELGW_TAPE_ARRAY) {
+        return ngx_modelgw_request_invalid(w->rq,
+                                           "input[%ui].tools must be an array",
+                                           w->item);
+    }
+
+    return ngx_modelgw_responses_tools_list(w, list, &w->outer);
 }
 
 
@@ -271,13 +304,14 @@ static ngx_int_t
 ngx_modelgw_responses_tool(ngx_modelgw_responses_walk_t *w,
     ngx_modelgw_node_t *obj)
 {
-    size_t                         len;
     u_char                         buf[128];
     ngx_str_t                      path, text;
-    ngx_modelgw_node_t            *type;
+    ngx_modelgw_node_t            *type, *members[NGX_MODELGW_TOOL_MEMBERS];
     ngx_modelgw_responses_type_t  *t;
 
-    type = ngx_modelgw_request_member(w->rq, obj, "type");
+    ngx_modelgw_request_tool_members(w->rq, obj, members);
+
+    type = members[NGX_MODELGW_TOOL_TYPE];
 
     if (!ngx_modelgw_request_string(type)) {
         return ngx_modelgw_responses_tool_invalid(w, ".type must be a string");
@@ -287,17 +321,16 @@ ngx_modelgw_responses_tool(ngx_modelgw_responses_walk_t *w,
         return NGX_ERROR;
     }
 
-    for (t = ngx_modelgw_responses_types; t->type; t++) {
-        len = ngx_strlen(t->type);
+    for (t = ngx_modelgw_responses_types; t->type.len; t++) {
 
-        if (text.len < len
-            || (text.len > len && !t->prefix)
-            || ngx_memcmp(text.data, t->type, len) != 0)
+        if (text.len < t->type.len
+            || (text.len > t->type.len && !t->prefix)
+            || ngx_memcmp(text.data, t->type.data, t->type.len) != 0)
         {
             continue;
         }
 
-        return t->read ? t->read(w, obj)
+        return t->read ? t->read(w, members)
                        : ngx_modelgw_request_ignore(w->rq, t->ignored);
     }
 
@@ -312,9 +345,9 @@ ngx_modelgw_responses_tool(ngx_modelgw_responses_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_responses_tool_function(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj)
+    ngx_modelgw_node_t **members)
 {
-    return ngx_modelgw_responses_tool_schema(w, obj,
+    return ngx_modelgw_responses_tool_schema(w, members,
                                              NGX_MODELGW_RESPONSES_FUNCTION);
 }
 
@@ -323,24 +356,22 @@ ngx_modelgw_responses_tool_function(ngx_modelgw_responses_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_responses_tool_search(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj)
+    ngx_modelgw_node_t **members)
 {
-    ngx_modelgw_node_t  *node;
-
-    node = ngx_modelgw_request_member(w->rq, obj, "execution");
-
-    if (!ngx_modelgw_tape_is(w->rq->tape, node, "client")) {
+    if (!ngx_modelgw_tape_is(w->rq->tape, members[NGX_MODELGW_TOOL_EXECUTION],
+                             "client"))
+    {
         return ngx_modelgw_request_ignore(w->rq, "tools.tool_search");
     }
 
-    return ngx_modelgw_responses_tool_schema(w, obj,
+    return ngx_modelgw_responses_tool_schema(w, members,
                                              NGX_MODELGW_RESPONSES_SEARCH);
 }
 
 
 static ngx_int_t
 ngx_modelgw_responses_tool_schema(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj, ngx_uint_t kind)
+    ngx_modelgw_node_t **members, ngx_uint_t kind)
 {
     ngx_int_t                    rc;
     const char                  *fault;
@@ -348,7 +379,7 @@ ngx_modelgw_responses_tool_schema(ngx_modelgw_responses_walk_t *w,
 
     ngx_memzero(&tool, sizeof(ngx_modelgw_request_tool_t));
 
-    fault = ngx_modelgw_request_tool_details(w->rq, obj, &tool);
+    fault = ngx_modelgw_request_tool_details(w->rq, members, &tool);
 
     if (fault) {
         return ngx_modelgw_responses_tool_invalid(w, fault);
@@ -363,13 +394,13 @@ ngx_modelgw_responses_tool_schema(ngx_modelgw_responses_walk_t *w,
         }
     }
 
-    return ngx_modelgw_responses_tool_add(w, obj, kind, &tool);
+    return ngx_modelgw_responses_tool_add(w, members, kind, &tool);
 }
 
 
 static ngx_int_t
 ngx_modelgw_responses_tool_custom(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj)
+    ngx_modelgw_node_t **members)
 {
     const char                  *fault;
     ngx_modelgw_node_t          *node;
@@ -377,12 +408,12 @@ ngx_modelgw_responses_tool_custom(ngx_modelgw_responses_walk_t *w,
 
     ngx_memzero(&tool, sizeof(ngx_modelgw_request_tool_t));
 
-    fault = ngx_modelgw_request_tool_details(w->rq, obj, &tool);
+    fault = ngx_modelgw_request_tool_details(w->rq, members, &tool);
 
     tool.custom = 1;
     tool.strict = 0;
 
-    node = ngx_modelgw_request_member(w->rq, obj, "format");
+    node = members[NGX_MODELGW_TOOL_FORMAT];
 
     if (fault == NULL && !ngx_modelgw_request_absent(node)) {
         fault = ngx_modelgw_responses_tool_format(w, node, &tool);
@@ -392,8 +423,8 @@ ngx_modelgw_responses_tool_custom(ngx_modelgw_responses_walk_t *w,
         return ngx_modelgw_responses_tool_invalid(w, fault);
     }
 
-    return ngx_modelgw_responses_tool_add(w, obj, NGX_MODELGW_RESPONSES_CUSTOM,
-                                          &tool);
+    return ngx_modelgw_responses_tool_add(w, members,
+                                          NGX_MODELGW_RESPONSES_CUSTOM, &tool);
 }
 
 
@@ -438,7 +469,7 @@ ngx_modelgw_responses_tool_format(ngx_modelgw_responses_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_responses_tool_namespace(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj)
+    ngx_modelgw_node_t **members)
 {
     ngx_int_t            rc;
     ngx_modelgw_node_t  *list, *name;
@@ -448,18 +479,20 @@ ngx_modelgw_responses_tool_namespace(ngx_modelgw_responses_walk_t *w,
                                           " is a namespace in a namespace");
     }
 
-    name = ngx_modelgw_request_member(w->rq, obj, "name");
+    name = members[NGX_MODELGW_TOOL_NAME];
 
-    if (!ngx_modelgw_request_string(name)
-        || ngx_modelgw_responses_name_len(name) == 0
-        || ngx_modelgw_responses_name_len(name)
-           > NGX_MODELGW_RESPONSES_NAME_MAX)
-    {
+    rc = ngx_modelgw_responses_name_text(w->rq, name, &w->text, &w->plain);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (rc == NGX_DECLINED || w->text.len == 0) {
         return ngx_modelgw_responses_tool_invalid(w,
                                   ".name must be a string of 1 to 256 bytes");
     }
 
-    list = ngx_modelgw_request_member(w->rq, obj, "tools");
+    list = members[NGX_MODELGW_TOOL_TOOLS];
 
     if (list == NULL || list->type != NGX_MODELGW_TAPE_ARRAY) {
         return ngx_modelgw_responses_tool_invalid(w, ".tools must be an array");
@@ -470,6 +503,8 @@ ngx_modelgw_responses_tool_namespace(ngx_modelgw_responses_walk_t *w,
     rc = ngx_modelgw_responses_tools_list(w, list, &w->inner);
 
     w->space = NULL;
+    ngx_str_null(&w->text);
+    w->plain = 1;
     w->inner = NGX_MODELGW_RESPONSES_ROOT;
 
     return rc;
@@ -478,27 +513,27 @@ ngx_modelgw_responses_tool_namespace(ngx_modelgw_responses_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_responses_tool_add(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj, ngx_uint_t kind, ngx_modelgw_request_tool_t *tool)
+    ngx_modelgw_node_t **members, ngx_uint_t kind,
+    ngx_modelgw_request_tool_t *tool)
 {
     ngx_int_t                      rc;
-    ngx_modelgw_responses_name_t  *name, *twin;
+    ngx_modelgw_responses_name_t  *twin, name;
 
-    name = ngx_pcalloc(w->rq->pool, sizeof(ngx_modelgw_responses_name_t));
-    if (name == NULL) {
-        return NGX_ERROR;
-    }
+    ngx_memzero(&name, sizeof(ngx_modelgw_responses_name_t));
 
-    name->kind = kind;
+    name.kind = kind;
+    name.space = w->text;
+    name.plain = w->plain;
 
     if (kind == NGX_MODELGW_RESPONSES_SEARCH) {
-        ngx_str_set(&name->name, "tool_search");
+        ngx_str_set(&name.name, "tool_search");
 
     } else {
-        rc = ngx_modelgw_responses_name_text(w->rq, w->space,
-                             ngx_modelgw_request_member(w->rq, obj, "name"),
-                             name);
+        rc = ngx_modelgw_responses_name_text(w->rq,
+                                             members[NGX_MODELGW_TOOL_NAME],
+                                             &name.name, &name.plain);
 
-        if (rc == NGX_DECLINED) {
+        if (rc == NGX_DECLINED || (rc == NGX_OK && name.name.len == 0)) {
             return ngx_modelgw_responses_tool_invalid(w,
                                   ".name must be a string of 1 to 256 bytes");
         }
@@ -508,7 +543,7 @@ ngx_modelgw_responses_tool_add(ngx_modelgw_responses_walk_t *w,
         }
     }
 
-    if (ngx_modelgw_responses_name_make(w->rq, w->plan, name) != NGX_OK) {
+    if (ngx_modelgw_responses_name_make(w->rq, w->plan, &name) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -518,20 +553,19 @@ ngx_modelgw_responses_tool_add(ngx_modelgw_responses_walk_t *w,
         }
 
         ngx_modelgw_out_text(w->names, "\\\"");
-        ngx_modelgw_out(w->names, name->sn.str.data, name->sn.str.len);
+        ngx_modelgw_out(w->names, name.sn.str.data, name.sn.str.len);
         ngx_modelgw_out_text(w->names, "\\\"");
 
         return NGX_OK;
     }
 
-    twin = (ngx_modelgw_responses_name_t *)
-               ngx_str_rbtree_lookup(&w->plan->names, &name->sn.str, 0);
+    twin = ngx_modelgw_responses_name_find(w->plan, &name);
 
     if (twin) {
-        return ngx_modelgw_responses_tool_twice(w, twin, name);
+        return ngx_modelgw_responses_tool_twice(w, twin, &name);
     }
 
-    return ngx_modelgw_responses_tool_push(w, obj, name, tool);
+    return ngx_modelgw_responses_tool_push(w, members, &name, tool);
 }
 
 
@@ -564,15 +598,22 @@ ngx_modelgw_responses_tool_twice(ngx_modelgw_responses_walk_t *w,
 
 static ngx_int_t
 ngx_modelgw_responses_tool_push(ngx_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *obj, ngx_modelgw_responses_name_t *name,
+    ngx_modelgw_node_t **members, ngx_modelgw_responses_name_t *name,
     ngx_modelgw_request_tool_t *tool)
 {
-    ngx_modelgw_node_t            *node;
     ngx_modelgw_request_tool_t    *upstream;
+    ngx_modelgw_responses_name_t  *node;
     ngx_modelgw_responses_tool_t  *known;
 
-    name->index = w->plan->tools.list.nelts;
-    ngx_rbtree_insert(&w->plan->names, &name->sn.node);
+    node = ngx_palloc(w->rq->pool, sizeof(ngx_modelgw_responses_name_t));
+    if (node == NULL) {
+        return NGX_ERROR;
+    }
+
+    *node = *name;
+
+    node->index = w->plan->tools.list.nelts;
+    ngx_rbtree_insert(&w->plan->names, &node->sn.node);
 
     upstream = ngx_array_push(&w->plan->tools.list);
     known = ngx_array_push(&w->plan->call->tools);
@@ -591,8 +632,8 @@ ngx_modelgw_responses_tool_push(ngx_modelgw_responses_walk_t *w,
     known->name = name->name;
 
     if (name->kind != NGX_MODELGW_RESPONSES_SEARCH) {
-        node = ngx_modelgw_request_member(w->rq, obj, "name");
-        ngx_modelgw_tape_inside(w->rq->tape, node, &known->name);
+        ngx_modelgw_tape_inside(w->rq->tape, members[NGX_MODELGW_TOOL_NAME],
+                                &known->name);
     }
 
     if (w->space) {
@@ -654,6 +695,7 @@ ngx_modelgw_responses_found(ngx_modelgw_request_t *rq,
 
     w.rq = rq;
     w.plan = plan;
+    w.plain = 1;
     w.inner = NGX_MODELGW_RESPONSES_ROOT;
     w.names = &out;
 
@@ -678,54 +720,83 @@ ngx_modelgw_responses_name(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *obj, ngx_str_t *name)
 {
     ngx_int_t                     rc;
-    ngx_modelgw_node_t           *space;
     ngx_modelgw_responses_name_t  made;
 
-    ngx_memzero(&made, sizeof(ngx_modelgw_responses_name_t));
-
-    space = ngx_modelgw_request_member(rq, obj, "namespace");
-
-    rc = ngx_modelgw_responses_name_text(rq,
-                             ngx_modelgw_request_absent(space) ? NULL : space,
-                             ngx_modelgw_request_member(rq, obj, "name"),
-                             &made);
-
-    if (rc == NGX_OK) {
-        rc = ngx_modelgw_responses_name_make(rq, plan, &made);
-        *name = made.sn.str;
-    }
+    rc = ngx_modelgw_responses_name_read(rq, plan, obj, &made);
+    *name = made.sn.str;
 
     return rc;
 }
 
 
-/* NGX_OK, NGX_DECLINED (not a name), NGX_ERROR (no memory) */
+/* like ngx_modelgw_responses_name() */
+
+static ngx_int_t
+ngx_modelgw_responses_name_read(ngx_modelgw_request_t *rq,
+    ngx_modelgw_request_plan_t *plan, ngx_modelgw_node_t *obj,
+    ngx_modelgw_responses_name_t *name)
+{
+    ngx_int_t            rc;
+    ngx_modelgw_node_t  *space;
+
+    ngx_memzero(name, sizeof(ngx_modelgw_responses_name_t));
+
+    name->plain = 1;
+
+    rc = ngx_modelgw_responses_name_text(rq,
+                             ngx_modelgw_request_member(rq, obj, "name"),
+                             &name->name, &name->plain);
+
+    space = ngx_modelgw_request_member(rq, obj, "namespace");
+
+    if (rc == NGX_OK && !ngx_modelgw_request_absent(space)) {
+        rc = ngx_modelgw_responses_name_text(rq, space, &name->space,
+                                             &name->plain);
+    }
+
+    if (rc == NGX_OK && name->name.len == 0) {
+        return NGX_DECLINED;
+    }
+
+    return (rc == NGX_OK) ? ngx_modelgw_responses_name_make(rq, plan, name)
+                          : rc;
+}
+
+
+/*
+ * Sets *text to a name or a namespace, and *plain to 0 if it is not plain; most
+ * are as written, and have no escapes then.
+ *     NGX_OK
+ *     NGX_DECLINED  it is not a string, or too long
+ *     NGX_ERROR     no memory
+ */
 
 static ngx_int_t
 ngx_modelgw_responses_name_text(ngx_modelgw_request_t *rq,
-    ngx_modelgw_node_t *space, ngx_modelgw_node_t *name,
-    ngx_modelgw_responses_name_t *text)
+    ngx_modelgw_node_t *node, ngx_str_t *text, ngx_uint_t *plain)
 {
-    if (!ngx_modelgw_request_string(name)
-        || ngx_modelgw_responses_name_len(name)
-           > NGX_MODELGW_RESPONSES_NAME_MAX
-        || (space
-            && (space->type != NGX_MODELGW_TAPE_STRING
-                || ngx_modelgw_responses_name_len(space)
-                   > NGX_MODELGW_RESPONSES_NAME_MAX)))
+    if (!ngx_modelgw_request_string(node)
+        || ngx_modelgw_responses_name_len(node)
+           > NGX_MODELGW_RESPONSES_NAME_MAX)
     {
         return NGX_DECLINED;
     }
 
-    if (ngx_modelgw_tape_text(rq->tape, rq->pool, name, &text->name) != NGX_OK
-        || (space
-            && ngx_modelgw_tape_text(rq->tape, rq->pool, space, &text->space)
-               != NGX_OK))
-    {
+    ngx_modelgw_tape_inside(rq->tape, node, text);
+
+    if (ngx_modelgw_request_plain_text(text)) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_tape_text(rq->tape, rq->pool, node, text) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return text->name.len ? NGX_OK : NGX_DECLINED;
+    if (!ngx_modelgw_request_plain_text(text)) {
+        *plain = 0;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -760,11 +831,27 @@ ngx_modelgw_responses_name_make(ngx_modelgw_request_t *rq,
             ? NGX_MODELGW_RESPONSES_NAME_CHAT
             : NGX_MODELGW_RESPONSES_NAME_MESSAGES;
 
-    if (full->len <= limit && ngx_modelgw_request_plain_text(full)) {
-        return NGX_OK;
+    if ((full->len > limit || !name->plain)
+        && ngx_modelgw_responses_name_fit(rq, full, limit) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
-    return ngx_modelgw_responses_name_fit(rq, full, limit);
+    name->sn.node.key = ngx_murmur_hash2(full->data, full->len);
+
+    return NGX_OK;
+}
+
+
+/* returns the tool of that name upstream, or NULL */
+
+static ngx_modelgw_responses_name_t *
+ngx_modelgw_responses_name_find(ngx_modelgw_request_plan_t *plan,
+    ngx_modelgw_responses_name_t *name)
+{
+    return (ngx_modelgw_responses_name_t *)
+               ngx_str_rbtree_lookup(&plan->names, &name->sn.str,
+                                     (uint32_t) name->sn.node.key);
 }
 
 
@@ -952,11 +1039,10 @@ ngx_modelgw_responses_choice_find(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_tool_t **tool)
 {
     ngx_int_t                      rc;
-    ngx_str_t                      upstream;
     ngx_uint_t                     kind;
     ngx_modelgw_node_t            *type;
     ngx_modelgw_request_tool_t    *list;
-    ngx_modelgw_responses_name_t  *name;
+    ngx_modelgw_responses_name_t  *name, given;
 
     *tool = NULL;
     type = ngx_modelgw_request_member(rq, obj, "type");
@@ -971,13 +1057,12 @@ ngx_modelgw_responses_choice_find(ngx_modelgw_request_t *rq,
         return NGX_DECLINED;
     }
 
-    rc = ngx_modelgw_responses_name(rq, plan, obj, &upstream);
+    rc = ngx_modelgw_responses_name_read(rq, plan, obj, &given);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    name = (ngx_modelgw_responses_name_t *)
-               ngx_str_rbtree_lookup(&plan->names, &upstream, 0);
+    name = ngx_modelgw_responses_name_find(plan, &given);
 
     if (name && name->kind == kind) {
         list = plan->tools.list.elts;

@@ -198,6 +198,47 @@ test_members(void **state)
 }
 
 
+/* all at once: what a look-up of each finds */
+
+static void
+test_members_at_once(void **state)
+{
+    ngx_uint_t           i, k;
+    ngx_modelgw_node_t  *values[8], *root;
+    ngx_modelgw_tape_t   tape;
+
+    static ngx_str_t  names[] = {
+        ngx_string("abc"), ngx_string("a"), ngx_string(""),
+        ngx_string("type"), ngx_string("twice"), ngx_string("last"),
+        ngx_string("absent"), ngx_string("\n")
+    };
+
+    static const char  *documents[] = {
+        "{\"a\":1,\"ab\":{\"a\":2},\"abc\":[\"a\"],\"\":4,\"b\":\"a\","
+        "\"t\\u0079p\\u0065\":5,\"\\n\":6,\"twice\":7,\"tw\\u0069ce\":8,"
+        "\"last\":null}",
+        "{\"absen\\u0074\":{\"a\":1},\"a\":2,\"a\":3,\"last\":{}}",
+        "{}", "[\"a\",\"abc\"]", "\"a\"", NULL
+    };
+
+    for (i = 0; documents[i]; i++) {
+        root = tape_of(&tape, *state, documents[i]);
+
+        memset(values, 0xa5, sizeof(values));
+        ngx_modelgw_tape_members(&tape, root, names, 8, values);
+
+        for (k = 0; k < 8; k++) {
+            assert_ptr_equal(values[k],
+                             ngx_modelgw_tape_member(&tape, root,
+                                                     (char *) names[k].data));
+        }
+    }
+
+    ngx_modelgw_tape_members(&tape, NULL, names, 8, values);
+    assert_null(values[1]);
+}
+
+
 static void
 assert_walk(ngx_modelgw_tape_t *tape, ngx_modelgw_node_t *container,
     const char **expected)
@@ -670,6 +711,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_case(test_shapes),
         unit_case(test_members),
+        unit_case(test_members_at_once),
         unit_case(test_walks),
         unit_case(test_too_deep),
         unit_case(test_text),
