@@ -81,16 +81,17 @@ def conversation(size):
     return c
 
 
-def codex(size):
+def codex(size, write):
     """The content of the first turn of Codex: its instructions, what is known
-    of the client's machine, its functions and those of two servers."""
+    of the client's machine, its functions and those of two servers; so long
+    that it has about that many bytes as one of REQUESTS writes it."""
     rnd = random.Random(4712)
     c = {"tools": [tool(rnd, n) for n in range(7)], "turns": [], "spaces": {
         name: [tool(rnd, n) for n in range(12)]
         for name in ("mcp__docs", "mcp__issues")}}
     c["system"] = ""
     c["question"] = text(rnd, size // 6)
-    c["system"] = text(rnd, size - len(responses(c)))
+    c["system"] = text(rnd, size - len(write(c)))
     return c
 
 

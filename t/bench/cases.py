@@ -43,7 +43,7 @@ untouched.
 
 import os
 
-from bodies import EVENTS, codex, conversation
+from bodies import EVENTS, REQUESTS, codex, conversation
 
 RICH = "1000000.00"
 
@@ -200,9 +200,12 @@ SIZES = {"1k": 1 << 10, "20k": 20 << 10, "50k": 50 << 10, "codex": 50 << 10,
          "200k": 200 << 10, "2m": 2 << 20}
 
 
-def content(body):
-    """What bodies.REQUESTS write."""
-    return (codex if body == "codex" else conversation)(SIZES[body])
+def request(body, speaks, stream):
+    """The body of a request."""
+    write = REQUESTS[speaks]
+    size = SIZES[body]
+    return write(codex(size, write) if body == "codex" else conversation(size),
+                 stream)
 
 
 IDLE = 1000         # idle streams, for the memory of each
@@ -305,7 +308,7 @@ TARGETS = [
      "stream-one-32", 2, per_event("translate", "messages")),
     ("translated stream: us an event over chat to chat",
      "stream-one-32", 2, per_event("translate", "metering")),
-    ("a translated first turn of Codex: CPU, times a translated chat call's",
+    ("a first turn of Codex to messages: CPU, times a chat call's of that size",
      "json-codex-32", 1, ratio("codex-messages", "translate")),
     ("the same to a chat upstream", "json-codex-32", 1,
      ratio("codex-chat", "translate")),

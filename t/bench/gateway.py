@@ -46,11 +46,11 @@ class Load:
         self.name = name
         self.kind, self.body, self.connections, self.writes = cases.LOADS[name]
         self.headers = WRITES[self.writes]
-        content = cases.content(self.body)
         self.bodies, self.files = {}, {}
-        for speaks, make in bodies.REQUESTS.items():
+        for speaks in bodies.REQUESTS:
             path = os.path.join(directory, "%s.%s" % (name, speaks))
-            self.bodies[speaks] = make(content, self.kind == "stream")
+            self.bodies[speaks] = cases.request(self.body, speaks,
+                                                self.kind == "stream")
             self.files[speaks] = path
             with open(path, "wb") as f:
                 f.write(self.bodies[speaks])

@@ -25,7 +25,6 @@ import re
 import sys
 import tempfile
 
-import bodies
 import cases
 import harness
 
@@ -117,8 +116,7 @@ def measure(name, load, directory, upstream):
     """{function: instructions per request}"""
     kind, size, n = LOADS[load]
     speaks = cases.CASES[name]["speaks"]
-    body = bodies.REQUESTS[speaks](
-        cases.content(size), kind == "stream")
+    body = cases.request(size, speaks, kind == "stream")
     first, second = (run(name, kind, body, count, "%s/%s-%s-%d" % (
         directory, name, load, count), upstream) for count in (n, 2 * n))
     return {function: (second[function] - first.get(function, 0)) / n
