@@ -153,6 +153,7 @@ ngx_modelgw_response_chat_event(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_node_t *event, ngx_str_t *name)
 {
     ngx_int_t                     rc;
+    ngx_uint_t                    index;
     ngx_modelgw_node_t           *error, *choices, *choice, *delta;
     ngx_modelgw_response_chat_t  *c;
 
@@ -175,6 +176,17 @@ ngx_modelgw_response_chat_event(ngx_modelgw_response_stream_t *st,
     c->ndeltas = 0;
 
     choice = ngx_modelgw_tape_first(st->tape, choices);
+
+    /* one was asked for, which is the first */
+
+    if (ngx_modelgw_tape_count(st->tape,
+                            ngx_modelgw_tape_member(st->tape, choice, "index"),
+                            &index)
+        && index > 0)
+    {
+        return NGX_OK;
+    }
+
     delta = ngx_modelgw_tape_member(st->tape, choice, "delta");
 
     rc = ngx_modelgw_response_chat_choice(st, event, choice, delta);

@@ -88,8 +88,9 @@ def cut_call(message):
 
 
 def completion(seen):
-    """The chat completion that chunks make."""
-    message = aggregate(seen)
+    """The chat completion that chunks make, of the first choice."""
+    message = aggregate([e for e in seen if e == "[DONE]"
+                         or all(c["index"] == 0 for c in e.get("choices", ()))])
     finish, usage = message.pop("finish_reason"), message.pop("usage")
     if message.pop("end") == "error" or not finish:
         raise m.NotWhole("cut")
