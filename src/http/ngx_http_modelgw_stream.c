@@ -802,6 +802,7 @@ static ngx_int_t
 ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
     ngx_int_t                   rc;
+    ngx_modelgw_sse_event_t     ev;
     ngx_http_modelgw_stream_t  *st;
 
     rc = NGX_OK;
@@ -809,6 +810,14 @@ ngx_http_modelgw_stream_end(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     if (st->state == NGX_HTTP_MODELGW_STREAM_LAST) {
         st->state = NGX_HTTP_MODELGW_STREAM_COMPLETE;
+
+        /* LF of a CR LF at the end of the last event may have come alone */
+
+        if (ngx_modelgw_sse_rest(&st->sse, &ev) == NGX_OK
+            && ev.raw.len == 1 && ev.raw.data[0] == LF)
+        {
+            rc = ngx_http_modelgw_emit(&st->emit, ev.raw.data, 1, 0);
+        }
     }
 
     if (st->state == NGX_HTTP_MODELGW_STREAM_OPEN) {
