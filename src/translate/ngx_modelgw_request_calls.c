@@ -37,6 +37,7 @@ static ngx_int_t ngx_modelgw_request_call_input(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *arguments, ngx_uint_t i, ngx_str_t *input);
 static ngx_int_t ngx_modelgw_request_call_open(ngx_modelgw_request_walk_t *w,
     ngx_str_t *id, ngx_uint_t i);
+static ngx_uint_t ngx_modelgw_request_call_id_kept(ngx_str_t *id);
 
 
 ngx_int_t
@@ -358,7 +359,9 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
         return NGX_DECLINED;
     }
 
-    if (ngx_modelgw_request_plain_text(&text)) {
+    if (ngx_modelgw_request_plain_text(&text)
+        || (w->chat && ngx_modelgw_request_call_id_kept(&text)))
+    {
         *id = text;
         return NGX_OK;
     }
@@ -375,6 +378,26 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
 
 
 /* one '_' a character, of any number of bytes */
+
+/* a chat upstream gets its own ids back, "functions.add:0" */
+
+static ngx_uint_t
+ngx_modelgw_request_call_id_kept(ngx_str_t *id)
+{
+    size_t  i;
+
+    for (i = 0; i < id->len; i++) {
+
+        if (id->data[i] < 0x20 || id->data[i] > 0x7e
+            || id->data[i] == '"' || id->data[i] == '\\')
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
 
 u_char *
 ngx_modelgw_request_sanitise(u_char *dst, ngx_str_t *text)

@@ -71,8 +71,6 @@ ngx_modelgw_response_block_start(ngx_modelgw_response_write_t *w,
         {
             return NULL;
         }
-
-        block->id.len = ngx_modelgw_response_plain(block->id.data, &block->id);
     }
 
     first = ngx_queue_empty(&w->blocks);

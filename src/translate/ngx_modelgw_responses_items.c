@@ -13,7 +13,9 @@
  * output is another turn.
  *
  * Calls are kept in a tree by id.  One without an output, an output without a
- * call, and two of either are refused, as by the API itself.
+ * call, and two of either are refused, as by the API itself.  Chat upstreams may
+ * count the calls of each turn anew: there an id may be that of a call before
+ * which has its output.
  *
  * Thinking waits for what it was thought for: an upstream refuses a turn that
  * ends with thinking.
@@ -40,7 +42,7 @@
     (NGX_MODELGW_RESPONSES_TEXT|NGX_MODELGW_PART_INPUT_MEDIA)
 
 
-/* a call; sn.str is its id, sanitised */
+/* a call; sn.str is its id, as it is sent */
 
 typedef struct {
     ngx_str_node_t        sn;
@@ -708,7 +710,10 @@ ngx_modelgw_responses_call_open(ngx_modelgw_responses_items_t *t, ngx_str_t *id)
     w = &t->walk;
     hash = ngx_murmur_hash2(id->data, id->len);
 
-    if (ngx_str_rbtree_lookup(&w->open, id, hash)) {
+    call = (ngx_modelgw_responses_call_id_t *)
+               ngx_str_rbtree_lookup(&w->open, id, hash);
+
+    if (call && (!call->answered || !w->chat)) {
         return ngx_modelgw_request_invalid(w->rq,
                              "input[%ui].call_id \"%*s\" is the same as that "
                              "of another call", w->index,
@@ -716,17 +721,23 @@ ngx_modelgw_responses_call_open(ngx_modelgw_responses_items_t *t, ngx_str_t *id)
                              id->data);
     }
 
-    call = ngx_pcalloc(w->rq->pool, sizeof(ngx_modelgw_responses_call_id_t));
     if (call == NULL) {
-        return NGX_ERROR;
+        call = ngx_palloc(w->rq->pool,
+                          sizeof(ngx_modelgw_responses_call_id_t));
+        if (call == NULL) {
+            return NGX_ERROR;
+        }
+
+        call->sn.node.key = hash;
+        call->sn.str = *id;
+
+        ngx_rbtree_insert(&w->open, &call->sn.node);
     }
 
-    call->sn.node.key = hash;
-    call->sn.str = *id;
     call->turn = w->turns->turns.nelts - 1;
     call->item = w->index;
+    call->answered = 0;
 
-    ngx_rbtree_insert(&w->open, &call->sn.node);
     t->open++;
 
     return NGX_OK;

@@ -115,7 +115,7 @@ static case_t  cases[] = {
     { "ids", 0, NGX_DONE,
       START BEGIN_CALL("0", "a:b/\\u00e9-_", "f") END("0")
       BEGIN_CALL("1", "", "f") END("1") FINISH,
-      "+function_call:f:a_b__u00e9-_ ~{} =f -completed "
+      "+function_call:f:a:b/\\u00e9-_ ~{} =f -completed "
       "+function_call:f:call_fc_i_1 ~{} =f -completed completed" },
     { "input of the start", 0, NGX_DONE,
       START BEGIN("0", "{'type':'tool_use','id':'t','name':'f','input':"
