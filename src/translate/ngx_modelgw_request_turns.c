@@ -722,8 +722,10 @@ ngx_modelgw_request_turns_prefill(ngx_modelgw_request_walk_t *w,
 
 
 /*
- * Whether a turn of the last tool loop is unsigned: the loop is the assistant's
- * turns at the end that are followed by results, back to the user's question.
+ * Whether the last tool loop is unsigned: the loop is the assistant's turns at
+ * the end that are followed by results, back to the user's question.  It is one
+ * turn to the upstream, which may think at its beginning only, and refuses
+ * without thinking what has begun with it.
  */
 
 static ngx_uint_t
@@ -741,13 +743,10 @@ ngx_modelgw_request_turns_unsigned(ngx_modelgw_request_turns_t *turns)
         if (first->kind != NGX_MODELGW_BLOCK_TOOL_RESULT) {
             break;
         }
-
-        if (!ngx_modelgw_request_turns_signed(&turn[i - 2])) {
-            return 1;
-        }
     }
 
-    return 0;
+    return i < turns->turns.nelts
+           && !ngx_modelgw_request_turns_signed(&turn[i]);
 }
 
 

@@ -243,15 +243,19 @@ def check_budget(body):
         refuse("", "`max_tokens` must be greater than"
                    " `thinking.budget_tokens`.")
 
-    last = body["messages"][-1]
-    if of(last, "tool_result"):
-        last = body["messages"][-2]
-    if last["role"] == "assistant" and blocks(last)[0]["type"] not in (
+    # the turns of a tool loop are one, which may have thinking at its beginning
+    # only: https://platform.claude.com/docs/build-with-claude/thinking
+    turns = body["messages"]
+    at = len(turns) - 1
+    while at > 1 and of(turns[at], "tool_result"):
+        at -= 2
+    at += turns[at]["role"] == "user"
+    if at < len(turns) and blocks(turns[at])[0]["type"] not in (
             "thinking", "redacted_thinking"):
         refuse("messages", "Expected `thinking` or `redacted_thinking`, but"
                " found `%s`. When `thinking` is enabled, a final `assistant`"
                " message must start with a thinking block"
-               % blocks(last)[0]["type"])
+               % blocks(turns[at])[0]["type"])
 
 
 def check_tools(body, model):

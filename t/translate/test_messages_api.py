@@ -108,6 +108,7 @@ def image(data=b"\x89PNG\r\n\x1a\n", kind="image/png", **more):
 
 HELLO = user(api.text("Hi"))
 CALL = assistant(api.use("weather", {}, "toolu_1"))
+THOUGHT = assistant(api.thinking("so"), api.use("weather", {}, "toolu_2"))
 UNSIGNED = {"type": "thinking", "thinking": "so", "signature": "x"}
 BUDGET = {"type": "enabled", "budget_tokens": 1024}
 OPEN = {"type": "object", "properties": {}}
@@ -210,6 +211,9 @@ REFUSED = [
     (dict(tool(), thinking=BUDGET, tool_choice={"type": "any"}), "forces"),
     (dict(turns(HELLO, CALL, user(result())), thinking=BUDGET),
      "must start with a thinking block"),
+    (dict(turns(HELLO, CALL, user(result()), THOUGHT, user(result("toolu_2"))),
+          thinking=BUDGET),
+     "must start with a thinking block"),
 
     (json_schema(OPEN), "additionalProperties"),
     (json_schema(dict(OPEN, additionalProperties=False, properties={
@@ -223,6 +227,11 @@ def test_refused(more, words):
     with pytest.raises(api.Refused, match="(?s).*" + words) as e:
         api.check(ask(**more), MODELS)
     assert e.value.status == 400
+
+
+def test_loop_thinks_once():
+    api.check(ask(**turns(HELLO, THOUGHT, user(result("toolu_2")), CALL,
+                          user(result())), thinking=BUDGET), MODELS)
 
 
 @pytest.mark.parametrize("missing", ["model", "max_tokens", "messages"])
