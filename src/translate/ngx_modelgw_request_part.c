@@ -58,6 +58,9 @@ static ngx_int_t ngx_modelgw_request_part_input_file(
 static ngx_int_t ngx_modelgw_request_part_file_read(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *file,
     const char *id_member, const char *data_member, ngx_array_t *blocks);
+static ngx_modelgw_request_block_t *ngx_modelgw_request_part_document(
+    ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *file,
+    ngx_array_t *blocks);
 static ngx_int_t ngx_modelgw_request_part_redacted(
     ngx_modelgw_request_walk_t *w, ngx_modelgw_node_t *block,
     ngx_array_t *blocks);
@@ -348,7 +351,7 @@ ngx_modelgw_request_part_input_file(ngx_modelgw_request_walk_t *w,
                                                 " is not a string");
     }
 
-    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_DOCUMENT);
+    block = ngx_modelgw_request_part_document(w, part, blocks);
     if (block == NULL) {
         return NGX_ERROR;
     }
@@ -364,12 +367,11 @@ ngx_modelgw_request_part_file_read(ngx_modelgw_request_walk_t *w,
     ngx_modelgw_node_t *file, const char *id_member, const char *data_member,
     ngx_array_t *blocks)
 {
-    ngx_modelgw_node_t           *id, *data, *name;
+    ngx_modelgw_node_t           *id, *data;
     ngx_modelgw_request_block_t  *block;
 
     id = ngx_modelgw_request_member(w->rq, file, "file_id");
     data = ngx_modelgw_request_member(w->rq, file, "file_data");
-    name = ngx_modelgw_request_member(w->rq, file, "filename");
 
     if (!ngx_modelgw_request_absent(id)) {
         return ngx_modelgw_request_part_unsupported(w, id_member, NULL,
@@ -382,15 +384,9 @@ ngx_modelgw_request_part_file_read(ngx_modelgw_request_walk_t *w,
                                                 " is not a string");
     }
 
-    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_DOCUMENT);
+    block = ngx_modelgw_request_part_document(w, file, blocks);
     if (block == NULL) {
         return NGX_ERROR;
-    }
-
-    if (ngx_modelgw_request_string(name)
-        && !ngx_modelgw_tape_blank(w->rq->tape, name))
-    {
-        ngx_modelgw_tape_inside(w->rq->tape, name, &block->name);
     }
 
     if (w->chat) {
@@ -401,6 +397,30 @@ ngx_modelgw_request_part_file_read(ngx_modelgw_request_walk_t *w,
     w->member = data_member;
 
     return ngx_modelgw_request_source(w, data, 1, block);
+}
+
+
+/* appends a document, which has the name of the file */
+
+static ngx_modelgw_request_block_t *
+ngx_modelgw_request_part_document(ngx_modelgw_request_walk_t *w,
+    ngx_modelgw_node_t *file, ngx_array_t *blocks)
+{
+    ngx_modelgw_node_t           *name;
+    ngx_modelgw_request_block_t  *block;
+
+    name = ngx_modelgw_request_member(w->rq, file, "filename");
+
+    block = ngx_modelgw_request_block(blocks, NGX_MODELGW_BLOCK_DOCUMENT);
+
+    if (block
+        && ngx_modelgw_request_string(name)
+        && !ngx_modelgw_tape_blank(w->rq->tape, name))
+    {
+        ngx_modelgw_tape_inside(w->rq->tape, name, &block->name);
+    }
+
+    return block;
 }
 
 
