@@ -853,6 +853,12 @@ ngx_modelgw_responses_output_block(ngx_modelgw_responses_items_t *t,
         if (turn->results == NULL) {
             return NGX_ERROR;
         }
+
+        /* the last turn ends here, and must not end with thinking */
+
+        if (i == w->turns->turns.nelts - 1) {
+            t->thinking.nelts = 0;
+        }
     }
 
     *block = ngx_modelgw_request_block(turn->results,
@@ -863,7 +869,6 @@ ngx_modelgw_responses_output_block(ngx_modelgw_responses_items_t *t,
 
     (*block)->id = id;
 
-    t->thinking.nelts = 0;
     w->last = w->index;
     w->blank = 0;
 
