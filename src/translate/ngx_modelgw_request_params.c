@@ -85,8 +85,6 @@ static ngx_str_t *ngx_modelgw_request_reasoning_effort(
     ngx_modelgw_request_t *rq, ngx_modelgw_request_level_t *level);
 static ngx_int_t ngx_modelgw_request_reasoning_adapt(ngx_modelgw_request_t *rq,
     ngx_modelgw_request_plan_t *plan);
-static ngx_str_t *ngx_modelgw_request_reasoning_lowest(
-    ngx_modelgw_request_t *rq);
 static ngx_int_t ngx_modelgw_request_reasoning_budget(
     ngx_modelgw_request_t *rq, ngx_modelgw_request_plan_t *plan);
 static ngx_int_t ngx_modelgw_request_reasoning_drop(ngx_modelgw_request_t *rq,
@@ -134,7 +132,7 @@ ngx_modelgw_request_field_t  ngx_modelgw_request_params_fields[] = {
 };
 
 
-/* from the lowest to the highest */
+/* from the lowest to the highest; what comes next to "none" is "minimal" */
 
 static ngx_modelgw_request_level_t  ngx_modelgw_request_levels[] = {
 
@@ -430,7 +428,8 @@ ngx_modelgw_request_reasoning_adapt(ngx_modelgw_request_t *rq,
     case NGX_MODELGW_THINKING_ADAPTIVE_ONLY:
 
         if (r->thinking == NGX_MODELGW_REQUEST_THINKING_DISABLED) {
-            r->effort = ngx_modelgw_request_reasoning_lowest(rq);
+            r->effort = ngx_modelgw_request_reasoning_effort(rq,
+                                      &ngx_modelgw_request_levels[1]);
             return ngx_modelgw_request_reasoning_drop(rq, plan);
         }
 
@@ -441,22 +440,6 @@ ngx_modelgw_request_reasoning_adapt(ngx_modelgw_request_t *rq,
     default: /* NGX_MODELGW_THINKING_BUDGET, NGX_MODELGW_THINKING_ADAPTIVE */
         return NGX_OK;
     }
-}
-
-
-static ngx_str_t *
-ngx_modelgw_request_reasoning_lowest(ngx_modelgw_request_t *rq)
-{
-    ngx_modelgw_request_level_t  *level;
-
-    for (level = ngx_modelgw_request_levels; level->name.len; level++) {
-
-        if (rq->caps->effort & level->effort) {
-            return &level->name;
-        }
-    }
-
-    return NULL;
 }
 
 

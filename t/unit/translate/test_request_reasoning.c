@@ -164,8 +164,12 @@ test_effort_adaptive(void **state)
 
     check(*state, EFFORT("high"), ADAPTIVE OUTPUT("high"));
     check_ignored(*state, EFFORT("high"), "");
-    check(*state, EFFORT("none"), "");
-    check_ignored(*state, EFFORT("none"), "reasoning_effort");
+    check(*state, EFFORT("none"), OUTPUT("low"));
+    check_ignored(*state, EFFORT("none"), "");
+
+    caps.effort = NGX_MODELGW_EFFORT_XHIGH;
+
+    check(*state, EFFORT("none"), OUTPUT("low"));
 }
 
 
@@ -259,8 +263,8 @@ test_thinking(void **state)
 
     caps.effort = 0;
 
-    check(*state, THINKING("\"type\":\"disabled\""), "");
-    check_ignored(*state, THINKING("\"type\":\"disabled\""), "thinking");
+    check(*state, THINKING("\"type\":\"disabled\""), OUTPUT("low"));
+    check_ignored(*state, THINKING("\"type\":\"disabled\""), "");
 
     /* models without thinking */
 
