@@ -57,4 +57,12 @@ $(UNIT)/%: t/unit/%.c $(UNIT_OBJS) $(HEADERS)
 	@$(CC) $(ASAN) $(UBSAN) $(WARNINGS) $(INCLUDES) -o $@ $< $(UNIT_OBJS) \
 	    $(UNIT_LIBS)
 
+# those where allocations fail
+
+WRAPPED     = ngx_alloc ngx_memalign ngx_modelgw_out ngx_modelgw_out_borrowed \
+              ngx_modelgw_out_escaped
+
+$(patsubst t/unit/%.c,$(UNIT)/%,$(shell grep -l unit_memory.h t/unit/*/*.c)): \
+    UNIT_LIBS += $(WRAPPED:%=-Xlinker --wrap=%)
+
 .PRECIOUS: $(UNIT)/%.o $(UNIT)/nginx/%.o

@@ -124,7 +124,7 @@ answer_init(answer_t *a, ngx_pool_t *pool, ngx_uint_t reasoning,
     a->stream = ngx_modelgw_stream_create(pool, &a->c, &a->tape, max, &a->out);
 
     if (a->scan == NULL || a->stream == NULL) {
-        abort();
+        a->rc = NGX_ERROR;
     }
 }
 
@@ -155,7 +155,7 @@ answer_responses(answer_t *a, ngx_uint_t protocol, size_t max)
                           sizeof(ngx_modelgw_responses_tool_t))
            != NGX_OK)
     {
-        abort();
+        a->rc = NGX_ERROR;
     }
 }
 

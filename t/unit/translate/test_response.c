@@ -3,11 +3,13 @@
  * Answers of messages and chat upstreams as streams of the responses API, and
  * as whole responses: known bugs of other gateways; what is cut, interleaved,
  * refused.  Each stream is fed at all chunk sizes and must give the same bytes;
- * what clients need of any stream is checked by response_events.h.
+ * what clients need of any stream is checked by response_events.h.  Each
+ * allocation fails once.
  */
 
 
 #include "unit_answer.h"
+#include "unit_memory.h"
 #include "response_events.h"
 
 
@@ -125,6 +127,10 @@ static case_t  cases[] = {
       START BEGIN("0", "{'type':'tool_use','id':'t','name':'f','input':"
       "{'a':1}}") ARGS("0", "{}") END("0") FINISH,
       "+function_call:f:t ~{} =f -completed completed" },
+    { "input of the start, no stop", 0, NGX_DONE,
+      START BEGIN("0", "{'type':'tool_use','id':'t','name':'f','input':"
+      "{'a':1}}") FINISH,
+      "+function_call:f:t ~{\\'a\\':1} =f -completed completed" },
     { "no stop", 0, NGX_DONE, START BEGIN_CALL("0", "t", "f") ARGS("0", "{}")
       FINISH, "+function_call:f:t ~{} =f -completed completed" },
     { "broken arguments, a block follows", 0, NGX_DONE,
@@ -222,6 +228,12 @@ static case_t  cases[] = {
       "+function_call:f:t ~{} =f -completed +function_call:f:u ~{} =f "
       "-completed completed" },
 
+    { "an index again, input of the start", 0, NGX_DONE,
+      START BEGIN("0", "{'type':'tool_use','id':'t','name':'f','input':"
+      "{'a':1}}") BEGIN_CALL("0", "u", "f") FINISH,
+      "+function_call:f:t ~{\\'a\\':1} =f -completed +function_call:f:u ~{} =f "
+      "-completed completed" },
+
     /* refusals */
 
     { "refusal", 0, NGX_DONE, START TEXT("0", "a") REASON("'refusal'") STOP,
@@ -279,6 +291,10 @@ static case_t  cases[] = {
       "'{\\'input\\':\\'x\\'}'}}") FINISHED("'tool_calls'") DONE,
       "+message ( ~a ) -completed +function_call:n/add:t ~{ ~} =add -completed "
       "+custom_tool_call:patch:u ~x -completed completed" },
+    { "chat, a call after reasoning", CHAT|SHOW, NGX_DONE,
+      REASONING("a") CALLS("{'index':0,'id':'t','function':{'name':'f',"
+      "'arguments':'{}'}}") FINISHED("'tool_calls'") DONE,
+      "+reasoning ( ~a ) - +function_call:f:t ~{} =f -completed completed" },
     { "chat, calls in one chunk", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{}'}},"
       "{'index':1,'id':'u','function':{'name':'f','arguments':'{}'}}")
@@ -369,8 +385,17 @@ static void
 init(answer_t *a, ngx_pool_t *pool, ngx_uint_t flags, size_t max)
 {
     answer_init(a, pool, CONTENT, 0, MAX);
+
+    if (a->rc != NGX_OK) {
+        return;
+    }
+
     answer_responses(a, (flags & CHAT) ? NGX_MODELGW_CHAT
                                        : NGX_MODELGW_MESSAGES, max);
+
+    if (a->rc != NGX_OK) {
+        return;
+    }
 
     a->call.encrypted = (flags & ENC) != 0;
     a->call.show = (flags & SHOW) != 0;
@@ -592,6 +617,107 @@ whole(void **state)
         unit_free((u_char *) in);
         answer_free(&a);
         ngx_destroy_pool(pool);
+    }
+}
+
+
+/* each allocation fails, with texts as they are and with long ones */
+
+typedef struct {
+    ngx_uint_t   flags;
+    u_char      *in;
+    size_t       len;
+} memory_t;
+
+
+static ngx_int_t
+memory_stream(void *data, ngx_pool_t *pool)
+{
+    memory_t *m = data;
+
+    answer_t  a;
+
+    init(&a, pool, m->flags, MAX);
+    (void) answer_stream(&a, m->in, m->len, 1000);
+    answer_free(&a);
+
+    return a.out.failed ? NGX_ERROR : a.rc;
+}
+
+
+static ngx_int_t
+memory_answer(void *data, ngx_pool_t *pool)
+{
+    memory_t *m = data;
+
+    answer_t  a;
+
+    init(&a, pool, m->flags, MAX);
+
+    if (a.rc == NGX_OK) {
+        (void) answer_message(&a, m->in, m->len);
+    }
+
+    answer_free(&a);
+
+    return a.out.failed ? NGX_ERROR : a.rc;
+}
+
+
+static void
+memory_case(unit_memory_pt f, ngx_uint_t flags, const char *in,
+    const char *name)
+{
+    memory_t  m;
+
+    m.flags = flags;
+    m.in = (u_char *) unit_quoted(in);
+    m.len = ngx_strlen(in);
+
+    (void) unit_memory(f, &m, name);
+
+    unit_memory_lengthen(&m.in, &m.len);
+
+    (void) unit_memory(f, &m, name);
+
+    unit_free(m.in);
+}
+
+
+static ngx_int_t
+memory_error(void *data, ngx_pool_t *pool)
+{
+    answer_t   a;
+    ngx_str_t  text;
+
+    init(&a, pool, 0, MAX);
+    ngx_str_set(&text, "a \"b\"");
+
+    if (a.rc == NGX_OK) {
+        a.rc = ngx_modelgw_response_error(&a.rs, pool, &text, 7, &text, &text,
+                                          &a.out);
+    }
+
+    answer_free(&a);
+
+    return a.out.failed ? NGX_ERROR : a.rc;
+}
+
+
+static void
+no_memory(void **state)
+{
+    ngx_uint_t  i;
+
+    (void) unit_memory(memory_error, NULL, "error");
+
+    for (i = 0; i < NCASES; i++) {
+        memory_case(memory_stream, cases[i].flags, cases[i].in, cases[i].name);
+    }
+
+    for (i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        memory_case(memory_answer, answers[i].flags, answers[i].in,
+                    answers[i].name);
     }
 }
 
@@ -828,6 +954,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         cmocka_unit_test(streams),
         cmocka_unit_test(whole),
+        cmocka_unit_test(no_memory),
         unit_case(echo),
         unit_case(errors),
         unit_case(repeats),

@@ -2,10 +2,11 @@
 /*
  * The codec of responses requests: items, tools, thinking that comes back, the
  * prompt cache, and chat upstreams; docs/responses.md.  The vectors have what
- * clients send.
+ * clients send.  Each allocation fails once.
  */
 
 
+#include "unit_memory.h"
 #include "unit_request.h"
 
 #include "ngx_modelgw_responses.h"
@@ -72,27 +73,20 @@ responses_setup(void **state)
     cmocka_unit_test_setup_teardown(f, responses_setup, unit_teardown)
 
 
-/* what follows "max_tokens", or "model" in chat; or code and message */
-
-static const char *
-result(ngx_pool_t *pool, const char *members, ngx_modelgw_request_t *rq)
+static ngx_int_t
+codec(ngx_pool_t *pool, const char *text, ngx_modelgw_request_t *rq,
+    ngx_modelgw_responses_call_t *record, ngx_str_t *got)
 {
-    char                     *text, *out_text;
-    size_t                    size;
     ngx_int_t                 rc;
-    ngx_str_t                 got;
     ngx_uint_t                n;
     ngx_modelgw_out_t         out;
     ngx_modelgw_tape_t       *tape;
     ngx_modelgw_out_piece_t   piece;
 
-    size = strlen(members) + 64;
-    text = ngx_pnalloc(pool, size);
-    assert_non_null(text);
-    snprintf(text, size, "{\"model\":\"m\",%s}", members);
-
     tape = ngx_pcalloc(pool, sizeof(ngx_modelgw_tape_t));
-    assert_non_null(tape);
+    if (tape == NULL) {
+        return NGX_ERROR;
+    }
 
     ngx_memzero(rq, sizeof(ngx_modelgw_request_t));
     rq->pool = pool;
@@ -104,19 +98,64 @@ result(ngx_pool_t *pool, const char *members, ngx_modelgw_request_t *rq)
     ngx_str_set(&rq->model, "up");
 
     ngx_modelgw_tape_init(tape, pool, rq->skip);
-    assert_int_equal(ngx_modelgw_tape_feed(tape, (u_char *) text, strlen(text)),
-                     NGX_OK);
-    assert_int_equal(ngx_modelgw_tape_done(tape, (u_char *) text), NGX_OK);
+
+    rc = ngx_modelgw_tape_feed(tape, (u_char *) text, strlen(text));
+
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_tape_done(tape, (u_char *) text);
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
 
     ngx_modelgw_out_piece(&out, &piece, pool, 64);
 
-    rc = ngx_modelgw_responses(rq, protocol, &call, &out);
+    rc = ngx_modelgw_responses(rq, protocol, record, &out);
 
-    assert_int_equal(ngx_modelgw_out_piece_done(&out, &got), NGX_OK);
+    if (ngx_modelgw_out_piece_done(&out, got) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    assert_true(rc == NGX_OK || got->len == 0);
+
+    return rc;
+}
+
+
+static ngx_int_t
+no_memory(void *data, ngx_pool_t *pool)
+{
+    ngx_str_t                      got;
+    ngx_modelgw_request_t          rq;
+    ngx_modelgw_responses_call_t   record;
+
+    return codec(pool, data, &rq, &record, &got);
+}
+
+
+/* what follows "max_tokens", or "model" in chat; or code and message */
+
+static const char *
+result(ngx_pool_t *pool, const char *members, ngx_modelgw_request_t *rq)
+{
+    char       *text, *out_text;
+    size_t      size;
+    ngx_int_t   rc;
+    ngx_str_t   got;
+
+    size = strlen(members) + 64;
+    text = ngx_pnalloc(pool, size);
+    assert_non_null(text);
+    snprintf(text, size, "{\"model\":\"m\",%s}", members);
+
+    if (size < 65536) {
+        (void) unit_memory(no_memory, text, members);
+    }
+
+    rc = codec(pool, text, rq, &call, &got);
 
     if (rc == NGX_DECLINED) {
-        assert_int_equal(got.len, 0);
-
         size = rq->message.len + 64;
         out_text = ngx_pnalloc(pool, size);
         assert_non_null(out_text);
@@ -293,6 +332,8 @@ test_items_refused(void **state)
         { INPUT("{\"type\":1}"), INVALID "input[0].type must be a string" },
         { INPUT("{\"type\":\"local_shell_call\"}"),
           UNSUPPORTED "input[0].type \"local_shell_call\" is not supported" },
+        { INPUT("{\"type\":\"\\u0078\"}"),
+          UNSUPPORTED "input[0].type \"x\" is not supported" },
         { INPUT("{\"role\":\"tool\"}"),
           INVALID "input[0].role must be one of \"system\", \"developer\", "
           "\"user\", \"assistant\"" },
@@ -428,6 +469,9 @@ test_tools(void **state)
         { HI "\"tools\":[{\"type\":\"web_search\",\"type\":\"function\","
           "\"name\":\"g\",\"name\":\"f\"}]",
           HI_OUT ",\"tools\":[" TOOL_OUT("f") "]" },
+
+        { HI "\"tools\":[{\"type\":\"\\u0078\"}]",
+          UNSUPPORTED "tools[0].type \"x\" is not supported" },
 
         /* custom tools */
 
@@ -618,6 +662,10 @@ test_thinking(void **state)
 
     expect(state, INPUT(U("u") ",{\"type\":\"reasoning\",\"encrypted_content\":"
                         "\"mgw1.*\"}," A("a") "," U("v")),
+           OUT(USER(TEXT("u")) "," ASSISTANT(TEXT("a")) "," USER(TEXT("v"))));
+
+    expect(state, INPUT(U("u") ",{\"type\":\"reasoning\",\"encrypted_content\":"
+                        "\"mgw1\\u002eW10\"}," A("a") "," U("v")),
            OUT(USER(TEXT("u")) "," ASSISTANT(TEXT("a")) "," USER(TEXT("v"))));
 
     /* what is chosen for the answer */
@@ -884,17 +932,14 @@ test_record(void **state)
 }
 
 
-/* as many as a body may have: it would take hours if each met all others */
-
 static void
-test_many(void **state)
+many(ngx_pool_t *pool, ngx_uint_t n)
 {
     char                   *text, *p;
     size_t                  size;
-    ngx_uint_t              i, n;
+    ngx_uint_t              i;
     ngx_modelgw_request_t   rq;
 
-    n = 30000;
     size = n * 512;
     text = malloc(size);
     assert_non_null(text);
@@ -927,12 +972,25 @@ test_many(void **state)
     p += sprintf(p, "]");
     assert_true((size_t) (p - text) < size);
 
-    (void) result(*state, text, &rq);
+    (void) result(pool, text, &rq);
 
     assert_null(rq.code);
     assert_int_equal(call.tools.nelts, n + 1);
 
     free(text);
+}
+
+
+/*
+ * More than memory is first allocated for, and as many as a body may have: it
+ * would take hours if each met all others.
+ */
+
+static void
+test_many(void **state)
+{
+    many(*state, 40);
+    many(*state, 30000);
 }
 
 
