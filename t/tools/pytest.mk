@@ -17,7 +17,8 @@ TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_NPM=$(abspath $(NPM)) \
               MODELGW_SCAN_CLI=$(abspath $(UNIT)/json/scan_cli) \
               MODELGW_COST_CLI=$(abspath $(UNIT)/ledger/cost_cli) \
-              MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so)
+              MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so) \
+              MODELGW_MODULE_MEMORY=$(abspath $(BUILD)/memory.so)
 PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
 NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
@@ -132,7 +133,8 @@ limits-minute: setup-test module $(VENV)/.complete
 	@MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) $(TEST_ENV) \
 	    $(VENV)/bin/python t/credit/limits_minute.py
 
-pytest-tools: $(VENV)/.complete $(NPM)/.complete $(BUILD)/finalize.so \
+pytest-tools: $(VENV)/.complete $(NPM)/.complete \
+        $(BUILD)/finalize.so $(BUILD)/memory.so \
         $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
             json/scan_cli.c ledger/cost_cli.c)))
 
@@ -142,6 +144,21 @@ $(BUILD)/finalize.so: t/http/finalize.c | $(NGINX_OBJS)/objs/Makefile
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -I$(NGINX_OBJS)/objs $(BENCH_HTTP) \
 	    -o $@ $<
+
+# the module, with allocations that can fail; its objects are in directories
+# that have the last names of those of the sources
+
+MODULE_OBJS = $(foreach c,$(abspath $(filter %.c,$(SOURCES))),\
+                  addon/$(notdir $(patsubst %/,%,$(dir $c)))/$(notdir $(c:.c=.o)))
+
+$(BUILD)/memory.so: t/credit/memory.c $(MODULE)
+	@echo "cc $<"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -I$(NGINX_OBJS)/objs $(BENCH_HTTP) \
+	    $(LD_OPT) $$(sed -n \
+	        's/^memory_wrap(\(ngx_[a-z_]*\),.*/-Xlinker --wrap=\1/p' $<) \
+	    -o $@ $< $(addprefix $(NGINX_OBJS)/objs/,\
+	        ngx_http_modelgw_module_modules.o $(MODULE_OBJS)) \
+	    -lyajl -lcrypto -lsqlite3 -lpthread
 
 $(VENV)/.complete: t/tools/requirements.txt
 	rm -rf $(VENV)
