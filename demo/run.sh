@@ -245,6 +245,8 @@ usage() {
         "$key_a" '{"model":"family_a-large","input":"Hello, who are you?"}'
     call "responses, translated to chat, and streamed" $responses "$key_b" \
         "{$b,\"stream\":true,\"input\":\"Hello, who are you?\"}" -N
+    [ -n "${host[b]}" ] || call "embeddings" /v1/embeddings "$key_b" \
+        '{"model":"family_b-embed","input":["Hello","Goodbye"]}'
     call "count the tokens of messages" $messages/count_tokens "$key_a" \
         "{\"model\":\"family_a-large\",$hello}" "$v"
     show "the models of a key" $base/v1/models \
@@ -344,7 +346,7 @@ cat <<END
 modelgw listens on http://127.0.0.1:$port, with these keys (made for this run):
 
     KEY_A=$key_a   # group a: messages, chat and responses, family_a-*
-    KEY_B=$key_b   # group b: chat and responses, family_b-*
+    KEY_B=$key_b   # group b: chat, responses, embeddings, family_b-*
 
 Paste any line from above into another terminal.  Calls are logged in
     $run/logs/access.log

@@ -3,13 +3,17 @@
 usage: stub.py HOST:PORT SECRET_A_FILE SECRET_B_FILE
 
 POST /v1/messages and /v1/messages/count_tokens require "x-api-key: SECRET_A",
-POST /v1/chat/completions requires "Authorization: Bearer SECRET_B".  Answers
-name the upstream's own model ids, never the gateway's, and echo the last words
-of the user.  A prompt with "please fail 429" (400, 500, 529) gets that error.
+POST /v1/chat/completions and /v1/embeddings "Authorization: Bearer SECRET_B".
+Answers name the upstream's own model ids, never the gateway's, and echo the
+last words of the user.  A prompt with "please fail 429" (400, 500, 529) gets
+that error.
 
 Standard library only: it runs wherever "make run" and docker/ do.
 """
 
+import array
+import base64
+import hashlib
 import json
 import sys
 import time
@@ -17,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PAUSE = 0.15            # seconds between two events of a stream
 MODELS = ("large-2026-01-01", "small-2026-01-01", "chat-2026-01-01",
-          "fast-coder-2")
+          "fast-coder-2", "embed-2026-01-01")
 
 FAILURES = {
     400: ("invalid_request_error",
@@ -226,6 +230,28 @@ class Stub(BaseHTTPRequestHandler):
                "usage": {"output_tokens": output}}
         yield {"type": "message_stop"}
 
+    def embeddings(self, body):
+        """Numbers that mean nothing; texts that are the same have the same."""
+
+        texts = body.get("input")
+        texts = texts if isinstance(texts, list) else [texts]
+        data = []
+
+        for i, text in enumerate(texts):
+            digest = hashlib.sha256(json.dumps(text).encode()).digest()
+            vector = [byte / 256 for byte in digest[:4]]
+            if body.get("encoding_format") == "base64":
+                floats = array.array("f", vector).tobytes()
+                vector = base64.b64encode(floats).decode()
+            data.append({"object": "embedding", "index": i,
+                         "embedding": vector})
+
+        count = tokens(texts)
+        self.reply(200, {"object": "list", "model": body["model"],
+                         "data": data,
+                         "usage": {"prompt_tokens": count,
+                                   "total_tokens": count}})
+
     def count_tokens(self, body):
         self.reply(200, {"input_tokens": tokens(body.get("messages"))})
 
@@ -233,6 +259,7 @@ class Stub(BaseHTTPRequestHandler):
         handler = {"/v1/chat/completions": self.chat,
                    "/v1/messages": self.messages,
                    "/v1/messages/count_tokens": self.count_tokens,
+                   "/v1/embeddings": self.embeddings,
                    }.get(self.path.split("?")[0])
         body = self.read_body()
 

@@ -157,6 +157,9 @@ def test_every_line_does_what_it_says(demo):
             assert '"status":"completed"' in body and "the local " in body
             assert ("event: response.completed" in body) \
                 == heading.endswith("streamed")
+        if heading == "embeddings":
+            assert "family_b-embed" in body and "prompt_tokens" in body
+            assert body.count('"embedding": [') == 2
         if heading.startswith("messages, streamed"):
             assert "event: message_stop" in body
 
@@ -165,7 +168,7 @@ def test_every_line_does_what_it_says(demo):
             "MISSING_FIELD", "INVALID_MODEL", "PROVIDER_MISMATCH",
             "UNSUPPORTED_FIELD", "chat, translated and streamed",
             "responses, translated to messages",
-            "responses, translated to chat, and streamed",
+            "responses, translated to chat, and streamed", "embeddings",
             "NOT_FOUND", "METHOD_NOT_ALLOWED", "REQUEST_TOO_LARGE",
             "RATE_LIMITED", "CONTEXT_LENGTH_EXCEEDED", "UPSTREAM_ERROR",
             "UPSTREAM_OVERLOADED"} <= seen
