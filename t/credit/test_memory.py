@@ -99,7 +99,7 @@ MODELS = {"a": "fam-a-large", "b": "fam-b-one", "c": "fam-c-one"}
 
 def same(r):
     """What a call always gives."""
-    return r.status, re.sub(rb'"\w+_at":\d+|tm-a-\d+', b"", r.body)
+    return r.status, re.sub(rb'"created\w*":\d+|"\w+_at":\d+|tm-a-\d+', b"", r.body)
 
 
 def run(g, memory, script, call):
@@ -133,6 +133,7 @@ def run(g, memory, script, call):
     else:
         pytest.fail("there is no end of allocations")
 
+    assert n > 10, "nothing has failed"
     assert same(one(0)[0]) == want
     assert g.pids() == pids and not g.faults(), g.faults()
 
@@ -151,6 +152,18 @@ def test_responses(g, memory, group, kind):
     body = {"model": MODELS[group], "input": INPUT, "tools": TOOLS,
             "stream": kind not in ("whole", "refused")}
     run(g, memory, script, lambda: g.post(TARGET, body, key(g, group)))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("group, target", [
+    ("a", "/v1/messages"), ("a", "/v1/chat/completions"),
+    ("c", "/v1/chat/completions")])
+def test_others(g, memory, group, target, stream):
+    whole, events, _ = ANSWERS[group]
+    body = {"model": MODELS[group], "max_tokens": 9, "stream": stream,
+            "messages": [{"role": "user", "content": "Hi"}]}
+    run(g, memory, sse(events) if stream else reply_json(whole),
+        lambda: g.post(target, body, key(g, group)))
 
 
 @pytest.mark.parametrize("more", [{"background": True}, {"input": [{}]}])
