@@ -13,9 +13,9 @@
  * output is another turn.
  *
  * Calls are kept in a tree by id.  One without an output, an output without a
- * call, and two of either are refused, as by the API itself.  Chat upstreams may
- * count the calls of each turn anew: there an id may be that of a call before
- * which has its output.
+ * call, and two of either are refused, as by the API itself.  Chat upstreams
+ * may count the calls of each turn anew: there an id may be that of a call
+ * before which has its output.
  *
  * Thinking waits for what it was thought for: an upstream refuses a turn that
  * ends with thinking.
