@@ -63,8 +63,10 @@ static ngx_str_t  ngx_modelgw_text_delta = ngx_string("\"delta\"");
 static ngx_str_t  ngx_modelgw_text_message = ngx_string("\"message\"");
 static ngx_str_t  ngx_modelgw_text_content = ngx_string("\"content\"");
 static ngx_str_t  ngx_modelgw_text_output = ngx_string("\"output\"");
+static ngx_str_t  ngx_modelgw_text_begun = ngx_string("\"item\"");
 
 static ngx_str_t  ngx_modelgw_text_input = ngx_string("\"input\"");
+static ngx_str_t  ngx_modelgw_text_arguments = ngx_string("\"arguments\"");
 static ngx_str_t  ngx_modelgw_text_finish = ngx_string("\"finish_reason\"");
 static ngx_str_t  ngx_modelgw_text_noise = ngx_string("\"obfuscation\"");
 
@@ -85,16 +87,23 @@ static ngx_str_t  ngx_modelgw_text_names[] = {
 };
 
 
-/* members of items whose strings are text */
+/*
+ * Members of items whose strings, or arrays of strings, are text; the first one
+ * not in an item that only begins.
+ */
 
 static ngx_str_t  ngx_modelgw_text_item_names[] = {
+    ngx_string("encrypted_content"),
     ngx_string("text"),
     ngx_string("refusal"),
     ngx_string("arguments"),
     ngx_string("input"),
     ngx_string("code"),
     ngx_string("transcript"),
-    ngx_string("encrypted_content"),
+    ngx_string("command"),
+    ngx_string("commands"),
+    ngx_string("path"),
+    ngx_string("diff"),
     ngx_null_string
 };
 
@@ -134,13 +143,16 @@ ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len)
 
 
 size_t
-ngx_modelgw_text_items(u_char *p, size_t len)
+ngx_modelgw_text_items(u_char *p, size_t len, ngx_uint_t done)
 {
     ngx_modelgw_text_t  text;
 
     ngx_memzero(&text, sizeof(ngx_modelgw_text_t));
 
-    (void) ngx_modelgw_text_value(&text, &ngx_modelgw_text_output, p, p + len);
+    (void) ngx_modelgw_text_value(&text,
+                                  done ? &ngx_modelgw_text_output
+                                       : &ngx_modelgw_text_begun,
+                                  p, p + len);
 
     return text.n;
 }
@@ -273,17 +285,22 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_str_t *member, u_char *p,
 
     depth = 0;
 
-    /* strings in an array have no name of their own */
+    /* in items only what has the name of a text counts */
 
-    nameless = (member == &ngx_modelgw_text_output);
+    nameless = (member == &ngx_modelgw_text_output
+                || member == &ngx_modelgw_text_begun);
     left_out = nameless;
 
     while (p < last) {
 
         switch (*p++) {
 
-        case '{':
         case '[':
+            depth++;
+            left_out &= nameless;
+            continue;
+
+        case '{':
             depth++;
             left_out = nameless;
             continue;
@@ -308,9 +325,12 @@ ngx_modelgw_text_value(ngx_modelgw_text_t *text, ngx_str_t *member, u_char *p,
             if (depth && p < last && *p == ':') {
                 left_out = ngx_modelgw_text_skipped(member, from, end - from);
 
-                if (member != &ngx_modelgw_text_delta
-                    && ngx_modelgw_text_named(from - 1, end + 1,
-                                              &ngx_modelgw_text_input))
+                if ((member != &ngx_modelgw_text_delta
+                     && ngx_modelgw_text_named(from - 1, end + 1,
+                                               &ngx_modelgw_text_input))
+                    || (nameless
+                        && ngx_modelgw_text_named(from - 1, end + 1,
+                                               &ngx_modelgw_text_arguments)))
                 {
                     p = ngx_modelgw_text_object(p, last, &text->n);
                 }
@@ -449,6 +469,11 @@ ngx_modelgw_text_skipped(ngx_str_t *member, u_char *p, size_t len)
 {
     if (member == &ngx_modelgw_text_output) {
         return !ngx_modelgw_text_listed(ngx_modelgw_text_item_names, p, len);
+    }
+
+    if (member == &ngx_modelgw_text_begun) {
+        return !ngx_modelgw_text_listed(&ngx_modelgw_text_item_names[1], p,
+                                        len);
     }
 
     return ngx_modelgw_text_listed(ngx_modelgw_text_names, p, len);

@@ -74,9 +74,10 @@ size_t ngx_modelgw_text_answer(ngx_uint_t protocol, u_char *p, size_t len);
 /*
  * Returns the bytes of text in an item of the output of responses, or in an
  * array of them: of the strings, unescaped, that a model has written there, and
- * of its encrypted reasoning.
+ * of its encrypted reasoning.  done is 0 for an item that only begins: it has
+ * encrypted content before anything was thought, which is not counted.
  */
-size_t ngx_modelgw_text_items(u_char *p, size_t len);
+size_t ngx_modelgw_text_items(u_char *p, size_t len, ngx_uint_t done);
 
 /* Returns the bytes of a string's contents after unescaping. */
 size_t ngx_modelgw_text_len(ngx_str_t *inside);

@@ -403,7 +403,7 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     }
 
     if (n) {
-        st->responses.text += n;
+        n = ngx_http_modelgw_stream_deltas(&st->responses, n);
         ngx_http_modelgw_settle_seen(ctx, n);
     }
 

@@ -48,6 +48,9 @@ typedef struct {
     size_t                            items;   /* bytes of text of the items
                                                   that are done */
     size_t                            text;    /* that were counted */
+    size_t                            ahead;   /* of these, those of items that
+                                                  have begun: their deltas may
+                                                  repeat them */
 } ngx_http_modelgw_responses_t;
 
 
@@ -91,6 +94,14 @@ ngx_int_t ngx_http_modelgw_stream_output(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *data, ngx_uint_t kind);
+
+
+/*
+ * n bytes of text have come as deltas.  Returns how many of them are new, and
+ * counts these.
+ */
+size_t ngx_http_modelgw_stream_deltas(ngx_http_modelgw_responses_t *rs,
+    size_t n);
 
 
 /* stream_error.c */

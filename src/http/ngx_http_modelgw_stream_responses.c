@@ -7,7 +7,8 @@
  * name its response, too.
  *
  * A text comes as deltas, again in the item that is done, and again in the last
- * event.  It is counted once, also where an upstream leaves out the deltas.
+ * event.  It is counted once, also where an upstream leaves out the deltas, and
+ * where an item begins with all of it.
  */
 
 
@@ -23,7 +24,7 @@
 
 
 static size_t ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx,
-    ngx_str_t *data, ngx_uint_t part);
+    ngx_str_t *data, ngx_uint_t part, ngx_uint_t done);
 
 
 ngx_int_t
@@ -74,13 +75,21 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
         }
 
         ctx->answer.finishing = 0;
-        rs->text += st->text.n;
 
-        ngx_http_modelgw_settle_seen(ctx, st->text.n);
+        text = ngx_http_modelgw_stream_deltas(rs, st->text.n);
+
+        ngx_http_modelgw_settle_seen(ctx, text);
         return NGX_OK;
 
     case NGX_MODELGW_DOC_BEGIN:
         ctx->answer.finishing = 0;
+
+        text = ngx_http_modelgw_stream_items(ctx, data, NGX_MODELGW_PART_ITEM,
+                                             0);
+        rs->ahead += text;
+        rs->text += text;
+
+        ngx_http_modelgw_settle_seen(ctx, text);
         return NGX_OK;
 
     case NGX_MODELGW_DOC_DONE:
@@ -89,15 +98,16 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     case NGX_MODELGW_DOC_ITEM:
         ctx->answer.finishing = 1;
+        rs->ahead = 0;
         rs->items += ngx_http_modelgw_stream_items(ctx, data,
-                                                   NGX_MODELGW_PART_ITEM);
+                                                   NGX_MODELGW_PART_ITEM, 1);
         text = rs->items;
         break;
 
     case NGX_MODELGW_DOC_STOP:
     case NGX_MODELGW_DOC_FAILED:
         text = ngx_http_modelgw_stream_items(ctx, data,
-                                             NGX_MODELGW_PART_OUTPUT);
+                                             NGX_MODELGW_PART_OUTPUT, 1);
         break;
 
     default:
@@ -115,11 +125,25 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 }
 
 
+size_t
+ngx_http_modelgw_stream_deltas(ngx_http_modelgw_responses_t *rs, size_t n)
+{
+    size_t  known;
+
+    known = ngx_min(n, rs->ahead);
+
+    rs->ahead -= known;
+    rs->text += n - known;
+
+    return n - known;
+}
+
+
 /* bytes of text in the items of an event */
 
 static size_t
 ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
-    ngx_uint_t part)
+    ngx_uint_t part, ngx_uint_t done)
 {
     ngx_modelgw_scan_value_t  *v;
 
@@ -131,5 +155,6 @@ ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
                                part);
 
     return (v->type == NGX_MODELGW_SCAN_ABSENT)
-           ? 0 : ngx_modelgw_text_items(data->data + v->from, v->to - v->from);
+           ? 0 : ngx_modelgw_text_items(data->data + v->from, v->to - v->from,
+                                        done);
 }

@@ -188,6 +188,67 @@ def test_text_of_all_items(bank):
         Seen(200, text=ITEMS_TEXT))
 
 
+# Calls of tools, with their text as the deltas have it.
+
+def action(kind, **more):
+    return dict({"type": kind, "id": "x_1", "call_id": "call_1",
+                 "status": "completed"}, **more)
+
+
+CALLS = [
+    (action("function_call", name="f", arguments='{"a":"b"}'), '{"a":"b"}'),
+    (action("custom_tool_call", name="f", input="0123456789"), "0123456789"),
+    (action("mcp_call", name="f", server_label="s", arguments='{"a":1}',
+            output="what a server has said", error=None), '{"a":1}'),
+    (action("shell_call", action={
+        "commands": ["ls -l", "cat \u00e9"], "timeout_ms": 1000,
+        "max_output_length": None}), "ls -lcat \u00e9"),
+    (action("local_shell_call", action={
+        "type": "exec", "command": ["ls", "-a", "~"], "env": {"A": "x"},
+        "user": "root"}), "ls-a~"),
+    (action("apply_patch_call", operation={
+        "type": "update_file", "path": "", "diff": "@@\n-a\n+bcd\n"}),
+     "@@\n-a\n+bcd\n"),
+    (action("apply_patch_call", operation={
+        "type": "delete_file", "path": "obsolete.txt"}), "obsolete.txt"),
+    (action("tool_search_call", execution="client",
+            arguments={"goal": "a tool"}), '{"goal":"a tool"}')]
+
+
+@pytest.mark.parametrize("item, text", CALLS)
+@pytest.mark.parametrize("steps", [
+    "added", "done", "added done", "deltas", "deltas done",
+    "added deltas", "added deltas done", "added done next",
+    "deltas done next", "done next", "next done"])
+def test_text_of_calls_of_tools(bank, item, text, steps):
+    """Once, wherever it comes; the next item is one more."""
+    bare = {"type": item["type"], "id": item["id"]}
+    more = dict(type="response.function_call_arguments.delta", item_id="x_1")
+    words = [dict(more, delta=c) for c in text]
+    events = {"added": [{"type": "response.output_item.added", "item": item}],
+              "deltas": [{"type": "response.output_item.added",
+                          "item": bare}][:"added" not in steps] + words,
+              "done": [{"type": "response.output_item.done", "item": item}],
+              "next": response_events("m", WORDS, last=None,
+                                      deltas=False)[2:]}
+    seen = len(text.encode()) * (steps != "next") + TEXT * ("next" in steps)
+    cut(bank, response_events("m")[:2] + [
+        e for step in steps.split() for e in events[step]],
+        Seen(200, text=seen))
+
+
+def test_reasoning_that_begins_is_no_text(bank):
+    """It has encrypted content before anything was thought."""
+    item = items()[0]
+    begun = dict(item, summary=[], encrypted_content="y" * 50)
+    events = response_events("m")[:2] + [
+        {"type": "response.output_item.added", "item": begun},
+        {"type": "response.reasoning_summary_text.delta", "delta": "12345"},
+        {"type": "response.output_item.done", "item": item}]
+    for n, text in ((3, 0), (4, 5), (5, 105)):
+        cut(bank, events[:n], Seen(200, text=text))
+
+
 def test_words_in_echoes_are_no_text(bank):
     """Tools and instructions come back three times."""
     events = response_events("m", WORDS, last=None)

@@ -178,6 +178,11 @@ test_answer(void **state)
         { NGX_MODELGW_MESSAGES, "{\"content\":\"abc\"}", 3 },
         { NGX_MODELGW_MESSAGES, "{\"message\":{\"text\":\"abc\"}}", 0 },
 
+        { NGX_MODELGW_RESPONSES, "{\"instructions\":\"abc\",\"output\":[{"
+          "\"type\":\"shell_call\",\"action\":{\"commands\":[\"ab\",\"c\"]}},"
+          "{\"type\":\"message\",\"content\":[{\"text\":\"de\"}]}],"
+          "\"tools\":[{\"command\":[\"abc\"]}]}", 5 },
+
         { NGX_MODELGW_MESSAGES, "<html>content: \"abc\"</html>", 0 },
         { NGX_MODELGW_MESSAGES, "", 0 },
     };
@@ -211,43 +216,62 @@ static void
 test_items(void **state)
 {
     u_char      *copy;
-    size_t       len, n, got, before;
+    size_t       len, n, got, begun, before;
     ngx_uint_t   i;
 
     static struct {
         const char  *data;
         size_t       n;
+        size_t       sealed;    /* of these */
     } c[] = {
         { "{\"type\":\"message\",\"id\":\"msg_1\",\"status\":\"completed\","
           "\"content\":[{\"type\":\"output_text\",\"text\":\"a\\n\xc3\xa9\","
           "\"annotations\":[{\"url\":\"u\",\"title\":\"t\"}],\"logprobs\":"
           "[{\"token\":\"a\",\"bytes\":[1]}]},{\"type\":\"refusal\","
-          "\"refusal\":\"no\"}]}", 6 },
+          "\"refusal\":\"no\"}]}", 6, 0 },
         { "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\","
-          "\"text\":\"abc\"}],\"encrypted_content\":\"0123456789\"}", 13 },
+          "\"text\":\"abc\"}],\"encrypted_content\":\"0123456789\"}", 13,
+          10 },
         { "{\"type\":\"function_call\",\"call_id\":\"call_1\",\"name\":\"f\","
-          "\"arguments\":\"{\\\"a\\\":1}\"}", 7 },
-        { "{\"type\":\"custom_tool_call\",\"name\":\"f\",\"input\":\"xy\"}", 2 },
-        { "{\"type\":\"code_interpreter_call\",\"code\":\"1+1\"}", 3 },
-        { "{\"action\":{\"queries\":[\"a\",\"b\"],\"query\":\"c\"}}", 0 },
+          "\"arguments\":\"{\\\"a\\\":1}\"}", 7, 0 },
+        { "{\"type\":\"custom_tool_call\",\"name\":\"f\",\"input\":\"xy\"}", 2, 0 },
+        { "{\"type\":\"code_interpreter_call\",\"code\":\"1+1\"}", 3, 0 },
+        { "{\"type\":\"shell_call\",\"call_id\":\"call_1\",\"action\":{"
+          "\"commands\":[\"ls -l\", \"pwd\"],\"timeout_ms\":null}}", 8, 0 },
+        { "{\"type\":\"local_shell_call\",\"action\":{\"type\":\"exec\","
+          "\"command\":[\"ls\",\"-a\"],\"env\":{\"A\":\"b\"},\"user\":"
+          "\"root\"}}", 4, 0 },
+        { "{\"type\":\"apply_patch_call\",\"operation\":{\"type\":"
+          "\"update_file\",\"path\":\"a.c\",\"diff\":\"@@\\n+x\"}}", 8, 0 },
+        { "{\"type\":\"mcp_call\",\"server_label\":\"s\",\"arguments\":"
+          "\"{}\",\"output\":\"long\",\"error\":null}", 2, 0 },
+        { "{\"type\":\"tool_search_call\",\"arguments\": { \"a\" : \"b\" },"
+          "\"execution\":\"client\"}", 9, 0 },
+        { "{\"action\":{\"queries\":[\"a\",\"b\"],\"query\":\"c\"}}", 0, 0 },
         { "[{\"text\":\"a\"},{\"content\":[{\"text\":\"bc\"}]},\"x\",[\"y\"]]",
-          3 },
-        { "[]", 0 },
-        { "{}", 0 },
+          3, 0 },
+        { "[]", 0, 0 },
+        { "{}", 0, 0 },
     };
 
     for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
         len = strlen(c[i].data);
 
-        for (n = 0, got = 0, before = 0; n <= len; n++, before = got) {
+        for (n = 0, got = 0, begun = 0, before = 0;
+             n <= len;
+             n++, before = got)
+        {
             copy = unit_dup(c[i].data, n);
-            got = ngx_modelgw_text_items(copy, n);
+            got = ngx_modelgw_text_items(copy, n, 1);
+            begun = ngx_modelgw_text_items(copy, n, 0);
             unit_free(copy);
 
             assert_true(got <= before + 10);
+            assert_true(begun <= got);
         }
 
         assert_int_equal(got, c[i].n);
+        assert_int_equal(begun, c[i].n - c[i].sealed);
     }
 }
 
