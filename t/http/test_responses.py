@@ -633,6 +633,21 @@ def test_random_splits(g):
         assert r.complete and r.body == ours(events)
 
 
+def test_strict_is_about_translations(gateway):
+    """What is left out of a call that is passed on is only named."""
+    body = responses(store=True)
+    for protocol in ("responses", "messages", "chat"):
+        g = gateway(groups=lib.group_a() + group_b(protocol=protocol),
+                    location="modelgw_translate_strict on;")
+        r = post(g, body)
+        if protocol == "responses":
+            assert r.status == 200 and r.get("x-modelgw-ignored") == "store"
+            continue
+        assert_flat(r, 400, "UNSUPPORTED_FIELD", has="store")
+        assert_flat(post(g, responses(tools=[{"type": "web_search"}])), 400,
+                    "UNSUPPORTED_FIELD", has="tools.web_search")
+
+
 def test_limits_are_named_as_for_chat(gateway):
     key = lib.Key("lim", "b", "rpm=100 account=lim")
     g = gateway(groups=lib.group_a() + group_b(protocol="responses"),
