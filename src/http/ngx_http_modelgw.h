@@ -166,6 +166,9 @@ typedef struct {
     ngx_array_t                         cuts;         /* ngx_modelgw_cut_t, in
                                                          the body; elts NULL:
                                                          none */
+    ngx_uint_t                          tools;        /* that the vendor
+                                                         describes to the model,
+                                                         of a responses call */
     unsigned                            streaming:1;  /* "stream": true */
     unsigned                            usage_asked:1; /* by the client */
     ngx_modelgw_responses_call_t       *responses;    /* of a translated
@@ -508,8 +511,8 @@ ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
 /* responses.c: bodies of the responses API */
 
 /*
- * Checks what scanners do not see, and adds to ctx->call.cuts what must not be
- * sent.  Called when the model was found.
+ * Checks what scanners do not see, adds to ctx->call.cuts what must not be
+ * sent, and counts ctx->call.tools.  Called when the model was found.
  *     NGX_OK
  *     NGX_DECLINED  refused: 400
  *     NGX_ERROR     no memory

@@ -50,7 +50,8 @@
 typedef enum {
     NGX_HTTP_MODELGW_MARK_MEDIA = 0,
     NGX_HTTP_MODELGW_MARK_DOCUMENT,
-    NGX_HTTP_MODELGW_MARK_TOOLS,         /* the vendor describes to the model */
+    NGX_HTTP_MODELGW_MARK_TOOLS,         /* the vendor describes to the model;
+                                            responses.c counts more */
     NGX_HTTP_MODELGW_MARK_LONG_CACHE,
     NGX_HTTP_MODELGW_MARK_BILLED,        /* beside tokens; responses.c finds
                                             these in its bodies by itself */
@@ -522,7 +523,8 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
                + n[NGX_HTTP_MODELGW_MARK_MEDIA] * NGX_HTTP_MODELGW_HOLD_MEDIA
                + n[NGX_HTTP_MODELGW_MARK_DOCUMENT]
                  * NGX_HTTP_MODELGW_HOLD_DOCUMENT
-               + n[NGX_HTTP_MODELGW_MARK_TOOLS] * NGX_HTTP_MODELGW_HOLD_TOOLS;
+               + (n[NGX_HTTP_MODELGW_MARK_TOOLS]
+                  + (int64_t) ctx->call.tools) * NGX_HTTP_MODELGW_HOLD_TOOLS;
 
     b->input = ngx_min(b->input, NGX_HTTP_MODELGW_HOLD_MAX);
 

@@ -89,8 +89,9 @@ static ngx_int_t ngx_http_modelgw_responses_tool(
 static ngx_int_t ngx_http_modelgw_responses_container(
     ngx_http_modelgw_responses_walk_t *w, const char *name,
     ngx_modelgw_node_t *node, ngx_uint_t *local);
-static ngx_uint_t ngx_http_modelgw_responses_free(
-    ngx_http_modelgw_responses_walk_t *w, ngx_modelgw_node_t *type);
+static ngx_uint_t ngx_http_modelgw_responses_listed(
+    ngx_http_modelgw_responses_walk_t *w, const char **names,
+    ngx_modelgw_node_t *type);
 static ngx_int_t ngx_http_modelgw_responses_choice(
     ngx_http_modelgw_responses_walk_t *w);
 static ngx_int_t ngx_http_modelgw_responses_priced(
@@ -188,14 +189,19 @@ static ngx_str_t  ngx_http_modelgw_responses_container_names[] = {
 /* types of tools that run at the client, or hold others */
 
 static const char  *ngx_http_modelgw_responses_free_types[] = {
-    "function",
-    "custom",
-    "namespace",
     "tool_search",
     "local_shell",
     "apply_patch",
+
+    /* those that the body describes */
+
+    "function",
+    "custom",
+    "namespace",
     NULL
 };
+
+#define NGX_HTTP_MODELGW_RESPONSES_DESCRIBED  3
 
 
 ngx_int_t
@@ -562,9 +568,10 @@ static ngx_int_t
 ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
     ngx_modelgw_node_t *tool)
 {
-    ngx_int_t            rc;
-    ngx_uint_t           local;
-    ngx_modelgw_node_t  *v[TOOL_NAMES], *type;
+    ngx_int_t             rc;
+    ngx_uint_t            local, known;
+    const char          **types;
+    ngx_modelgw_node_t   *v[TOOL_NAMES], *type;
 
     if (tool->type != NGX_MODELGW_TAPE_OBJECT) {
         return NGX_OK;
@@ -588,6 +595,8 @@ ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
     }
 
     local = 0;
+    types = ngx_http_modelgw_responses_free_types;
+    known = ngx_http_modelgw_responses_listed(w, types, type);
 
     rc = ngx_http_modelgw_responses_container(w, "container",
                                               v[TOOL_CONTAINER], NULL);
@@ -603,7 +612,7 @@ ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
 
     if (w->paid && v[TOOL_MODEL]
         && v[TOOL_MODEL]->type != NGX_MODELGW_TAPE_NULL
-        && !ngx_http_modelgw_responses_free(w, type))
+        && !known)
     {
         return ngx_http_modelgw_error(w->r, w->ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
@@ -612,12 +621,18 @@ ngx_http_modelgw_responses_tool(ngx_http_modelgw_responses_walk_t *w,
                                       (size_t) (w->end - w->path), w->path);
     }
 
-    if (w->tokens && !ngx_http_modelgw_responses_free(w, type)
+    if (w->tokens && !known
         && !(local && ngx_modelgw_tape_is(w->tape, type, "shell")))
     {
         return ngx_http_modelgw_responses_begins(w, type, "web_search")
                ? NGX_DONE
                : ngx_http_modelgw_responses_priced(w, ".type", type);
+    }
+
+    types += NGX_HTTP_MODELGW_RESPONSES_DESCRIBED;
+
+    if (!ngx_http_modelgw_responses_listed(w, types, type)) {
+        w->ctx->call.tools++;
     }
 
     if (v[TOOL_TOOLS] == NULL) {
@@ -688,12 +703,12 @@ ngx_http_modelgw_responses_container(ngx_http_modelgw_responses_walk_t *w,
 
 
 static ngx_uint_t
-ngx_http_modelgw_responses_free(ngx_http_modelgw_responses_walk_t *w,
-    ngx_modelgw_node_t *type)
+ngx_http_modelgw_responses_listed(ngx_http_modelgw_responses_walk_t *w,
+    const char **names, ngx_modelgw_node_t *type)
 {
     const char  **name;
 
-    for (name = ngx_http_modelgw_responses_free_types; *name; name++) {
+    for (name = names; *name; name++) {
 
         if (ngx_modelgw_tape_is(w->tape, type, *name)) {
             return 1;

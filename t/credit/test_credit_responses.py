@@ -411,10 +411,24 @@ USER = {"role": "user", "content": "Hi"}
         {"type": "input_file", "file_id": "file_1"}]}]},
     {"tools": [{"type": "function", "name": "f"}]},
     {"input": [{"type": "additional_tools", "role": "developer", "tools": [
-        {"type": "namespace", "tools": [{"type": "custom"}]}]}]}])
+        {"type": "namespace", "tools": [{"type": "custom"}]}]}]},
+    {"tools": [{"type": "shell", "environment": {"type": "local"}},
+               {"type": "local_shell"}, {"type": "apply_patch"}]},
+    {"tools": [{"type": "tool_search", "execution": "client"},
+               {"type": "web_search"}, {"type": "function", "name": "f"}]},
+    {"tools": [{"type": "web_search"}, {"type": "code_interpreter"},
+               {"type": "computer"}, {"type": "function", "name": "f"}],
+     "model": fresh("tm-x")},
+    {"input": [{"type": "additional_tools", "tools": [
+        {"type": "namespace", "tools": [{"type": "apply_patch"}]}]},
+        {"type": "tool_search_output", "tools": [{"type": "apply_patch"}]},
+        {"type": "shell_call", "call_id": "x", "action": {"commands": []}},
+        {"type": "apply_patch_call_output", "call_id": "x"},
+        {"type": "mcp_list_tools", "tools": [{"name": "f"}]}]}])
 def test_hold_and_estimate(make_bank, more):
+    """A tool that the vendor describes has more tokens than bytes."""
     bank = make_bank("0.000001")
-    body = body_of(**more)
+    body = dict(body_of(), **more)
     b = money.Bound(wire(body), line_of(body["model"]), "responses")
     error = assert_flat(bank.call(body), 402, "INSUFFICIENT_CREDIT")
     assert money.refusal(error["message"])[0] == b.hold

@@ -13,6 +13,7 @@ from fractions import Fraction
 MEDIA = ("url", "image_url", "data")
 DOCUMENTS = ("file_id", "file_url", "file_data")
 TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
+DESCRIBED = ("function", "custom", "namespace")     # in the body
 
 MEDIA_BOUND, MEDIA_ESTIMATE = 16384, 1600
 DOCUMENT_BOUND, DOCUMENT_ESTIMATE = 1000000, 50000
@@ -109,6 +110,16 @@ def members(value):
             yield from members(v)
 
 
+def tools_of_responses(tools, searches):
+    """How many tools the vendor describes to the model; searches are left out
+    of the call, or included in the price."""
+    for tool in tools if isinstance(tools, list) else ():
+        kind = tool.get("type")
+        if kind not in DESCRIBED:
+            yield searches or not kind.startswith("web_search")
+        yield from tools_of_responses(tool.get("tools"), searches)
+
+
 class Bound:
     """Hold and estimate of a body (bytes, as the client sent them) of an API
     of LIMITS."""
@@ -132,6 +143,13 @@ class Bound:
                 tools += 1
             if name == "ttl" and value == "1h":
                 self.long_cache = True
+
+        if api == "responses":
+            items = doc["input"] if isinstance(doc["input"], list) else []
+            for place in [doc] + items:
+                if place.get("type") != "mcp_list_tools":
+                    tools += sum(tools_of_responses(
+                        place.get("tools"), "extras=included" in line.more))
 
         self.input = (len(body) + media * MEDIA_BOUND
                       + documents * DOCUMENT_BOUND + tools * TOOLS_BOUND)
