@@ -528,7 +528,11 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
 
     b->input = ngx_min(b->input, NGX_HTTP_MODELGW_HOLD_MAX);
 
-    if (ctx->call.model->context) {
+    /* each input of an embeddings call may have as much */
+
+    if (ctx->call.model->context
+        && ctx->request.endpoint->protocol != NGX_MODELGW_EMBEDDINGS)
+    {
         b->input = ngx_min(b->input, (int64_t) ctx->call.model->context);
     }
 

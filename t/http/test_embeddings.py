@@ -43,8 +43,8 @@ def groups(models=MODELS, protocol="chat embeddings"):
                         "Authorization file:$dir/b.secret bearer", models))
 
 
-def make(gateway, **kw):
-    return gateway(groups=groups(), keys=[KEY, LIMITED],
+def make(gateway, models=MODELS, **kw):
+    return gateway(groups=groups(models), keys=[KEY, LIMITED],
                    upstreams=UPSTREAMS, **kw)
 
 
@@ -280,6 +280,18 @@ def test_hold_is_the_body(module_gateway):
     r = send(g, json.dumps({"model": "emb-one", "input": "x" * 200}))
     assert_flat(r, 402, "INSUFFICIENT_CREDIT")
     assert "max_tokens" not in r.json()["message"]
+
+
+def test_hold_of_many_inputs(gateway):
+    """Each of them may have as many tokens as the context."""
+    g = make(gateway, models="model emb-one e input=1000 context=100 "
+             "kind=embedding;", http="modelgw_zone 4m; modelgw_ledger "
+             "$dir/ledger.db; modelgw_founding_credit 1;")
+    body = json.dumps({"model": "emb-one", "input": ["x" * 90] * 50})
+    g.b.script(reply_json(answer("e", usage={"prompt_tokens": 4000})))
+    error = assert_flat(send(g, body), 402, "INSUFFICIENT_CREDIT")
+    assert "%d.%03d euro" % divmod(len(body), 1000) in error["message"]
+    assert g.untouched()
 
 
 # large answers

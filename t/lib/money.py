@@ -154,7 +154,7 @@ class Bound:
         self.input = (len(body) + media * MEDIA_BOUND
                       + documents * DOCUMENT_BOUND + tools * TOOLS_BOUND)
         self.input = min(self.input, MOST)
-        if line.context:
+        if line.context and api != "embeddings":
             self.input = min(self.input, line.context)
 
         self.estimate = max(1, min(self.input, up(len(body), 4)
