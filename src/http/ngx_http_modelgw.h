@@ -166,6 +166,9 @@ typedef struct {
     ngx_array_t                         cuts;         /* ngx_modelgw_cut_t, in
                                                          the body; elts NULL:
                                                          none */
+    off_t                               grown;        /* bytes that the body is
+                                                         longer for its
+                                                         translation */
     ngx_uint_t                          tools;        /* that the vendor
                                                          describes to the model,
                                                          of a responses call */

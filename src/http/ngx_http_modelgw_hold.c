@@ -13,8 +13,8 @@
  * a charge that we cannot compute is the operator's loss.
  *
  * ngx_http_modelgw_hold() is called once for a request, after the checks of the
- * body and before it is rewritten.  ngx_http_modelgw_settle() gives back what
- * was taken, however the call ends.
+ * body and before it is rewritten; but a responses call is translated before.
+ * ngx_http_modelgw_settle() gives back what was taken, however the call ends.
  */
 
 
@@ -517,7 +517,7 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
 {
     int64_t  bytes;
 
-    bytes = r->headers_in.content_length_n;
+    bytes = r->headers_in.content_length_n - ctx->call.grown;
 
     b->input = bytes
                + n[NGX_HTTP_MODELGW_MARK_MEDIA] * NGX_HTTP_MODELGW_HOLD_MEDIA
@@ -525,6 +525,12 @@ ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
                  * NGX_HTTP_MODELGW_HOLD_DOCUMENT
                + (n[NGX_HTTP_MODELGW_MARK_TOOLS]
                   + (int64_t) ctx->call.tools) * NGX_HTTP_MODELGW_HOLD_TOOLS;
+
+    /* a translation may write the name of a namespace before each tool */
+
+    if (n[NGX_HTTP_MODELGW_MARK_TOOLS]) {
+        b->input = ngx_max(b->input, r->headers_in.content_length_n);
+    }
 
     b->input = ngx_min(b->input, NGX_HTTP_MODELGW_HOLD_MAX);
 

@@ -151,6 +151,8 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
     ctx->call.ignored = rq.ignored;
     ctx->call.usage_asked = rq.include_usage;
 
+    ctx->call.grown = (off_t) chain.size - r->headers_in.content_length_n;
+
     r->request_body->bufs = chain.first;
     r->headers_in.content_length_n = chain.size;
 

@@ -309,7 +309,8 @@ ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
 ngx_int_t
 ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t  rc;
+    ngx_int_t   rc;
+    ngx_uint_t  early;
 
     rc = ngx_http_modelgw_verdict_body(r, ctx);
 
@@ -327,11 +328,20 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         rc = ngx_http_modelgw_access_again(r, ctx);
     }
 
+    /* the translation of a responses call may have many more tokens */
+
+    early = (ctx->call.translate
+             && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES);
+
+    if (rc == NGX_OK && early) {
+        rc = ngx_http_modelgw_translate_request(r, ctx);
+    }
+
     if (rc == NGX_OK) {
         rc = ngx_http_modelgw_hold(r, ctx);
     }
 
-    if (rc == NGX_OK) {
+    if (rc == NGX_OK && !early) {
         rc = ctx->call.translate
              ? ngx_http_modelgw_translate_request(r, ctx)
              : ngx_http_modelgw_verdict_rewrite(r, ctx);

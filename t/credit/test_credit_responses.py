@@ -37,7 +37,8 @@ class Purse(Bank):
 
     def __init__(self, make, *args, **kw):
         kw.setdefault("locations", ADMIN)
-        super().__init__(make, *args, groups=GROUPS, **kw)
+        kw.setdefault("groups", GROUPS)
+        super().__init__(make, *args, **kw)
 
     def call(self, body, **kw):
         return self.g.post(TARGET, body, self.km, **kw)
@@ -432,6 +433,32 @@ def test_hold_and_estimate(make_bank, more):
     b = money.Bound(wire(body), line_of(body["model"]), "responses")
     error = assert_flat(bank.call(body), 402, "INSUFFICIENT_CREDIT")
     assert money.refusal(error["message"])[0] == b.hold
+
+
+@pytest.mark.parametrize("protocol", ["messages", "chat"])
+def test_hold_of_names_that_grow(gateway, protocol):
+    """A translation writes the namespace before the name of each tool: what
+    is sent is longer than what has come."""
+    tools = [{"type": "custom", "name": "t%d" % i} for i in range(300)]
+    body = body_of(max_output_tokens=1, tools=[
+        {"type": "namespace", "name": "ab" * 50, "tools": tools}])
+    groups = GROUPS.replace("responses;", protocol + ";", 1)
+    line = line_of(body["model"])
+    rich, poor = (Purse(gateway, founding, groups=groups)
+                  for founding in ("1", "0.000001"))
+    assert rich.call(body).status == 200
+    sent = len(rich.g.a.last().body)
+    assert sent > 2 * len(wire(body))
+    error = assert_flat(poor.call(body), 402, "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"])[0] == money.up(
+        sent * line.highest_price(False) + line.price["output"], 1000)
+    # what is longer for its braces only holds what it did
+    body = body_of(input=[USER] * 300, tools=[function()])
+    error = assert_flat(poor.call(body), 402, "INSUFFICIENT_CREDIT")
+    assert money.refusal(error["message"])[0] == money.Bound(
+        wire(body), line, "responses").hold
+    for bank in (rich, poor):
+        bank.audit()
 
 
 def test_402_says_what_fits(make_bank):
