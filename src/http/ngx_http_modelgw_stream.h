@@ -51,6 +51,7 @@ typedef struct {
     size_t                            ahead;   /* of these, those of items that
                                                   have begun: their deltas may
                                                   repeat them */
+    ngx_uint_t                        begun;   /* an item has begun */
 } ngx_http_modelgw_responses_t;
 
 

@@ -98,7 +98,12 @@ ngx_http_modelgw_stream_take(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (first) {
+    /* "response.created" comes before the vendor knows that it can answer */
+
+    if (first
+        || (ctx->call.protocol == NGX_MODELGW_RESPONSES
+            && !st->responses.begun))
+    {
         ngx_http_modelgw_settle_status(ctx, ctx->error.status);
     }
 

@@ -64,6 +64,12 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     text = 0;
 
+    if (kind != NGX_MODELGW_DOC_OTHER && kind != NGX_MODELGW_DOC_ERROR
+        && kind != NGX_MODELGW_DOC_FAILED)
+    {
+        rs->begun = 1;
+    }
+
     switch (kind) {
 
     case NGX_MODELGW_DOC_DELTA:

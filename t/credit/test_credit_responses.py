@@ -312,6 +312,37 @@ def test_an_error_first_is_free(bank, first):
     expect(bank, API, body, Seen(502), end=None, status=502)
 
 
+FAILED = {"type": "response.failed", "response": {
+    "id": "resp_1", "status": "failed", "usage": None, "output": [],
+    "error": {"code": "rate_limit_exceeded", "message": "Try later"}}}
+
+
+@pytest.mark.parametrize("last, status", [
+    ({"type": "error", "code": "server_error", "message": "x"}, 502),
+    (FAILED, 429)])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_an_error_before_any_item_is_free(bank, last, status, n):
+    """Vendors send response.created before they know whether they can answer;
+    Codex asks again five times."""
+    body = body_of(stream=True)
+    bank.g.a.script(sse(numbered(response_events("m")[:n] + [last])))
+    assert bank.call(body).status == 200
+    if n < 3:
+        expect(bank, API, body, Seen(status), end="upstream", status=status)
+    else:
+        expect(bank, API, body, Seen(200), end="upstream")
+
+
+def test_a_failure_with_usage_is_not(bank):
+    body = body_of(stream=True)
+    last = dict(FAILED, response=dict(FAILED["response"],
+                                      usage=response_usage()))
+    bank.g.a.script(sse(numbered(response_events("m")[:2] + [last])))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(429, dict(input=11, output=7), final=True),
+           end="upstream", status=429)
+
+
 def test_an_error_later_is_not(bank):
     body = body_of(stream=True)
     events = response_events("m", WORDS)[:7]

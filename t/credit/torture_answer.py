@@ -76,9 +76,10 @@ class Answer:
         events = list(make())
         if self.behaviour == "error event":
             at = int(self.cut * len(events))
-            # as the first one it is a refusal
-            events = events[:at] + [(self.error_event(),
-                                     {} if at else {"status": 503})]
+            # before anything of the answer it is a refusal
+            begins = 3 if self.protocol == RESPONSES else 1
+            events = events[:at] + [(self.error_event(), {}
+                                     if at >= begins else {"status": 503})]
         for event, change in events:
             seen = seen.replaced(text=seen.text + change.pop("text", 0),
                                  **change)
