@@ -541,7 +541,7 @@ ngx_uint_t ngx_http_modelgw_hold_paid(ngx_http_request_t *r,
 
 /*
  * Takes the tokens and the money that the call may use.  Called when the body
- * was checked, before it is rewritten.
+ * was checked, and before it is rewritten; but responses are translated before.
  *     NGX_OK
  *     NGX_DECLINED  refused: 400, 402, 429, 503
  *     NGX_ERROR     no memory
