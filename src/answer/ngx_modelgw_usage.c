@@ -307,6 +307,12 @@ static struct {
     { ngx_string("response.output_item.added"), NGX_MODELGW_DOC_BEGIN },
     { ngx_string("response.output_item.done"), NGX_MODELGW_DOC_ITEM },
     { ngx_string("error"), NGX_MODELGW_DOC_ERROR },
+
+    /* what a tool has written is no piece of an item */
+
+    { ngx_string("response.shell_call_output_content.delta"),
+      NGX_MODELGW_DOC_OTHER },
+
     { ngx_null_string, 0 }
 };
 
@@ -705,10 +711,6 @@ ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
                ? NGX_MODELGW_DOC_ERROR : NGX_MODELGW_DOC_OTHER;
     }
 
-    if (ngx_modelgw_usage_ends(type, &ngx_modelgw_usage_delta)) {
-        return NGX_MODELGW_DOC_DELTA;
-    }
-
     for (i = 0; ngx_modelgw_usage_events[i].type.len; i++) {
 
         if (ngx_modelgw_usage_text_is(s, RESPONSES_TYPE,
@@ -716,6 +718,10 @@ ngx_modelgw_usage_responses_kind(ngx_modelgw_scan_t *s, ngx_uint_t events)
         {
             return ngx_modelgw_usage_events[i].kind;
         }
+    }
+
+    if (ngx_modelgw_usage_ends(type, &ngx_modelgw_usage_delta)) {
+        return NGX_MODELGW_DOC_DELTA;
     }
 
     return ngx_modelgw_usage_ends(type, &ngx_modelgw_usage_done)

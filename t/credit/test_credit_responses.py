@@ -238,6 +238,14 @@ def test_text_of_calls_of_tools(bank, item, text, steps):
         Seen(200, text=seen))
 
 
+def test_output_of_a_shell_is_no_text(bank):
+    """The vendor's computer has written it."""
+    shell = {"type": "response.shell_call_output_content.delta",
+             "command_index": 0, "delta": {"stdout": "x" * 1000}}
+    cut(bank, response_events("m", WORDS)[:6] + [shell, shell]
+        + response_events("m", WORDS)[6:7], Seen(200, text=TEXT))
+
+
 def test_reasoning_that_begins_is_no_text(bank):
     """It has encrypted content before anything was thought."""
     item = items()[0]
