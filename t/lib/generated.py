@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import message_events as m
 from message_events import Raw, dumps, event
+from response_events import paired
 from vectors import encode
 
 PROFILE = settings(max_examples=int(os.environ.get("MODELGW_PARITY", 150)),
@@ -29,8 +30,7 @@ def pairs(value):
     if isinstance(value, list):
         return [pairs(v) for v in value]
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode(
-            "utf-16", "surrogatepass")
+        return paired(value)
     return value
 
 

@@ -44,6 +44,13 @@ def demand(fine, text, *args):
         raise Broken(text % args)
 
 
+def paired(text):
+    """As when its pieces are joined as JSON: halves of a surrogate pair are one
+    character."""
+    return text.encode("utf-16", "surrogatepass").decode(
+        "utf-16", "surrogatepass")
+
+
 def integer(value):
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -267,6 +274,7 @@ class Reader:
 
     def text_done(self, e, index, kind):
         part = self.part(e, index, "open", "done")
+        part[1] = paired(part[1])
         demand(part[:2] == [kind, e[TEXTS[kind]]],
                "%r is done, its deltas were %r", e, part)
 

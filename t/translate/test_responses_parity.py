@@ -201,11 +201,11 @@ def test_generated_messages(g, message, random, request, text):
 
 
 def check_texts(response, text, thought, request):
-    assert texts(response).startswith(pairs(text))
+    assert pairs(texts(response)).startswith(pairs(text))
     asked = request.get("reasoning") or {}
     if not any(asked.values()):
         thought = ""
-    assert texts(response, "reasoning", "summary") == pairs(thought)
+    assert pairs(texts(response, "reasoning", "summary")) == pairs(thought)
 
 
 CALLS = st.builds(lambda id, name, arguments: {
