@@ -16,6 +16,8 @@
  *
  * A whole answer that was cut by a limit may end with a call whose input is
  * what the upstream made of the part it had; so a call at its end is left out.
+ * In a stream that holds for a call without arguments, even if its block has
+ * stopped: it was whole if another block begins, or no limit ends the answer.
  */
 
 
@@ -35,6 +37,7 @@ typedef struct {
     ngx_modelgw_completion_kind_e    kind;
     ngx_modelgw_response_block_t    *block;  /* NULL: it has stopped */
     ngx_modelgw_response_bytes_t     input;  /* of a tool, from its start */
+    ngx_uint_t                       start;  /* its number, from 1 */
     ngx_uint_t                       args;   /* some have come */
 } ngx_modelgw_response_entry_t;
 
@@ -45,8 +48,10 @@ typedef struct {
     ngx_modelgw_response_bytes_t     refusal;
     ngx_array_t                      entries;
     ngx_uint_t                       nstarts;
-    ngx_modelgw_response_block_t    *text;   /* that was not announced, or goes
-                                                on after its stop */
+    ngx_modelgw_response_block_t    *open;   /* a text that was not announced,
+                                                or goes on after its stop; a
+                                                call that has stopped without
+                                                arguments; NULL: none */
 } ngx_modelgw_response_messages_t;
 
 
@@ -98,6 +103,8 @@ static ngx_int_t ngx_modelgw_response_entry_stop(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_node_t *event);
 static ngx_int_t ngx_modelgw_response_entry_close(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_response_entry_t *entry);
+static ngx_int_t ngx_modelgw_response_entry_rest(
+    ngx_modelgw_response_stream_t *st);
 static ngx_int_t ngx_modelgw_response_entry_input(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_response_entry_t *entry);
 static ngx_modelgw_response_entry_t *ngx_modelgw_response_entry_find(
@@ -417,6 +424,10 @@ ngx_modelgw_response_message_stop(ngx_modelgw_response_stream_t *st,
         }
     }
 
+    if (!stop->limit && ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (stop->refused) {
         end.refusal.data = m->refusal.piece.start;
         end.refusal.len = ngx_modelgw_response_bytes_len(&m->refusal);
@@ -486,14 +497,8 @@ ngx_modelgw_response_entry_start(ngx_modelgw_response_stream_t *st,
         return NGX_DECLINED;
     }
 
-    /* nothing says when such a text ends */
-
-    if (m->text) {
-        if (ngx_modelgw_response_block_stop(&st->write, m->text) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        m->text = NULL;
+    if (ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     entry = ngx_modelgw_response_entry_find(st, index);
@@ -514,6 +519,7 @@ ngx_modelgw_response_entry_start(ngx_modelgw_response_stream_t *st,
 
     entry->index = index;
     entry->kind = kind;
+    entry->start = m->nstarts;
 
     if (kind == NGX_MODELGW_COMPLETION_SKIP) {
         return NGX_OK;
@@ -580,16 +586,21 @@ ngx_modelgw_response_entry_delta(ngx_modelgw_response_stream_t *st,
 
     m = st->state;
 
-    if (m->text == NULL) {
-        m->text = ngx_modelgw_response_block_start(&st->write,
+    if (m->open == NULL || m->open->kind != NGX_MODELGW_RESPONSE_TEXT) {
+
+        if (ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        m->open = ngx_modelgw_response_block_start(&st->write,
                                                    NGX_MODELGW_RESPONSE_TEXT,
                                                    NULL, NULL);
-        if (m->text == NULL) {
+        if (m->open == NULL) {
             return NGX_ERROR;
         }
     }
 
-    return ngx_modelgw_response_delta(st, d->handler, m->text, &text);
+    return ngx_modelgw_response_delta(st, d->handler, m->open, &text);
 }
 
 
@@ -597,8 +608,9 @@ static ngx_int_t
 ngx_modelgw_response_entry_stop(ngx_modelgw_response_stream_t *st,
     ngx_modelgw_node_t *event)
 {
-    ngx_uint_t                     index;
-    ngx_modelgw_response_entry_t  *entry;
+    ngx_uint_t                        index;
+    ngx_modelgw_response_entry_t     *entry;
+    ngx_modelgw_response_messages_t  *m;
 
     if (!ngx_modelgw_completion_index(st->tape, event, &index)) {
         return NGX_DECLINED;
@@ -606,7 +618,27 @@ ngx_modelgw_response_entry_stop(ngx_modelgw_response_stream_t *st,
 
     entry = ngx_modelgw_response_entry_find(st, index);
 
-    return entry ? ngx_modelgw_response_entry_close(st, entry) : NGX_OK;
+    if (entry == NULL || entry->block == NULL) {
+        return NGX_OK;
+    }
+
+    m = st->state;
+
+    /* it may have been cut before its arguments: what comes next tells */
+
+    if (entry->kind == NGX_MODELGW_COMPLETION_TOOL
+        && !entry->args
+        && entry->input.piece.start == NULL
+        && entry->start == m->nstarts
+        && m->open == NULL)
+    {
+        m->open = entry->block;
+        entry->block = NULL;
+
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_response_entry_close(st, entry);
 }
 
 
@@ -626,6 +658,27 @@ ngx_modelgw_response_entry_close(ngx_modelgw_response_stream_t *st,
 
     block = entry->block;
     entry->block = NULL;
+
+    return ngx_modelgw_response_block_stop(&st->write, block);
+}
+
+
+/* nothing says when the open text, or a call without arguments, ends */
+
+static ngx_int_t
+ngx_modelgw_response_entry_rest(ngx_modelgw_response_stream_t *st)
+{
+    ngx_modelgw_response_block_t     *block;
+    ngx_modelgw_response_messages_t  *m;
+
+    m = st->state;
+    block = m->open;
+
+    if (block == NULL) {
+        return NGX_OK;
+    }
+
+    m->open = NULL;
 
     return ngx_modelgw_response_block_stop(&st->write, block);
 }

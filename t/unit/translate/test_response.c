@@ -159,6 +159,70 @@ static case_t  cases[] = {
       ARGS("1", "{}") END("1") REASON("'refusal'") STOP,
       "+function_call:f:t ~{ +function_call:f:u ~{} =f -completed "
       "+message ( ~The model declined to respond. ) -completed completed" },
+    { "no arguments, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") ARGS("0", "") END("0") PING
+      REASON("'max_tokens'") STOP,
+      "+function_call:f:t keepalive incomplete:max_output_tokens" },
+    { "no arguments, no input, cut", 0, NGX_DONE,
+      START BEGIN("0", "{'type':'tool_use','id':'t','name':'f'}") END("0")
+      ARGS("0", "{}") END("0") REASON("'model_context_window_exceeded'"),
+      "+function_call:f:t incomplete:max_output_tokens" },
+    { "no arguments, custom, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "patch") END("0") REASON("'max_tokens'") STOP,
+      "+custom_tool_call:patch:t incomplete:max_output_tokens" },
+    { "no arguments, search, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "search") END("0") REASON("'max_tokens'") STOP,
+      "+tool_search_call::t incomplete:max_output_tokens" },
+    { "no arguments, a call follows, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") BEGIN_CALL("1", "u", "patch")
+      END("1") REASON("'max_tokens'") STOP,
+      "+function_call:f:t ~{} =f -completed +custom_tool_call:patch:u "
+      "incomplete:max_output_tokens" },
+    { "no arguments, its index again, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") BEGIN_CALL("0", "u", "f")
+      END("0") REASON("'max_tokens'") STOP,
+      "+function_call:f:t ~{} =f -completed +function_call:f:u "
+      "incomplete:max_output_tokens" },
+    { "no arguments, an empty text follows, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") BEGIN_TEXT("1") END("1")
+      REASON("'max_tokens'") STOP,
+      "+function_call:f:t ~{} =f -completed incomplete:max_output_tokens" },
+    { "no arguments, an unknown block follows, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") BEGIN("1", "{'type':'what'}")
+      REASON("'max_tokens'") STOP,
+      "+function_call:f:t ~{} =f -completed incomplete:max_output_tokens" },
+    { "no arguments, a text without a block follows, cut", 0, NGX_DONE,
+      START TEXT("7", "a") BEGIN_CALL("0", "t", "f") END("0") TEXT("7", "b")
+      TEXT("7", "c") REASON("'max_tokens'") STOP,
+      "+message ( ~a ) -completed +function_call:f:t ~{} =f -completed "
+      "+message ( ~b ~c ) -incomplete incomplete:max_output_tokens" },
+    { "no arguments, blocks begin before its stop, cut", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") BEGIN_TEXT("1") END("0") END("1")
+      BEGIN_CALL("2", "u", "f") TEXT("7", "a") END("2") REASON("'max_tokens'")
+      STOP,
+      "+function_call:f:t ~{} =f -completed +function_call:f:u ~{} =f "
+      "-completed +message ( ~a ) -incomplete incomplete:max_output_tokens" },
+    { "no arguments, it waits for a text, cut", 0, NGX_DONE,
+      START BEGIN_TEXT("0") TEXT("0", "a") BEGIN_CALL("1", "t", "f") END("1")
+      TEXT("0", "b") END("0") REASON("'max_tokens'") STOP,
+      "+message ( ~a ~b ) -completed +function_call:f:t "
+      "incomplete:max_output_tokens" },
+    { "no arguments, it waits for an open text, cut", 0, NGX_DONE,
+      START BEGIN_TEXT("0") TEXT("0", "a") BEGIN_CALL("1", "t", "f") END("1")
+      REASON("'max_tokens'") STOP,
+      "+message ( ~a ) -incomplete incomplete:max_output_tokens" },
+    { "no arguments, refused", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") REASON("'refusal'") STOP,
+      "+function_call:f:t ~{} =f -completed "
+      "+message ( ~The model declined to respond. ) -completed completed" },
+    { "no arguments, a reason that is unknown", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") REASON("'what'"),
+      "+function_call:f:t ~{} =f -completed completed" },
+    { "no arguments, no reason", 0, NGX_DONE,
+      START BEGIN_CALL("0", "t", "f") END("0") STOP,
+      "+function_call:f:t ~{} =f -completed completed" },
+    { "no arguments, cut off", 0, NGX_DECLINED,
+      START BEGIN_CALL("0", "t", "f") END("0"), "+function_call:f:t" },
     { "broken arguments, an empty text, cut", 0, NGX_DONE,
       START BEGIN_CALL("0", "t", "f") ARGS("0", "{") END("0") BEGIN_TEXT("1")
       END("1") REASON("'max_tokens'") STOP,
@@ -363,6 +427,10 @@ static case_t  cases[] = {
       FINISHED("'stop'") DONE,
       "+function_call:f:t ~{} =f -completed +function_call:f:u ~{} =f "
       "-completed completed" },
+    { "chat, no arguments, cut", CHAT, NGX_DONE,
+      CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':''}}")
+      FINISHED("'length'") DONE,
+      "+function_call:f:t incomplete:max_output_tokens" },
     { "chat, a name that comes later", CHAT, NGX_DONE,
       CALLS("{'index':0,'id':'t','function':{'arguments':''}}")
       CALLS("{'index':0,'id':'t','function':{'name':'f','arguments':'{}'}}")
@@ -539,6 +607,16 @@ static struct {
       "'u','name':'f','input':{'a':1}}]}",
       "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
       ",'arguments':'{\\'a\\':1}','status':'completed'}]," },
+    { "cut, no input", 0, "{'id':'i','stop_reason':'max_tokens','content':["
+      "{'type':'tool_use','id':'t','name':'f','input':{}},{'type':'tool_use',"
+      "'id':'u','name':'patch','input':{}}]}",
+      "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
+      ",'arguments':'{}','status':'completed'}]," },
+    { "cut, no input, an empty text follows", 0, "{'id':'i','stop_reason':"
+      "'max_tokens','content':[{'type':'tool_use','id':'t','name':'f','input':"
+      "{}},{'type':'text','text':''}]}",
+      "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
+      ",'arguments':'{}','status':'completed'}]," },
     { "refused after a call", 0, "{'id':'i','stop_reason':'refusal','content':"
       "[{'type':'tool_use','id':'t','name':'f','input':{'a':1}}]}",
       "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
@@ -573,6 +651,9 @@ static struct {
       "'name':'f','arguments':'{}'}}]},'finish_reason':'length'}]}",
       "'output':[{'type':'function_call','id':'fc_i_0','call_id':'t','name':'f'"
       ",'arguments':'{}','status':'completed'}]," },
+    { "chat, cut, no arguments", CHAT, "{'id':'i','choices':[{'message':{"
+      "'tool_calls':[{'id':'t','function':{'name':'f','arguments':''}}]},"
+      "'finish_reason':'length'}]}", "'output':[]," },
     { "chat, no choices", CHAT, "{'id':'i','choices':[]}", NULL },
     { "chat, no message", CHAT, "{'choices':[{'delta':{}}]}", NULL },
     { "chat, a call without a name", CHAT, "{'choices':[{'message':{"
