@@ -187,10 +187,6 @@ message_block(parity_t *x, ngx_modelgw_node_t *node, ngx_uint_t stop)
 
     kind = ngx_modelgw_completion_kind(x->tape, node);
 
-    if (kind == NGX_MODELGW_COMPLETION_SKIP) {
-        return;
-    }
-
     i = x->nblocks++;
     t = begin(x, i);
 
@@ -199,6 +195,10 @@ message_block(parity_t *x, ngx_modelgw_node_t *node, ngx_uint_t stop)
     text(t, ",\"content_block\":{");
 
     switch (kind) {
+
+    case NGX_MODELGW_COMPLETION_SKIP:
+        text(t, "\"type\":\"x\"}}\n\n");
+        break;
 
     case NGX_MODELGW_COMPLETION_TEXT:
         text(t, "\"type\":\"text\",\"text\":\"\"}}\n\n");
@@ -226,6 +226,11 @@ message_block(parity_t *x, ngx_modelgw_node_t *node, ngx_uint_t stop)
 
         if (ngx_modelgw_completion_input(x->tape, node, &s)) {
             json_pieces(x, i, DELTA("input_json_delta", "partial_json"), &s);
+
+        /* a block without input may stop, even if it was cut */
+
+        } else if (mutate_any(&x->seed, 2)) {
+            break;
         }
 
         if (!stop) {
@@ -258,7 +263,7 @@ message(parity_t *x, ngx_modelgw_node_t *root)
 
     for (node = ngx_modelgw_tape_first(x->tape, content); node; node = next) {
         next = ngx_modelgw_tape_next(x->tape, content, node);
-        message_block(x, node, next || !(stop->limit || stop->refused));
+        message_block(x, node, next || !stop->limit);
     }
 
     x->interleave = (x->nblocks <= MAX_BLOCKS);
