@@ -155,8 +155,10 @@ def check_tools(body):
 
 
 def check_order(messages):
-    """A message with calls is followed by the answers to all of them."""
-    waiting, calls = [], set()
+    """A message with calls is followed by the answers to all of them.  Ids are
+    unique in a message; models that number the calls of each round anew have
+    them again later (open-webui/open-webui#28305)."""
+    waiting = []
     for i, one in enumerate(messages):
         if one["role"] == "tool":
             if one["tool_call_id"] not in waiting:
@@ -167,9 +169,8 @@ def check_order(messages):
         if waiting:
             break
         waiting = [call["id"] for call in one.get("tool_calls", ())]
-        if len(set(waiting)) < len(waiting) or calls & set(waiting):
+        if len(set(waiting)) < len(waiting):
             refuse("messages.%d.tool_calls" % i, "ids must be unique")
-        calls |= set(waiting)
     if waiting:
         refuse("messages", "An assistant message with 'tool_calls' must be"
                " followed by tool messages responding to each 'tool_call_id'."
