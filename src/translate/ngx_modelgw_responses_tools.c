@@ -522,13 +522,15 @@ ngx_modelgw_responses_tool_add(ngx_modelgw_responses_walk_t *w,
     ngx_memzero(&name, sizeof(ngx_modelgw_responses_name_t));
 
     name.kind = kind;
-    name.space = w->text;
-    name.plain = w->plain;
 
     if (kind == NGX_MODELGW_RESPONSES_SEARCH) {
         ngx_str_set(&name.name, "tool_search");
+        name.plain = 1;
 
     } else {
+        name.space = w->text;
+        name.plain = w->plain;
+
         rc = ngx_modelgw_responses_name_text(w->rq,
                                              members[NGX_MODELGW_TOOL_NAME],
                                              &name.name, &name.plain);

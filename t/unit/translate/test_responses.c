@@ -503,6 +503,15 @@ test_tools(void **state)
           ",\"tools\":[" TOOL_OUT("tool_search") "," TOOL_OUT("n__f") ","
           TOOL_OUT("g") "]" },
 
+        /* calls of a search have no namespace */
+
+        { INPUT("{\"type\":\"tool_search_call\",\"call_id\":\"c\"}," DONE("c"))
+          ",\"tools\":[" SPACE("n", "{\"type\":\"tool_search\",\"execution\":"
+          "\"client\"}") ",{\"type\":\"tool_search\",\"execution\":\"client\"}]",
+          OUT(ASSISTANT("{\"type\":\"tool_use\",\"id\":\"c\",\"name\":"
+                        "\"tool_search\",\"input\":{}}") ","
+              USER(RESULT("c"))) ",\"tools\":[" TOOL_OUT("tool_search") "]" },
+
         /* refused */
 
         { HI "\"tools\":[" SPACE("n", SPACE("m", "")) "]",
