@@ -580,7 +580,7 @@ ngx_modelgw_response_entry_delta(ngx_modelgw_response_stream_t *st,
         return ngx_modelgw_response_delta(st, d->handler, entry->block, &text);
     }
 
-    if (d->kind != NGX_MODELGW_COMPLETION_TEXT) {
+    if (d->kind != NGX_MODELGW_COMPLETION_TEXT || text.len == 0) {
         return NGX_OK;
     }
 

@@ -196,6 +196,10 @@ static case_t  cases[] = {
       TEXT("7", "c") REASON("'max_tokens'") STOP,
       "+message ( ~a ) -completed +function_call:f:t ~{} =f -completed "
       "+message ( ~b ~c ) -incomplete incomplete:max_output_tokens" },
+    { "no arguments, an empty delta of a text before, cut", 0, NGX_DONE,
+      START BEGIN_TEXT("0") END("0") BEGIN_CALL("1", "t", "f") END("1")
+      TEXT("0", "") TEXT("7", "") REASON("'max_tokens'") STOP,
+      "+function_call:f:t incomplete:max_output_tokens" },
     { "no arguments, blocks begin before its stop, cut", 0, NGX_DONE,
       START BEGIN_CALL("0", "t", "f") BEGIN_TEXT("1") END("0") END("1")
       BEGIN_CALL("2", "u", "f") TEXT("7", "a") END("2") REASON("'max_tokens'")
