@@ -377,8 +377,6 @@ ngx_modelgw_request_call_id(ngx_modelgw_request_walk_t *w,
 }
 
 
-/* one '_' a character, of any number of bytes */
-
 /* a chat upstream gets its own ids back, "functions.add:0" */
 
 static ngx_uint_t
@@ -398,6 +396,8 @@ ngx_modelgw_request_call_id_kept(ngx_str_t *id)
     return 1;
 }
 
+
+/* one '_' a character, of any number of bytes */
 
 u_char *
 ngx_modelgw_request_sanitise(u_char *dst, ngx_str_t *text)
