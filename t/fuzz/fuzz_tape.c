@@ -102,8 +102,13 @@ static void
 read_all(ngx_modelgw_tape_t *tape, ngx_pool_t *pool, size_t len)
 {
     ngx_str_t            raw;
-    ngx_uint_t           i, n, count;
-    ngx_modelgw_node_t  *node, *child;
+    ngx_uint_t           i, k, n, count;
+    ngx_modelgw_node_t  *node, *child, *values[4];
+
+    static ngx_str_t  names[] = {
+        ngx_string("a\n"), ngx_string("type"), ngx_string(""),
+        ngx_string("t")
+    };
 
     for (i = 0; i < tape->n; i++) {
         node = &tape->nodes[i];
@@ -120,7 +125,12 @@ read_all(ngx_modelgw_tape_t *tape, ngx_pool_t *pool, size_t len)
             check(ngx_atoi(raw.data, raw.len) == (ngx_int_t) n);
         }
 
-        (void) ngx_modelgw_tape_member(tape, node, "a\n");
+        ngx_modelgw_tape_members(tape, node, names, 4, values);
+
+        for (k = 0; k < 4; k++) {
+            check(values[k] == ngx_modelgw_tape_member(tape, node,
+                                                   (char *) names[k].data));
+        }
 
         count = 0;
         child = ngx_modelgw_tape_first(tape, node);
