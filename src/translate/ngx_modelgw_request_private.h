@@ -596,8 +596,8 @@ void ngx_modelgw_request_turns_write(ngx_modelgw_request_t *rq,
 /* ngx_modelgw_request_calls.c */
 
 /*
- * Gets the id of a call, sanitised; for a chat upstream only if it would need
- * escapes.
+ * Gets the id of a call, sanitised; for a chat upstream only if it is not
+ * printable ASCII, or has quotes or backslashes.
  *     NGX_OK
  *     NGX_DECLINED  not a non-empty string
  *     NGX_ERROR     no memory

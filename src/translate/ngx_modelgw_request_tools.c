@@ -121,7 +121,7 @@ static ngx_str_t  ngx_modelgw_request_choice_types[] = {
 };
 
 
-static ngx_str_t  ngx_modelgw_request_tool_names[] = {
+static ngx_str_t  ngx_modelgw_request_tool_member_names[] = {
     [NGX_MODELGW_TOOL_TYPE] = ngx_string("type"),
     [NGX_MODELGW_TOOL_NAME] = ngx_string("name"),
     [NGX_MODELGW_TOOL_DESCRIPTION] = ngx_string("description"),
@@ -269,7 +269,8 @@ void
 ngx_modelgw_request_tool_members(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *obj, ngx_modelgw_node_t **members)
 {
-    ngx_modelgw_tape_members(rq->tape, obj, ngx_modelgw_request_tool_names,
+    ngx_modelgw_tape_members(rq->tape, obj,
+                             ngx_modelgw_request_tool_member_names,
                              NGX_MODELGW_TOOL_MEMBERS, members);
 }
 

@@ -126,7 +126,8 @@ static ngx_int_t ngx_modelgw_responses_settle(
 
 static ngx_modelgw_responses_item_t  ngx_modelgw_responses_item_types[] = {
 
-    /* a name before those that it begins with: so most differ in length */
+    /* a name that begins with another comes before it, since only strings that
+       are longer than a name are searched for escapes */
 
     { ngx_string("message"), ngx_modelgw_responses_message },
     { ngx_string("function_call_output"), ngx_modelgw_responses_output },
