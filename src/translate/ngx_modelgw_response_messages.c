@@ -624,7 +624,7 @@ ngx_modelgw_response_entry_stop(ngx_modelgw_response_stream_t *st,
 
     m = st->state;
 
-    /* it may have been cut before its arguments: what comes next tells */
+    /* it may have been cut before its arguments: what follows decides */
 
     if (entry->kind == NGX_MODELGW_COMPLETION_TOOL
         && !entry->args
