@@ -104,7 +104,6 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     case NGX_MODELGW_DOC_ITEM:
         ctx->answer.finishing = 1;
-        rs->ahead = 0;
         rs->items += ngx_http_modelgw_stream_items(ctx, data,
                                                    NGX_MODELGW_PART_ITEM, 1);
         text = rs->items;
@@ -124,6 +123,10 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     text -= ngx_min(text, rs->text);
     rs->text += text;
+
+    /* an item that is done has no more deltas, those beside it may have */
+
+    rs->ahead = ngx_min(rs->ahead, rs->text - rs->items);
 
     ngx_http_modelgw_settle_seen(ctx, text);
 

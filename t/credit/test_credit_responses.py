@@ -238,6 +238,26 @@ def test_text_of_calls_of_tools(bank, item, text, steps):
         Seen(200, text=seen))
 
 
+@pytest.mark.parametrize("steps", [
+    "+a +b a -a b -b", "+a +b a b -a -b", "+a +b -a b -b", "+a +b b -b a",
+    "+a a -a +b -b", "+a +b -b -a"])
+def test_text_of_items_side_by_side(bank, steps):
+    """They begin (+) with all of it; deltas of one may come when the other is
+    done (-)."""
+    items = {c: action("function_call", id=c, name="f", arguments=c * n)
+             for c, n in (("a", 10), ("b", 25))}
+    events = response_events("m")[:2]
+    for step in steps.split():
+        item = items[step[-1]]
+        events += [
+            {"type": "response.function_call_arguments.delta",
+             "item_id": step, "delta": c} for c in item["arguments"]
+        ] if step in items else [
+            {"type": "response.output_item."
+             + ("added" if step[0] == "+" else "done"), "item": item}]
+    cut(bank, events, Seen(200, text=10 + 25))
+
+
 def test_output_of_a_shell_is_no_text(bank):
     """The vendor's computer has written it."""
     shell = {"type": "response.shell_call_output_content.delta",
