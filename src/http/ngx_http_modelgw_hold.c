@@ -515,22 +515,24 @@ static void
 ngx_http_modelgw_hold_bound(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, int64_t *n, ngx_http_modelgw_bound_t *b)
 {
-    int64_t  bytes;
+    int64_t  bytes, tools;
 
     bytes = r->headers_in.content_length_n - ctx->call.grown;
+
+    tools = (n[NGX_HTTP_MODELGW_MARK_TOOLS] + (int64_t) ctx->call.tools)
+            * NGX_HTTP_MODELGW_HOLD_TOOLS;
+
+    /* a translation may write the name of a namespace before each tool */
+
+    if (n[NGX_HTTP_MODELGW_MARK_TOOLS]) {
+        tools = ngx_max(tools, ctx->call.grown);
+    }
 
     b->input = bytes
                + n[NGX_HTTP_MODELGW_MARK_MEDIA] * NGX_HTTP_MODELGW_HOLD_MEDIA
                + n[NGX_HTTP_MODELGW_MARK_DOCUMENT]
                  * NGX_HTTP_MODELGW_HOLD_DOCUMENT
-               + (n[NGX_HTTP_MODELGW_MARK_TOOLS]
-                  + (int64_t) ctx->call.tools) * NGX_HTTP_MODELGW_HOLD_TOOLS;
-
-    /* a translation may write the name of a namespace before each tool */
-
-    if (n[NGX_HTTP_MODELGW_MARK_TOOLS]) {
-        b->input = ngx_max(b->input, r->headers_in.content_length_n);
-    }
+               + tools;
 
     b->input = ngx_min(b->input, NGX_HTTP_MODELGW_HOLD_MAX);
 

@@ -501,16 +501,20 @@ def test_hold_of_names_that_grow(gateway, protocol):
     tools = [{"type": "custom", "name": "t%d" % i} for i in range(300)]
     body = body_of(max_output_tokens=1, tools=[
         {"type": "namespace", "name": "ab" * 50, "tools": tools}])
+    shown = dict(body, model=fresh("tm-a"), input=[dict(USER, content=[
+        {"type": "input_image", "image_url": "https://x.test/a.png"}])])
     groups = GROUPS.replace("responses;", protocol + ";", 1)
     line = line_of(body["model"])
     rich, poor = (Purse(gateway, founding, groups=groups)
                   for founding in ("1", "0.000001"))
-    assert rich.call(body).status == 200
-    sent = len(rich.g.a.last().body)
-    assert sent > 2 * len(wire(body))
-    error = assert_flat(poor.call(body), 402, "INSUFFICIENT_CREDIT")
-    assert money.refusal(error["message"])[0] == money.up(
-        sent * line.highest_price(False) + line.price["output"], 1000)
+    for b, pictures in ((body, 0), (shown, 1)):
+        assert rich.call(b).status == 200
+        sent = len(rich.g.a.last().body)
+        assert sent > 2 * len(wire(b))
+        error = assert_flat(poor.call(b), 402, "INSUFFICIENT_CREDIT")
+        assert money.refusal(error["message"])[0] == money.up(
+            (sent + pictures * money.MEDIA_BOUND) * line.highest_price(False)
+            + line.price["output"], 1000)
     # what is longer for its braces only holds what it did
     body = body_of(input=[USER] * 300, tools=[function()])
     error = assert_flat(poor.call(body), 402, "INSUFFICIENT_CREDIT")
