@@ -23,6 +23,8 @@
 #include "ngx_http_modelgw_stream.h"
 
 
+static size_t ngx_http_modelgw_stream_again(ngx_http_modelgw_responses_t *rs,
+    size_t n);
 static size_t ngx_http_modelgw_stream_items(ngx_http_modelgw_ctx_t *ctx,
     ngx_str_t *data, ngx_uint_t part, ngx_uint_t done);
 
@@ -62,8 +64,6 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
 
     ngx_memzero(&st->text, sizeof(ngx_modelgw_text_t));
 
-    text = 0;
-
     if (kind != NGX_MODELGW_DOC_OTHER && kind != NGX_MODELGW_DOC_ERROR
         && kind != NGX_MODELGW_DOC_FAILED)
     {
@@ -83,9 +83,7 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
         ctx->answer.finishing = 0;
 
         text = ngx_http_modelgw_stream_deltas(rs, st->text.n);
-
-        ngx_http_modelgw_settle_seen(ctx, text);
-        return NGX_OK;
+        break;
 
     case NGX_MODELGW_DOC_BEGIN:
         ctx->answer.finishing = 0;
@@ -94,9 +92,7 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
                                              0);
         rs->ahead += text;
         rs->text += text;
-
-        ngx_http_modelgw_settle_seen(ctx, text);
-        return NGX_OK;
+        break;
 
     case NGX_MODELGW_DOC_DONE:
         ctx->answer.finishing = 1;
@@ -106,27 +102,19 @@ ngx_http_modelgw_stream_responses(ngx_http_modelgw_ctx_t *ctx, ngx_str_t *data,
         ctx->answer.finishing = 1;
         rs->items += ngx_http_modelgw_stream_items(ctx, data,
                                                    NGX_MODELGW_PART_ITEM, 1);
-        text = rs->items;
+        text = ngx_http_modelgw_stream_again(rs, rs->items);
         break;
 
     case NGX_MODELGW_DOC_STOP:
     case NGX_MODELGW_DOC_FAILED:
         text = ngx_http_modelgw_stream_items(ctx, data,
                                              NGX_MODELGW_PART_OUTPUT, 1);
+        text = ngx_http_modelgw_stream_again(rs, text);
         break;
 
     default:
         return NGX_OK;
     }
-
-    /* what came as deltas comes again in items, or only there */
-
-    text -= ngx_min(text, rs->text);
-    rs->text += text;
-
-    /* an item that is done has no more deltas, those beside it may have */
-
-    rs->ahead = ngx_min(rs->ahead, rs->text - rs->items);
 
     ngx_http_modelgw_settle_seen(ctx, text);
 
@@ -145,6 +133,27 @@ ngx_http_modelgw_stream_deltas(ngx_http_modelgw_responses_t *rs, size_t n)
     rs->text += n - known;
 
     return n - known;
+}
+
+
+/*
+ * The items so far have n bytes of text: what came as deltas comes again, or
+ * only there.  Returns how many of them are new, and counts these.
+ */
+
+static size_t
+ngx_http_modelgw_stream_again(ngx_http_modelgw_responses_t *rs, size_t n)
+{
+    n -= ngx_min(n, rs->text);
+
+    rs->text += n;
+    rs->begun |= (n != 0);
+
+    /* an item that is done has no more deltas, those beside it may have */
+
+    rs->ahead = ngx_min(rs->ahead, rs->text - rs->items);
+
+    return n;
 }
 
 

@@ -371,6 +371,15 @@ def test_a_failure_with_usage_is_not(bank):
            end="upstream", status=429)
 
 
+def test_a_failure_with_items_is_not(bank):
+    """Also where no other event has shown them."""
+    body = body_of(stream=True)
+    last = dict(FAILED, response=dict(FAILED["response"], output=items()))
+    bank.g.a.script(sse(numbered(response_events("m")[:2] + [last])))
+    assert bank.call(body).status == 200
+    expect(bank, API, body, Seen(200, text=ITEMS_TEXT), end="upstream")
+
+
 def test_an_error_later_is_not(bank):
     body = body_of(stream=True)
     events = response_events("m", WORDS)[:7]
