@@ -191,7 +191,7 @@ ngx_http_modelgw_access_route(ngx_http_request_t *r,
 
     if (e == NULL || r->method == NGX_HTTP_OPTIONS) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_NOT_FOUND, "NOT_FOUND",
-                                      "Not found");
+                                      "No such endpoint");
     }
 
     ctx->request.endpoint = e;

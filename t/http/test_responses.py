@@ -78,7 +78,8 @@ def test_other_methods(g, method):
                                     "/v1/responses/input_tokens",
                                     "/v1/conversations"])
 def test_nothing_else_is_there(g, target):
-    assert_flat(g.request("POST", target, g.bob, body={}), 404, "NOT_FOUND")
+    assert_flat(g.request("POST", target, g.bob, body={}), 404, "NOT_FOUND",
+                has="No such endpoint")
 
 
 def test_a_group_without_it(g):
