@@ -341,7 +341,8 @@ ngx_modelgw_request_choice_force(ngx_modelgw_request_t *rq,
 
     if (tools->forced && tools->list.nelts == 0) {
         return ngx_modelgw_request_invalid(rq,
-                                           "\"tool_choice\" needs \"tools\"");
+                             "\"tool_choice\" forces a call, and there is no "
+                             "tool to call");
     }
 
     if (tools->forced && !rq->caps->forced_tool_choice) {

@@ -131,7 +131,8 @@ static case_t  choices[] = {
     { "\"tools\":[],\"tool_choice\":\"auto\"" SERIAL, "" },
     { "\"parallel_tool_calls\":false", "" },
     { "\"tool_choice\":\"required\"",
-      INVALID "\"tool_choice\" needs \"tools\"" },
+      INVALID "\"tool_choice\" forces a call, and there is no tool to "
+      "call" },
     { "\"tools\":null,\"tool_choice\":{\"type\":\"function\",\"function\":{"
       "\"name\":\"f\"}}",
       INVALID "tool_choice.function.name is not in \"tools\"" },

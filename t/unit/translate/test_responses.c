@@ -548,7 +548,8 @@ test_tools(void **state)
           INVALID "tool_choice.name is not in \"tools\"" },
         { HI "\"tools\":[{\"type\":\"web_search\"}],\"tool_choice\":"
           "\"required\"",
-          INVALID "\"tool_choice\" needs \"tools\"" },
+          INVALID "\"tool_choice\" forces a call, and there is no tool to "
+          "call" },
         { HI "\"tools\":[" FUNCTION("f") "],\"tool_choice\":\"none\"",
           HI_OUT ",\"tools\":[" TOOL_OUT("f") "],\"tool_choice\":"
           "{\"type\":\"none\"}" },
