@@ -523,6 +523,13 @@ ngx_int_t ngx_http_modelgw_verdict(ngx_http_request_t *r,
 ngx_int_t ngx_http_modelgw_responses(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
+/*
+ * Refuses what refers to something stored; a part of the above, and called
+ * before it where the input is missing, too.
+ */
+ngx_int_t ngx_http_modelgw_responses_state(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
 /* hold.c: the call in the ledger, until it is sent */
 
 /* Sets the members that the scanner of a protocol's requests counts. */

@@ -70,8 +70,6 @@ typedef struct {
 } ngx_http_modelgw_responses_list_t;
 
 
-static ngx_int_t ngx_http_modelgw_responses_state(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_responses_store(ngx_http_modelgw_ctx_t *ctx,
     ngx_uint_t *ignored);
 static ngx_int_t ngx_http_modelgw_responses_body(ngx_http_request_t *r,
@@ -239,9 +237,7 @@ ngx_http_modelgw_responses(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-/* NGX_OK, NGX_DECLINED (refused), NGX_ERROR (no memory) */
-
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_responses_state(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {

@@ -403,6 +403,7 @@ static ngx_int_t
 ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
+    ngx_int_t                  rc;
     ngx_uint_t                 i, last;
     ngx_modelgw_scan_conf_t   *conf;
     ngx_modelgw_scan_value_t  *v;
@@ -421,6 +422,16 @@ ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
         if (v->type == NGX_MODELGW_SCAN_ABSENT
             || v->type == NGX_MODELGW_SCAN_NULL)
         {
+            /* what refers to something stored may be in place of the input */
+
+            if (ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES) {
+                rc = ngx_http_modelgw_responses_state(r, ctx);
+
+                if (rc != NGX_OK) {
+                    return rc;
+                }
+            }
+
             return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
                                           "MISSING_FIELD", "\"%V\" is required",
                                           &conf->watches[i].path);

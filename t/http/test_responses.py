@@ -190,6 +190,15 @@ def test_input_is_needed(g):
                 has='"input"')
 
 
+@pytest.mark.parametrize("more", [
+    {"previous_response_id": "resp_1"}, {"prompt": {"id": "pmpt_1"}}])
+def test_state_in_place_of_input(g, more):
+    """The API takes these without input: what is said does not demand it."""
+    assert_flat(post(g, dict(more, model="fam-b-one")), 400,
+                "UNSUPPORTED_FIELD", has='"%s"' % list(more)[0])
+    assert g.untouched()
+
+
 USER = {"role": "user", "content": "Hi"}
 
 
