@@ -417,7 +417,9 @@ ngx_int_t
 ngx_http_modelgw_reply_ignored(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    if (ctx->call.ignored.len == 0) {
+    /* a refused call was not sent without them */
+
+    if (ctx->call.ignored.len == 0 || ctx->state < NGX_HTTP_MODELGW_READY) {
         return NGX_OK;
     }
 

@@ -533,6 +533,18 @@ def test_hold_of_names_that_grow(gateway, protocol):
         bank.audit()
 
 
+@pytest.mark.parametrize("protocol", ["responses", "messages", "chat"])
+def test_refused_calls_name_nothing_as_ignored(gateway, protocol):
+    groups = GROUPS.replace("responses;", protocol + ";", 1)
+    body = body_of(store=True, tools=[{"type": "web_search"}])
+    rich, poor = (Purse(gateway, founding, groups=groups)
+                  for founding in ("1", "0.000001"))
+    assert "store" in rich.call(body).get("x-modelgw-ignored")
+    r = poor.call(body)
+    assert_flat(r, 402, "INSUFFICIENT_CREDIT")
+    assert r.get("x-modelgw-ignored") is None
+
+
 def test_402_says_what_fits(make_bank):
     bank = make_bank("0.020000007")
     model, left = fresh("tm-a"), bank.balance()
