@@ -188,7 +188,7 @@ def loads():
         for connections in (1, 32, 256):
             table["stream-%s-%d" % (writes, connections)] = (
                 "stream", "1k", connections, writes)
-    for body in ("1k", "20k", "codex", "200k", "2m"):
+    for body in ("1k", "20k", "codex", "turn", "200k", "2m"):
         for connections in (1, 32, 256):
             table["json-%s-%d" % (body, connections)] = (
                 "json", body, connections, "one")
@@ -197,15 +197,18 @@ def loads():
 
 LOADS = loads()
 SIZES = {"1k": 1 << 10, "20k": 20 << 10, "50k": 50 << 10, "codex": 50 << 10,
-         "200k": 200 << 10, "2m": 2 << 20}
+         "turn": 50 << 10, "200k": 200 << 10, "2m": 2 << 20}
 
 
 def request(body, speaks, stream):
-    """The body of a request."""
+    """The body of a request.  "codex" is the first turn of Codex in the form of
+    each API; "turn" only in its own, and in the others the agent's turn that
+    all other loads are."""
     write = REQUESTS[speaks]
     size = SIZES[body]
-    return write(codex(size, write) if body == "codex" else conversation(size),
-                 stream)
+    if body == "codex" or body == "turn" and speaks == "responses":
+        return write(codex(size, write), stream)
+    return write(conversation(size), stream)
 
 
 IDLE = 1000         # idle streams, for the memory of each
@@ -226,6 +229,7 @@ QUICK = {
     "json-20k-32": [case for case in AGENTS
                     if CASES[case]["speaks"] != "responses"],
     "json-codex-32": ["plain", "responses"] + TRANSLATED,
+    "json-turn-32": ["plain"] + TRANSLATED,
     "json-200k-32": ["plain", "all"],
     "json-2m-32": ["plain", "all"],
 }
@@ -309,8 +313,8 @@ TARGETS = [
     ("translated stream: us an event over chat to chat",
      "stream-one-32", 2, per_event("translate", "metering")),
     ("a first turn of Codex to messages: CPU, times a chat call's of that size",
-     "json-codex-32", 1, ratio("codex-messages", "translate")),
-    ("the same to a chat upstream", "json-codex-32", 1,
+     "json-turn-32", 1, ratio("codex-messages", "translate")),
+    ("the same to a chat upstream", "json-turn-32", 1,
      ratio("codex-chat", "translate")),
     ("responses on messages: us an event over messages to messages",
      "stream-one-32", 2, per_event("codex-messages", "messages")),
