@@ -103,7 +103,7 @@ static ngx_int_t ngx_modelgw_response_entry_stop(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_node_t *event);
 static ngx_int_t ngx_modelgw_response_entry_close(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_response_entry_t *entry);
-static ngx_int_t ngx_modelgw_response_entry_rest(
+static ngx_int_t ngx_modelgw_response_open_stop(
     ngx_modelgw_response_stream_t *st);
 static ngx_int_t ngx_modelgw_response_entry_input(
     ngx_modelgw_response_stream_t *st, ngx_modelgw_response_entry_t *entry);
@@ -424,7 +424,7 @@ ngx_modelgw_response_message_stop(ngx_modelgw_response_stream_t *st,
         }
     }
 
-    if (!stop->limit && ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+    if (!stop->limit && ngx_modelgw_response_open_stop(st) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -497,7 +497,7 @@ ngx_modelgw_response_entry_start(ngx_modelgw_response_stream_t *st,
         return NGX_DECLINED;
     }
 
-    if (ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+    if (ngx_modelgw_response_open_stop(st) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -588,7 +588,7 @@ ngx_modelgw_response_entry_delta(ngx_modelgw_response_stream_t *st,
 
     if (m->open == NULL || m->open->kind != NGX_MODELGW_RESPONSE_TEXT) {
 
-        if (ngx_modelgw_response_entry_rest(st) != NGX_OK) {
+        if (ngx_modelgw_response_open_stop(st) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -663,10 +663,10 @@ ngx_modelgw_response_entry_close(ngx_modelgw_response_stream_t *st,
 }
 
 
-/* nothing says when the open text, or a call without arguments, ends */
+/* what was left open, if anything, ends with what comes now */
 
 static ngx_int_t
-ngx_modelgw_response_entry_rest(ngx_modelgw_response_stream_t *st)
+ngx_modelgw_response_open_stop(ngx_modelgw_response_stream_t *st)
 {
     ngx_modelgw_response_block_t     *block;
     ngx_modelgw_response_messages_t  *m;

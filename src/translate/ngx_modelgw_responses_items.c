@@ -14,7 +14,7 @@
  *
  * Calls are kept in a tree by id.  One without an output, an output without a
  * call, and two of either are refused, as by the API itself.  Chat upstreams
- * may count the calls of each turn anew: there an id may be that of a call
+ * may count the calls of each turn from 0: there an id may be that of a call
  * before which has its output.
  *
  * Thinking waits for what it was thought for: an upstream refuses a turn that
@@ -100,6 +100,8 @@ static ngx_int_t ngx_modelgw_responses_call_search(
     ngx_modelgw_responses_items_t *t);
 static ngx_int_t ngx_modelgw_responses_call_block(
     ngx_modelgw_responses_items_t *t, ngx_modelgw_request_block_t **block);
+static ngx_int_t ngx_modelgw_responses_call_id(
+    ngx_modelgw_responses_items_t *t, ngx_str_t *id);
 static ngx_int_t ngx_modelgw_responses_call_open(
     ngx_modelgw_responses_items_t *t, ngx_str_t *id);
 static ngx_int_t ngx_modelgw_responses_call_name(
@@ -665,7 +667,6 @@ ngx_modelgw_responses_call_block(ngx_modelgw_responses_items_t *t,
 {
     ngx_int_t                    rc;
     ngx_array_t                 *blocks;
-    ngx_modelgw_node_t          *node;
     ngx_modelgw_request_walk_t  *w;
 
     w = &t->walk;
@@ -683,9 +684,31 @@ ngx_modelgw_responses_call_block(ngx_modelgw_responses_items_t *t,
         return NGX_ERROR;
     }
 
+    rc = ngx_modelgw_responses_call_id(t, &(*block)->id);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    w->last = w->index;
+    w->blank = 0;
+
+    return ngx_modelgw_responses_call_open(t, &(*block)->id);
+}
+
+
+/* the id of a call, or of the call of an output */
+
+static ngx_int_t
+ngx_modelgw_responses_call_id(ngx_modelgw_responses_items_t *t, ngx_str_t *id)
+{
+    ngx_int_t                    rc;
+    ngx_modelgw_node_t          *node;
+    ngx_modelgw_request_walk_t  *w;
+
+    w = &t->walk;
     node = ngx_modelgw_request_member(w->rq, w->message, "call_id");
 
-    rc = ngx_modelgw_request_call_id(w, node, &(*block)->id);
+    rc = ngx_modelgw_request_call_id(w, node, id);
 
     if (rc == NGX_DECLINED) {
         return ngx_modelgw_request_invalid(w->rq,
@@ -693,11 +716,7 @@ ngx_modelgw_responses_call_block(ngx_modelgw_responses_items_t *t,
                              w->index);
     }
 
-    w->last = w->index;
-    w->blank = 0;
-
-    return (rc == NGX_OK) ? ngx_modelgw_responses_call_open(t, &(*block)->id)
-                          : rc;
+    return rc;
 }
 
 
@@ -884,21 +903,12 @@ ngx_modelgw_responses_output_call(ngx_modelgw_responses_items_t *t,
     ngx_str_t *id, ngx_uint_t *turn)
 {
     ngx_int_t                         rc;
-    ngx_modelgw_node_t               *node;
     ngx_modelgw_request_walk_t       *w;
     ngx_modelgw_responses_call_id_t  *call;
 
     w = &t->walk;
-    node = ngx_modelgw_request_member(w->rq, w->message, "call_id");
 
-    rc = ngx_modelgw_request_call_id(w, node, id);
-
-    if (rc == NGX_DECLINED) {
-        return ngx_modelgw_request_invalid(w->rq,
-                             "input[%ui].call_id is not a non-empty string",
-                             w->index);
-    }
-
+    rc = ngx_modelgw_responses_call_id(t, id);
     if (rc != NGX_OK) {
         return rc;
     }
