@@ -238,12 +238,6 @@ void ngx_modelgw_response_bytes_free(ngx_modelgw_response_write_t *w,
 
 
 /*
- * Copies an id: characters other than letters, digits, '_' and '-' become '_'.
- * Returns the length; dst has src->len bytes, and may be src->data.
- */
-size_t ngx_modelgw_response_plain(u_char *dst, ngx_str_t *src);
-
-/*
  * The start of an event, up to and with its sequence number: members with a
  * comma before them, and "}" and an empty line must follow.
  */

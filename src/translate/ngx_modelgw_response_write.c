@@ -34,6 +34,7 @@ typedef struct {
 } ngx_modelgw_response_code_t;
 
 
+static size_t ngx_modelgw_response_plain(u_char *dst, ngx_str_t *src);
 static void ngx_modelgw_response_object(ngx_modelgw_response_write_t *w,
     ngx_str_t *status, ngx_modelgw_response_end_t *end,
     ngx_modelgw_response_code_t *code, ngx_str_t *message);
@@ -288,7 +289,9 @@ ngx_modelgw_response_event(ngx_modelgw_response_write_t *w, ngx_str_t *type)
 }
 
 
-size_t
+/* copies an id, with '_' for what clients may not expect in one */
+
+static size_t
 ngx_modelgw_response_plain(u_char *dst, ngx_str_t *src)
 {
     size_t  i;

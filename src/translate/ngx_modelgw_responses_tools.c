@@ -46,8 +46,6 @@
 
 #define NGX_MODELGW_RESPONSES_NAME_MAX       256
 
-#define ngx_modelgw_responses_name_len(node)  ((node)->to - (node)->from - 2)
-
 #define NGX_MODELGW_RESPONSES_ROOT           ((ngx_uint_t) -1)
 
 
@@ -777,14 +775,15 @@ static ngx_int_t
 ngx_modelgw_responses_name_text(ngx_modelgw_request_t *rq,
     ngx_modelgw_node_t *node, ngx_str_t *text, ngx_uint_t *plain)
 {
-    if (!ngx_modelgw_request_string(node)
-        || ngx_modelgw_responses_name_len(node)
-           > NGX_MODELGW_RESPONSES_NAME_MAX)
-    {
+    if (!ngx_modelgw_request_string(node)) {
         return NGX_DECLINED;
     }
 
     ngx_modelgw_tape_inside(rq->tape, node, text);
+
+    if (text->len > NGX_MODELGW_RESPONSES_NAME_MAX) {
+        return NGX_DECLINED;
+    }
 
     if (ngx_modelgw_request_plain_text(text)) {
         return NGX_OK;
