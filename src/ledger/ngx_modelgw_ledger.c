@@ -489,6 +489,10 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             ngx_memzero(&key->tpm, sizeof(ngx_modelgw_limit_t));
             key->window = NGX_MODELGW_WINDOW_NONE;
 
+            if (l->shares) {
+                ngx_modelgw_share_forget_locked(l, *index);
+            }
+
             ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
         }
@@ -1079,6 +1083,10 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
         ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
+
+        if (l->shares && call->taken) {
+            ngx_modelgw_share_settle_locked(l, call, used, clock);
+        }
     }
 
     if (call->account == NGX_MODELGW_LEDGER_NONE
