@@ -8,9 +8,11 @@ when settle() has returned.
 """
 
 import os
+import select
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 
 import client
@@ -19,6 +21,7 @@ import postgres
 from faultproxy import Proxy
 from gateway import Gateway
 from operators import GROUPS
+from upstream import both, raw
 
 LIMIT = 60              # seconds, until what was done is in the database
 LIVE = 3000             # ms since a node was seen that lives
@@ -490,3 +493,142 @@ class Cluster:
                 faults.append("%s, position %d: journal %s, database %s" % (
                     node.name, pos, mine.get(pos), theirs.get(pos)))
         return faults
+
+
+# Clients.
+
+class Answer:
+    """What a client saw of a call: status None if it got none."""
+
+    def __init__(self, node, begin, took, response):
+        self.node = node            # its number in the list
+        self.begin = begin          # time.time()
+        self.took = took            # seconds
+        self.status = response.status if response is not None else None
+        self.response = response
+
+    def __repr__(self):
+        return "<gw%d at %.3f: %s in %.3f s>" % (
+            self.node + 1, self.begin, self.status, self.took)
+
+
+def call(cluster, n, key, body=None, timeout=client.LIMIT):
+    """One chat call to a node, which may be killed meanwhile."""
+    begin, at = time.time(), time.monotonic()
+    try:
+        r = cluster.nodes[n].chat(body, key, timeout=timeout)
+    except OSError:
+        r = None
+    return Answer(n, begin, time.monotonic() - at, r)
+
+
+class Load:
+    """Threads that call nodes in turn, each with keys in turn, until stop();
+    those of nodes that refuse connections go to the next one."""
+
+    def __init__(self, cluster, keys, threads=4, nodes=None, pause=0.01,
+                 body=None):
+        self.cluster = cluster
+        self.keys = keys
+        self.nodes = list(nodes if nodes is not None
+                          else range(len(cluster.nodes)))
+        self.pause = pause
+        self.body = body
+        self.answers = []
+        self.going = True
+        self.threads = [threading.Thread(target=self.run, args=(i,))
+                        for i in range(threads)]
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    def run(self, at):
+        while self.going:
+            n = self.nodes[at % len(self.nodes)]
+            key = self.keys[at % len(self.keys)]
+            self.answers.append(call(self.cluster, n, key, self.body))
+            at += 1
+            time.sleep(self.pause)
+
+    def stop(self):
+        self.going = False
+        for t in self.threads:
+            t.join()
+
+    def statuses(self, since=0, until=float("inf"), nodes=None):
+        """How many of each, of calls that began in the time."""
+        out = {}
+        for a in self.answers:
+            if since <= a.begin < until and (nodes is None
+                                             or a.node in nodes):
+                out[a.status] = out.get(a.status, 0) + 1
+        return out
+
+    def wait(self, n, status=200, timeout=LIMIT, nodes=None):
+        """Until so many more calls had the status."""
+        before = self.statuses(nodes=nodes).get(status, 0)
+        wait_for(lambda: self.statuses(nodes=nodes).get(status, 0)
+                 >= before + n, lambda: "calls end with %s"
+                 % self.statuses(), timeout)
+
+
+class Race:
+    """As many clients at once as there are bodies, over all nodes in turn, with
+    an upstream that answers when it is told to."""
+
+    def __init__(self, cluster, key, body, clients):
+        self.upstream = cluster.b
+        self.gate = threading.Event()
+        self.upstream.script(raw(self.gate, both))
+        self.before = len(self.upstream.requests)
+        data = client.build("POST", "/v1/chat/completions", [key.bearer()],
+                            body)
+        nodes = cluster.running()
+        self.open = {}
+        for i in range(clients):
+            c = client.Connection(nodes[i % len(nodes)].port)
+            self.open[c.sock.fileno()] = c
+        self.poll = select.poll()
+        for fd, c in self.open.items():
+            c.send(data)
+            self.poll.register(fd, select.POLLIN)
+        self.responses = []
+
+    def read(self, until, timeout=LIMIT):
+        """Reads responses until so many have been read."""
+        end = time.monotonic() + timeout
+        while len(self.responses) < until:
+            assert time.monotonic() < end, "%d of %d responses: %s" % (
+                len(self.responses), until, self.statuses())
+            for fd, _ in self.poll.poll(100):
+                self.poll.unregister(fd)
+                c = self.open.pop(fd)
+                self.responses.append(c.response())
+                c.close()
+        return self
+
+    def statuses(self):
+        out = {}
+        for r in self.responses:
+            status = r.status if r is not None else None
+            out[status] = out.get(status, 0) + 1
+        return out
+
+    def sent(self):
+        """How many have reached the upstream."""
+        return len(self.upstream.requests) - self.before
+
+    def finish(self):
+        """The upstream answers; all others have been read."""
+        self.gate.set()
+        return self.read(len(self.responses) + len(self.open))
+
+    def close(self):
+        self.gate.set()
+        for c in self.open.values():
+            c.close()
