@@ -1233,19 +1233,3 @@ ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
 
     return rc;
 }
-
-
-ngx_int_t
-ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
-{
-    switch (sqlite3_step(stmt)) {
-
-    case SQLITE_ROW:
-        return NGX_OK;
-
-    case SQLITE_DONE:
-        return NGX_DONE;
-    }
-
-    return ngx_modelgw_store_fail(s, NULL);
-}

@@ -15,6 +15,7 @@
 #include <sqlite3.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_stmt.h"
 #include "ngx_modelgw_store.h"
 
 
@@ -211,12 +212,6 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_step(s, sql, 0, 0, n)
 
 /*
- * Reads the next row of a statement, which the caller finalizes.
- *     NGX_OK, NGX_DONE (there is none), NGX_ERROR
- */
-ngx_int_t ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
-
-/*
  * Calls the handler for each row, of a name and two numbers; first is bound if
  * there is a parameter.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
@@ -236,16 +231,10 @@ ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
 
 /*
  * Prepares a query, and binds these, and the span to ?4 and ?5: NGX_OK,
- * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes; the string must
- * not change until the statement is finalized.  This cannot fail: nothing is
- * copied.
+ * NGX_ERROR.
  */
 ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
-void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
-
-/* The text of a column, valid until the statement goes on. */
-void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 
 /*
  * Writes a text as a cell of CSV, one that a spreadsheet would take for a
@@ -256,7 +245,7 @@ void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
 /* writes a row */
 
 typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 
 /* rows of an answer */
@@ -275,8 +264,8 @@ typedef struct {
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
-    ngx_modelgw_store_rows_t *rows);
+    ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_store_row_pt row, ngx_modelgw_store_rows_t *rows);
 
 /* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
@@ -290,8 +279,8 @@ ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
  * it fails, or changes another number of rows, the batch is rolled back.
  *     NGX_OK, NGX_ERROR
  */
-ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
-    int changes, const char *failed);
+ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmt, ngx_uint_t changes, const char *failed);
 
 /* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,
@@ -372,14 +361,14 @@ typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
 
 /* Prepares a statement of a batch, which is rolled back if that fails. */
 ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /*
  * Reads the first row of a statement, which the caller finalizes.
  *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR (as of a batch)
  */
 ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /* Makes out write to the text, which becomes empty. */
 void ngx_modelgw_store_text(ngx_modelgw_out_t *out,

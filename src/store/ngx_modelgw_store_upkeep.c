@@ -395,15 +395,6 @@ ngx_modelgw_store_last_id(ngx_modelgw_store_t *s, uint64_t *id)
 
 
 ngx_int_t
-ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_account_pt handler, void *data)
-{
-    return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
-                                     " FROM accounts", 0, handler, data);
-}
-
-
-ngx_int_t
 ngx_modelgw_store_snapshot(ngx_modelgw_store_t *s)
 {
     int64_t  n;
@@ -430,36 +421,4 @@ ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id)
     }
 
     return n ? NGX_OK : NGX_DECLINED;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
-    ngx_modelgw_store_account_pt handler, void *data)
-{
-    ngx_int_t      rc;
-    ngx_str_t      name;
-    sqlite3_stmt  *stmt;
-
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    (void) sqlite3_bind_int64(stmt, 1, first);
-
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
-
-        ngx_modelgw_store_column(stmt, 0, &name);
-
-        rc = handler(data, &name, sqlite3_column_int64(stmt, 1),
-                     sqlite3_column_int64(stmt, 2));
-
-        if (rc != NGX_OK) {
-            break;
-        }
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return (rc == NGX_DONE) ? NGX_OK : rc;
 }
