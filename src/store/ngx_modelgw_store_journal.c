@@ -39,31 +39,33 @@ typedef enum {
 } ngx_modelgw_feed_e;
 
 
-typedef ngx_int_t (*ngx_modelgw_journal_row_pt)(sqlite3_stmt *stmt,
+typedef ngx_int_t (*ngx_modelgw_journal_row_pt)(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
 
 
+static void ngx_modelgw_journal_id(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
+    char *id);
 static ngx_int_t ngx_modelgw_journal_leased(ngx_modelgw_store_t *s,
     ngx_str_t *name, int64_t *total);
 static ngx_int_t ngx_modelgw_journal_feed_account(ngx_modelgw_store_t *s,
-    sqlite3_stmt **stmts, ngx_modelgw_feed_t *feed, uint64_t time);
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_feed_t *feed, uint64_t time);
 static ngx_int_t ngx_modelgw_journal_feed_keys(ngx_modelgw_store_t *s,
-    sqlite3_stmt **stmts, ngx_modelgw_feed_t *feed, ngx_uint_t n,
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_feed_t *feed, ngx_uint_t n,
     uint64_t time);
 static ngx_int_t ngx_modelgw_journal_open_account(ngx_modelgw_store_t *s,
-    sqlite3_stmt **stmts, ngx_modelgw_ledger_name_t *name, uint64_t time);
-static void ngx_modelgw_journal_bind_key(sqlite3_stmt *stmt,
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_ledger_name_t *name, uint64_t time);
+static void ngx_modelgw_journal_bind_key(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_managed_key_t *key);
 static ngx_int_t ngx_modelgw_journal_run(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_journal_rows(ngx_modelgw_store_t *s,
     const char *sql, uint64_t pos, ngx_uint_t max,
     ngx_modelgw_journal_row_pt row, void *handler, void *data);
-static ngx_int_t ngx_modelgw_journal_lease_row(sqlite3_stmt *stmt,
+static ngx_int_t ngx_modelgw_journal_lease_row(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
-static ngx_int_t ngx_modelgw_journal_call_row(sqlite3_stmt *stmt,
+static ngx_int_t ngx_modelgw_journal_call_row(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
-static ngx_int_t ngx_modelgw_journal_price_row(sqlite3_stmt *stmt,
+static ngx_int_t ngx_modelgw_journal_price_row(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
 
 
@@ -123,21 +125,21 @@ ngx_int_t
 ngx_modelgw_journal_init(ngx_modelgw_store_t *s, const char *id)
 {
     ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_exec(s, ngx_modelgw_journal_schema) != NGX_OK
-        || ngx_modelgw_store_prepare(s, "INSERT INTO node (journal)"
-                                        " VALUES (?1)", &stmt)
+        || ngx_modelgw_stmt_prepare(s, "INSERT INTO node (journal)"
+                                       " VALUES (?1)", &stmt)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_text(stmt, 1, id, -1, SQLITE_STATIC);
+    ngx_modelgw_stmt_bind_text(&stmt, 1, (u_char *) id, ngx_strlen(id));
 
-    rc = ngx_modelgw_store_next(s, stmt);
+    rc = ngx_modelgw_stmt_next(&stmt);
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : NGX_ERROR;
 }
@@ -147,45 +149,54 @@ ngx_int_t
 ngx_modelgw_journal_read(ngx_modelgw_store_t *s, ngx_modelgw_journal_t *journal)
 {
     ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (!s->journal) {
         return NGX_DECLINED;
     }
 
-    if (ngx_modelgw_store_prepare(s, "SELECT journal, cluster, num, exchanged,"
-                                     " pos, keys_version, "
-                                     NGX_MODELGW_JOURNAL_END " FROM node",
-                                  &stmt)
+    if (ngx_modelgw_stmt_prepare(s, "SELECT journal, cluster, num, exchanged,"
+                                    " pos, keys_version, "
+                                    NGX_MODELGW_JOURNAL_END " FROM node", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_store_next(s, stmt);
+    rc = ngx_modelgw_stmt_next(&stmt);
 
     if (rc == NGX_OK) {
-        ngx_cpystrn((u_char *) journal->id,
-                    (u_char *) sqlite3_column_text(stmt, 0),
-                    NGX_MODELGW_JOURNAL_ID);
-        ngx_cpystrn((u_char *) journal->cluster,
-                    (u_char *) sqlite3_column_text(stmt, 1),
-                    NGX_MODELGW_JOURNAL_ID);
+        ngx_modelgw_journal_id(&stmt, 0, journal->id);
+        ngx_modelgw_journal_id(&stmt, 1, journal->cluster);
 
-        journal->num = sqlite3_column_int64(stmt, 2);
-        journal->exchanged = sqlite3_column_int64(stmt, 3);
-        journal->pos = sqlite3_column_int64(stmt, 4);
-        journal->keys_version = sqlite3_column_int64(stmt, 5);
-        journal->end = sqlite3_column_int64(stmt, 6);
+        journal->num = ngx_modelgw_stmt_int(&stmt, 2);
+        journal->exchanged = ngx_modelgw_stmt_int(&stmt, 3);
+        journal->pos = ngx_modelgw_stmt_int(&stmt, 4);
+        journal->keys_version = ngx_modelgw_stmt_int(&stmt, 5);
+        journal->end = ngx_modelgw_stmt_int(&stmt, 6);
 
     } else if (rc == NGX_DONE) {
         rc = ngx_modelgw_store_fail_text(s, "does not tell whose journal it"
                                             " is");
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
+}
+
+
+static void
+ngx_modelgw_journal_id(ngx_modelgw_stmt_t *stmt, ngx_uint_t i, char *id)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_stmt_text(stmt, i, &text);
+
+    text.len = ngx_min(text.len, NGX_MODELGW_JOURNAL_ID - 1);
+
+    ngx_memcpy(id, text.data, text.len);
+    id[text.len] = '\0';
 }
 
 
@@ -209,7 +220,7 @@ ngx_modelgw_journal_end(ngx_modelgw_store_t *s, uint64_t *end)
 ngx_int_t
 ngx_modelgw_journal_set(ngx_modelgw_store_t *s, ngx_modelgw_journal_t *journal)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "UPDATE node SET cluster = ?1, num = ?2,"
                                    " exchanged = ?3, pos = ?4,"
@@ -219,13 +230,14 @@ ngx_modelgw_journal_set(ngx_modelgw_store_t *s, ngx_modelgw_journal_t *journal)
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_text(stmt, 1, journal->cluster, -1, SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 2, journal->num);
-    (void) sqlite3_bind_int64(stmt, 3, journal->exchanged);
-    (void) sqlite3_bind_int64(stmt, 4, journal->pos);
-    (void) sqlite3_bind_int64(stmt, 5, journal->keys_version);
+    ngx_modelgw_stmt_bind_text(&stmt, 1, (u_char *) journal->cluster,
+                               ngx_strlen(journal->cluster));
+    ngx_modelgw_stmt_bind_int(&stmt, 2, journal->num);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, journal->exchanged);
+    ngx_modelgw_stmt_bind_int(&stmt, 4, journal->pos);
+    ngx_modelgw_stmt_bind_int(&stmt, 5, journal->keys_version);
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: the node was not written");
 }
 
@@ -235,7 +247,7 @@ ngx_modelgw_journal_lease(ngx_modelgw_store_t *s, ngx_str_t *name,
     int64_t granted, int64_t returned, int64_t forced)
 {
     int64_t                     total;
-    sqlite3_stmt               *stmt;
+    ngx_modelgw_stmt_t          stmt;
     ngx_modelgw_ledger_name_t   account;
 
     if (ngx_modelgw_journal_leased(s, name, &total) != NGX_OK
@@ -249,12 +261,12 @@ ngx_modelgw_journal_lease(ngx_modelgw_store_t *s, ngx_str_t *name,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, name);
-    (void) sqlite3_bind_int64(stmt, 2, granted);
-    (void) sqlite3_bind_int64(stmt, 3, returned);
-    (void) sqlite3_bind_int64(stmt, 4, forced);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, name);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, granted);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, returned);
+    ngx_modelgw_stmt_bind_int(&stmt, 4, forced);
 
-    if (ngx_modelgw_store_once(s, stmt, 1, "failed: a lease was not written")
+    if (ngx_modelgw_store_once(s, &stmt, 1, "failed: a lease was not written")
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -279,7 +291,7 @@ ngx_modelgw_journal_leased(ngx_modelgw_store_t *s, ngx_str_t *name,
     int64_t *total)
 {
     ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     *total = 0;
 
@@ -290,15 +302,15 @@ ngx_modelgw_journal_leased(ngx_modelgw_store_t *s, ngx_str_t *name,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, name);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, name);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        *total = sqlite3_column_int64(stmt, 0);
+        *total = ngx_modelgw_stmt_int(&stmt, 0);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
@@ -310,7 +322,7 @@ ngx_modelgw_journal_feed(ngx_modelgw_store_t *s, ngx_modelgw_feed_t *feed,
 {
     ngx_int_t      rc;
     ngx_uint_t     i, keys;
-    sqlite3_stmt  *stmts[NGX_MODELGW_FEED_STATEMENTS];
+    ngx_modelgw_stmt_t  stmts[NGX_MODELGW_FEED_STATEMENTS];
 
     /*
      * The newest row of a key tells what it is; of one that was revoked that is
@@ -363,7 +375,7 @@ ngx_modelgw_journal_feed(ngx_modelgw_store_t *s, ngx_modelgw_feed_t *feed,
     }
 
     for (i = 0; i < NGX_MODELGW_FEED_STATEMENTS; i++) {
-        (void) sqlite3_finalize(stmts[i]);
+        ngx_modelgw_stmt_finalize(&stmts[i]);
     }
 
     return rc;
@@ -393,10 +405,10 @@ ngx_modelgw_feed_rows(ngx_modelgw_feed_t *feed, ngx_uint_t n)
 
 
 static ngx_int_t
-ngx_modelgw_journal_feed_account(ngx_modelgw_store_t *s, sqlite3_stmt **stmts,
-    ngx_modelgw_feed_t *feed, uint64_t time)
+ngx_modelgw_journal_feed_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_feed_t *feed, uint64_t time)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  *stmt;
 
     if (feed->closed
         && ngx_modelgw_journal_open_account(s, stmts, &feed->name, time)
@@ -405,31 +417,32 @@ ngx_modelgw_journal_feed_account(ngx_modelgw_store_t *s, sqlite3_stmt **stmts,
         return NGX_ERROR;
     }
 
-    stmt = stmts[NGX_MODELGW_FEED_STATE];
+    stmt = &stmts[NGX_MODELGW_FEED_STATE];
 
-    ngx_modelgw_store_bind_name(stmt, 1, &feed->name);
-    (void) sqlite3_bind_int64(stmt, 2, feed->closed);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &feed->name);
+    ngx_modelgw_stmt_bind_int(stmt, 2, feed->closed);
 
     return ngx_modelgw_journal_run(s, stmt);
 }
 
 
 static ngx_int_t
-ngx_modelgw_journal_feed_keys(ngx_modelgw_store_t *s, sqlite3_stmt **stmts,
-    ngx_modelgw_feed_t *feed, ngx_uint_t n, uint64_t time)
+ngx_modelgw_journal_feed_keys(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_feed_t *feed, ngx_uint_t n,
+    uint64_t time)
 {
     ngx_uint_t     i;
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  *stmt;
 
-    stmt = stmts[NGX_MODELGW_FEED_FORGET];
+    stmt = &stmts[NGX_MODELGW_FEED_FORGET];
 
-    ngx_modelgw_store_bind_name(stmt, 1, &feed->key.id);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &feed->key.id);
 
     if (ngx_modelgw_journal_run(s, stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    stmt = stmts[NGX_MODELGW_FEED_KEY];
+    stmt = &stmts[NGX_MODELGW_FEED_KEY];
 
     for (i = 0; i < n; i++) {
         ngx_modelgw_journal_bind_key(stmt, &feed[i].key);
@@ -442,80 +455,81 @@ ngx_modelgw_journal_feed_keys(ngx_modelgw_store_t *s, sqlite3_stmt **stmts,
             return NGX_ERROR;
         }
 
-        if (sqlite3_changes(s->db) != 1) {
+        if (ngx_modelgw_stmt_changes(stmt) != 1) {
             return ngx_modelgw_store_fault_text(s,
                                              "failed: a key was not written");
         }
     }
 
-    stmt = stmts[NGX_MODELGW_FEED_REPLACED];
+    stmt = &stmts[NGX_MODELGW_FEED_REPLACED];
 
-    ngx_modelgw_store_bind_name(stmt, 1, &feed->key.id);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &feed->key.id);
 
     return ngx_modelgw_journal_run(s, stmt);
 }
 
 
 static ngx_int_t
-ngx_modelgw_journal_open_account(ngx_modelgw_store_t *s, sqlite3_stmt **stmts,
-    ngx_modelgw_ledger_name_t *name, uint64_t time)
+ngx_modelgw_journal_open_account(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmts, ngx_modelgw_ledger_name_t *name, uint64_t time)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  *stmt;
 
-    stmt = stmts[NGX_MODELGW_FEED_ACCOUNT];
+    stmt = &stmts[NGX_MODELGW_FEED_ACCOUNT];
 
-    ngx_modelgw_store_bind_name(stmt, 1, name);
-    (void) sqlite3_bind_int64(stmt, 2, time);
+    ngx_modelgw_stmt_bind_name(stmt, 1, name);
+    ngx_modelgw_stmt_bind_int(stmt, 2, time);
 
     return ngx_modelgw_journal_run(s, stmt);
 }
 
 
 static void
-ngx_modelgw_journal_bind_key(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
+ngx_modelgw_journal_bind_key(ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_managed_key_t *key)
 {
-    ngx_str_t   *window;
-    const char  *state;
+    ngx_str_t  *window, *state;
+
+    static ngx_str_t  states[] = {
+        [NGX_MODELGW_KEY_FREE] = ngx_string("revoked"),
+        [NGX_MODELGW_KEY_ACTIVE] = ngx_string("active"),
+        [NGX_MODELGW_KEY_ROTATED] = ngx_string("rotated"),
+        [NGX_MODELGW_KEY_REVOKED] = ngx_string("revoked")
+    };
 
     window = &ngx_modelgw_windows[key->window];
+    state = &states[key->state];
 
-    state = (key->state == NGX_MODELGW_KEY_ACTIVE) ? "active"
-            : (key->state == NGX_MODELGW_KEY_ROTATED) ? "rotated" : "revoked";
-
-    ngx_modelgw_store_bind_name(stmt, 1, &key->id);
-    (void) sqlite3_bind_blob(stmt, 2, key->digest, NGX_MODELGW_KEY_DIGEST,
-                             SQLITE_STATIC);
-    ngx_modelgw_store_bind_name(stmt, 3, &key->account);
-    ngx_modelgw_store_bind_name(stmt, 4, &key->group);
-    (void) sqlite3_bind_text(stmt, 5, (char *) key->models,
-                             ngx_min(key->models_len,
-                                     NGX_MODELGW_LEDGER_MODELS),
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 6, key->rpm);
-    (void) sqlite3_bind_int64(stmt, 7, key->tpm);
-    (void) sqlite3_bind_int64(stmt, 8, key->concurrency);
-    (void) sqlite3_bind_int64(stmt, 9, key->budget);
-    (void) sqlite3_bind_text(stmt, 10,
-                             window->len ? (char *) window->data : "",
-                             window->len, SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 11, key->expires * 1000);
-    (void) sqlite3_bind_text(stmt, 12, state, -1, SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 13, key->version);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &key->id);
+    ngx_modelgw_stmt_bind_blob(stmt, 2, key->digest, NGX_MODELGW_KEY_DIGEST);
+    ngx_modelgw_stmt_bind_name(stmt, 3, &key->account);
+    ngx_modelgw_stmt_bind_name(stmt, 4, &key->group);
+    ngx_modelgw_stmt_bind_text(stmt, 5, key->models,
+                               ngx_min(key->models_len,
+                                       NGX_MODELGW_LEDGER_MODELS));
+    ngx_modelgw_stmt_bind_int(stmt, 6, key->rpm);
+    ngx_modelgw_stmt_bind_int(stmt, 7, key->tpm);
+    ngx_modelgw_stmt_bind_int(stmt, 8, key->concurrency);
+    ngx_modelgw_stmt_bind_int(stmt, 9, key->budget);
+    ngx_modelgw_stmt_bind_text(stmt, 10, window->data, window->len);
+    ngx_modelgw_stmt_bind_int(stmt, 11, key->expires * 1000);
+    ngx_modelgw_stmt_bind_text(stmt, 12, state->data, state->len);
+    ngx_modelgw_stmt_bind_int(stmt, 13, key->version);
 }
 
 
 /* A statement of a batch that is executed again. */
 
 static ngx_int_t
-ngx_modelgw_journal_run(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+ngx_modelgw_journal_run(ngx_modelgw_store_t *s, ngx_modelgw_stmt_t *stmt)
 {
     ngx_set_errno(0);
 
-    if (sqlite3_step(stmt) != SQLITE_DONE) {
-        return ngx_modelgw_store_fault(s, stmt);
+    if (sqlite3_step(stmt->sqlite) != SQLITE_DONE) {
+        return ngx_modelgw_store_fault(s, stmt->sqlite);
     }
 
-    (void) sqlite3_reset(stmt);
+    (void) sqlite3_reset(stmt->sqlite);
 
     return NGX_OK;
 }
@@ -625,93 +639,96 @@ ngx_modelgw_journal_rows(ngx_modelgw_store_t *s, const char *sql, uint64_t pos,
     ngx_uint_t max, ngx_modelgw_journal_row_pt row, void *handler, void *data)
 {
     ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, pos);
-    (void) sqlite3_bind_int64(stmt, 2, max);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, pos);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, max);
 
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
-        rc = row(stmt, handler, data);
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
+        rc = row(&stmt, handler, data);
 
         if (rc != NGX_OK) {
             break;
         }
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : rc;
 }
 
 
 static ngx_int_t
-ngx_modelgw_journal_lease_row(sqlite3_stmt *stmt, void *handler, void *data)
+ngx_modelgw_journal_lease_row(ngx_modelgw_stmt_t *stmt, void *handler,
+    void *data)
 {
     ngx_str_t                      name;
     ngx_modelgw_journal_lease_pt  *lease = handler;
 
-    ngx_modelgw_store_column(stmt, 0, &name);
+    ngx_modelgw_stmt_text(stmt, 0, &name);
 
-    return (*lease)(data, &name, sqlite3_column_int64(stmt, 1),
-                    sqlite3_column_int64(stmt, 2),
-                    sqlite3_column_int64(stmt, 3));
+    return (*lease)(data, &name, ngx_modelgw_stmt_int(stmt, 1),
+                    ngx_modelgw_stmt_int(stmt, 2),
+                    ngx_modelgw_stmt_int(stmt, 3));
 }
 
 
 static ngx_int_t
-ngx_modelgw_journal_call_row(sqlite3_stmt *stmt, void *handler, void *data)
+ngx_modelgw_journal_call_row(ngx_modelgw_stmt_t *stmt, void *handler,
+    void *data)
 {
     ngx_modelgw_journal_call_t    call;
     ngx_modelgw_journal_call_pt  *take = handler;
 
-    call.pos = sqlite3_column_int64(stmt, 0);
-    call.id = sqlite3_column_int64(stmt, 1);
-    call.time = sqlite3_column_int64(stmt, 2);
-    call.ended = sqlite3_column_int64(stmt, 3);
-    call.input = sqlite3_column_int64(stmt, 4);
-    call.cache_read = sqlite3_column_int64(stmt, 5);
-    call.cache_write = sqlite3_column_int64(stmt, 6);
-    call.cache_write_1h = sqlite3_column_int64(stmt, 7);
-    call.output = sqlite3_column_int64(stmt, 8);
-    call.reasoning = sqlite3_column_int64(stmt, 9);
-    call.cost = sqlite3_column_int64(stmt, 10);
-    call.status = sqlite3_column_int64(stmt, 11);
-    call.first_byte = sqlite3_column_int64(stmt, 12);
-    call.flags = sqlite3_column_int64(stmt, 13);
-    call.price = sqlite3_column_int64(stmt, 14);
+    call.pos = ngx_modelgw_stmt_int(stmt, 0);
+    call.id = ngx_modelgw_stmt_int(stmt, 1);
+    call.time = ngx_modelgw_stmt_int(stmt, 2);
+    call.ended = ngx_modelgw_stmt_int(stmt, 3);
+    call.input = ngx_modelgw_stmt_int(stmt, 4);
+    call.cache_read = ngx_modelgw_stmt_int(stmt, 5);
+    call.cache_write = ngx_modelgw_stmt_int(stmt, 6);
+    call.cache_write_1h = ngx_modelgw_stmt_int(stmt, 7);
+    call.output = ngx_modelgw_stmt_int(stmt, 8);
+    call.reasoning = ngx_modelgw_stmt_int(stmt, 9);
+    call.cost = ngx_modelgw_stmt_int(stmt, 10);
+    call.status = ngx_modelgw_stmt_int(stmt, 11);
+    call.first_byte = ngx_modelgw_stmt_int(stmt, 12);
+    call.flags = ngx_modelgw_stmt_int(stmt, 13);
+    call.price = ngx_modelgw_stmt_int(stmt, 14);
 
-    ngx_modelgw_store_column(stmt, 15, &call.key);
-    ngx_modelgw_store_column(stmt, 16, &call.account);
-    ngx_modelgw_store_column(stmt, 17, &call.model);
-    ngx_modelgw_store_column(stmt, 18, &call.outcome);
-    ngx_modelgw_store_column(stmt, 19, &call.end);
-    ngx_modelgw_store_column(stmt, 20, &call.request_id);
+    ngx_modelgw_stmt_text(stmt, 15, &call.key);
+    ngx_modelgw_stmt_text(stmt, 16, &call.account);
+    ngx_modelgw_stmt_text(stmt, 17, &call.model);
+    ngx_modelgw_stmt_text(stmt, 18, &call.outcome);
+    ngx_modelgw_stmt_text(stmt, 19, &call.end);
+    ngx_modelgw_stmt_text(stmt, 20, &call.request_id);
 
     return (*take)(data, &call);
 }
 
 
 static ngx_int_t
-ngx_modelgw_journal_price_row(sqlite3_stmt *stmt, void *handler, void *data)
+ngx_modelgw_journal_price_row(ngx_modelgw_stmt_t *stmt, void *handler,
+    void *data)
 {
     ngx_modelgw_store_price_t      price;
     ngx_modelgw_journal_price_pt  *take = handler;
 
     ngx_memzero(&price, sizeof(ngx_modelgw_store_price_t));
 
-    price.id = sqlite3_column_int64(stmt, 0);
-    ngx_modelgw_store_column(stmt, 1, &price.group);
-    ngx_modelgw_store_column(stmt, 2, &price.model);
-    price.time = sqlite3_column_int64(stmt, 3);
-    price.rates.input = sqlite3_column_int64(stmt, 4);
-    price.rates.output = sqlite3_column_int64(stmt, 5);
-    price.rates.cache_read = sqlite3_column_int64(stmt, 6);
-    price.rates.cache_write = sqlite3_column_int64(stmt, 7);
-    price.rates.cache_write_1h = sqlite3_column_int64(stmt, 8);
+    price.id = ngx_modelgw_stmt_int(stmt, 0);
+    ngx_modelgw_stmt_text(stmt, 1, &price.group);
+    ngx_modelgw_stmt_text(stmt, 2, &price.model);
+    price.time = ngx_modelgw_stmt_int(stmt, 3);
+    price.rates.input = ngx_modelgw_stmt_int(stmt, 4);
+    price.rates.output = ngx_modelgw_stmt_int(stmt, 5);
+    price.rates.cache_read = ngx_modelgw_stmt_int(stmt, 6);
+    price.rates.cache_write = ngx_modelgw_stmt_int(stmt, 7);
+    price.rates.cache_write_1h = ngx_modelgw_stmt_int(stmt, 8);
 
     return (*take)(data, &price);
 }
