@@ -104,7 +104,7 @@ ngx_http_modelgw_load_as_user(void *data)
 
     if (ngx_test_config) {
 
-        if (ngx_modelgw_store_check(path, &load->error) != NGX_OK) {
+        if (ngx_modelgw_store_check(path, 0, &load->error) != NGX_OK) {
             return ngx_http_modelgw_load_failed(load);
         }
 
@@ -254,7 +254,8 @@ ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load, uint64_t last)
 
     id = ngx_http_modelgw_zone_first_id(last);
 
-    ledger = ngx_modelgw_ledger_create(load->memory, load->size, id, 1);
+    ledger = ngx_modelgw_ledger_create(load->memory, load->size, id,
+                                       NGX_MODELGW_LEDGER_CREDIT);
 
     if (ledger == NULL) {
         ngx_log_error(NGX_LOG_EMERG, load->log, 0,

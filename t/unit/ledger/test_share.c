@@ -159,8 +159,7 @@ slots(ngx_modelgw_share_ask_t *ask, ngx_uint_t node, uint64_t live,
 static void
 setup(ngx_uint_t n)
 {
-    void        *p;
-    ngx_uint_t   i;
+    ngx_uint_t  i;
 
     memset(rows, 0, sizeof(rows));
     memset(calls, 0, sizeof(calls));
@@ -169,12 +168,7 @@ setup(ngx_uint_t n)
     ncalls = refused = waited = statements = 0;
 
     for (i = 0; i < n; i++) {
-        nodes[i].l = ledger_create(LEDGER_SIZE, 1, 0);
-
-        p = calloc(1, ngx_modelgw_shares_size(nodes[i].l->keys.max));
-        assert_non_null(p);
-
-        nodes[i].l->shares = ngx_modelgw_shares_init(p, nodes[i].l->keys.max);
+        nodes[i].l = ledger_create(LEDGER_SIZE, 1, NGX_MODELGW_LEDGER_CLUSTER);
         nodes[i].key = ledger_key(nodes[i].l, "key");
         nodes[i].next = START + i * 37;
 
@@ -192,7 +186,6 @@ teardown(ngx_uint_t n)
 
     for (i = 0; i < n; i++) {
         ngx_modelgw_ledger_leave(nodes[i].l, nodes[i].worker);
-        free(nodes[i].l->shares);
         ledger_destroy(nodes[i].l, LEDGER_SIZE);
     }
 }
