@@ -228,9 +228,13 @@ def test_import_and_export(server, made, full, tmp_path, shell):
     assert {r["name"]: r["free"] for r in server.query(
         "SELECT name, free FROM modelgw.accounts")} == {"a": 65, "b": -7,
                                                         "c": 0}
-    # nodes fetch what is newer than 0
-    assert server.one("SELECT min(keys_version) FROM modelgw.keys") == 1
-    assert server.one("SELECT keys_version FROM modelgw.cluster") == 1
+    # nodes fetch what is newer than 0, all rows of a key at once
+    assert {r["name"]: r["version"] for r in server.query(
+        "SELECT name, version FROM modelgw.accounts")} == {"a": 1, "b": 2,
+                                                           "c": 3}
+    assert {r["keys_version"] for r in server.query(
+        "SELECT keys_version FROM modelgw.keys")} == {4}
+    assert server.one("SELECT keys_version FROM modelgw.cluster") == 4
 
     path = str(tmp_path / "new.db")
     ok(run("cluster", "export", path, made, shell=shell))
