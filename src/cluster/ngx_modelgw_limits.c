@@ -174,12 +174,12 @@ static const char  ngx_modelgw_limits_minute_sql[] =
             " + CASE WHEN i = 66 THEN keep + took ELSE 0 END"
             " FROM generate_series(1, 66) i)"
     " FROM g WHERE x.key = g.key AND x.kind = g.kind"
-    " RETURNING g.no, g.took, g.now + 5, g.rest - g.took,"
+    " RETURNING g.no, g.took, g.now + 5 AS second, g.rest - g.took AS rest,"
         " CASE WHEN g.took < g.need THEN (SELECT min(i) FROM ("
                 "SELECT i, sum(n) OVER (ORDER BY i) AS sum"
                 " FROM unnest(x.counts) WITH ORDINALITY AS c(n, i)) s"
-            " WHERE s.sum >= g.least - g.rest) * 1000 - g.ms % 1000"
-            " ELSE 0 END, 0";
+            " WHERE s.sum >= g.least - g.rest + g.took) * 1000 - g.ms % 1000"
+            " ELSE 0 END AS wait, 0 AS lacks";
 
 
 /* $1 keys, $2 limits */
@@ -224,7 +224,8 @@ static const char  ngx_modelgw_limits_slots_sql[] =
             " FROM g CROSS JOIN t"
         " ON CONFLICT (key, node) DO UPDATE SET slots = excluded.slots,"
             " lacks = excluded.lacks, seen = excluded.seen"
-    ") SELECT no, took, 1::bigint, rest - took, 0, others FROM g";
+    ") SELECT no, took, 1 AS second, rest - took AS rest, 0 AS wait,"
+        " others AS lacks FROM g";
 
 
 /* $1 this node, $2 a node lives if it was seen so many ms ago */
