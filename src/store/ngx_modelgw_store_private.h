@@ -80,6 +80,27 @@
     "(SELECT coalesce(max(value), 0) FROM marks WHERE name = 'hours')"
 
 
+/*
+ * The view "audit".  Both "difference" and "hours" must be 0 in every row: the
+ * balance less what it is derived from, credit and calls, and the cost in
+ * "hours" less that of their calls.
+ */
+
+#define ngx_modelgw_store_audit_sql(credit)                                   \
+    "CREATE VIEW audit AS "                                                   \
+        "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"   \
+            " sum(balance) - sum(derived) AS difference, sum(hours) AS hours" \
+        " FROM (SELECT name AS account, balance, 0 AS derived, 0 AS hours"    \
+                " FROM accounts"                                              \
+            " UNION ALL SELECT account, 0, " credit                           \
+            " UNION ALL SELECT account, 0, -cost,"                            \
+                " iif(ended < " NGX_MODELGW_STORE_MARK ", -cost, 0)"          \
+                " FROM calls"                                                 \
+            " UNION ALL SELECT account, 0, 0, cost FROM hours"                \
+            " UNION ALL SELECT account, 0, -cost, 0 FROM days)"               \
+        " GROUP BY account;"
+
+
 /* the first second of a row of "days" */
 
 #define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
@@ -125,6 +146,7 @@ struct ngx_modelgw_store_s {
     ngx_uint_t                   batch;  /* between _begin() and _commit() */
     ngx_uint_t                   failed; /* nothing more is written */
     ngx_uint_t                   migrated; /* when it was opened */
+    ngx_uint_t                   journal; /* it is one, of a cluster's node */
 
     /* the table "temp.modelgw_batch" has the rows first <= row < end */
 
@@ -293,6 +315,16 @@ int64_t ngx_modelgw_store_charged(ngx_modelgw_store_t *s,
 /* The name must not change until the statement is executed. */
 void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
     ngx_modelgw_ledger_name_t *name);
+
+
+/* store_journal.c: what a journal has besides, to be made with its tables */
+
+extern const char  ngx_modelgw_journal_schema[];
+
+/*
+ * Sets the id of a new journal, outside of a batch: NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_journal_init(ngx_modelgw_store_t *s, const char *id);
 
 
 /* store_change.c, store_keys.c: changes by operators */

@@ -22,6 +22,14 @@
 #define NGX_MODELGW_STORE_LATE  10000    /* younger calls looked at, at most */
 
 
+/* the last of ?2 calls that ended before ?1, of the ?3 with the lowest ids */
+
+#define ngx_modelgw_store_old_sql(condition)                                  \
+    "SELECT max(id), count(*) FROM (SELECT id FROM (SELECT id, ended"         \
+    " FROM calls" condition " ORDER BY id LIMIT ?3) WHERE ended < ?1"         \
+    " ORDER BY id LIMIT ?2)"
+
+
 typedef struct {
     const char  *sql;
     const char  *rows;                   /* counts what it should change */
@@ -299,6 +307,9 @@ ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s, int64_t before,
  * not be read to find that none is old enough: if there are more than
  * NGX_MODELGW_STORE_LATE younger calls in between, which takes a clock that was
  * wrong, older ones after them are left for another day.
+ *
+ * In a journal those that are in the outbox, or have a higher id than one of
+ * them, are left, too: the exchanger still needs them.
  */
 
 static ngx_int_t
@@ -309,9 +320,10 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
     sqlite3_stmt  *stmt;
 
     if (ngx_modelgw_store_prepare(s,
-            "SELECT max(id), count(*) FROM (SELECT id FROM (SELECT id, ended"
-            " FROM calls ORDER BY id LIMIT ?3) WHERE ended < ?1 ORDER BY id"
-            " LIMIT ?2)", &stmt)
+            s->journal ? ngx_modelgw_store_old_sql(
+                             " WHERE id < (SELECT coalesce(min(call),"
+                             " 0x7fffffffffffffff) FROM outbox)")
+                       : ngx_modelgw_store_old_sql(""), &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;

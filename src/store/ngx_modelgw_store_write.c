@@ -281,7 +281,7 @@ ngx_modelgw_store_account(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    if (!made || a->founding == 0) {
+    if (!made || a->founding == 0 || s->journal) {
         return NGX_OK;
     }
 
