@@ -617,13 +617,13 @@ node_join(node_t *node, ngx_uint_t n)
 
     d = &world.db.nodes[n];
 
-    /* a process that is new, or was written off */
+    /*
+     * Not only of a new process: else what was said on the old connection could
+     * still be granted after this, and the node would not hear of it before it
+     * says something of the fund again.
+     */
 
-    if (node->epoch != d->epoch || node->epoch == 0 || !node->joined) {
-        d->epoch++;
-    }
-
-    node->epoch = d->epoch;
+    node->epoch = ++d->epoch;
     node->pos = d->pos;
     node->joined = 2;
 
