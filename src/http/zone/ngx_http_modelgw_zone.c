@@ -427,7 +427,8 @@ ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
     ngx_memzero(&room, sizeof(ngx_modelgw_ledger_room_t));
 
     if (pages > 3) {
-        ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize, &room);
+        ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize,
+                                NGX_MODELGW_LEDGER_CREDIT, &room);
     }
 
     return room.keys >= keys && room.accounts >= accounts && room.calls;
@@ -595,7 +596,8 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
 
     id = ngx_http_modelgw_zone_first_id(0);
 
-    mmcf->ledger = ngx_modelgw_ledger_create(p, size, id, 0);
+    mmcf->ledger = ngx_modelgw_ledger_create(p, size, id,
+                                             NGX_MODELGW_LEDGER_LIMITS);
 
     if (mmcf->ledger == NULL) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
