@@ -129,6 +129,8 @@ install: module $(if $(shell command -v npm)$(wildcard $(CONSOLE)/.complete),\
 	install -D -m 755 conf/modelgwctl $(DESTDIR)$(SBIN_DIR)/modelgwctl
 	install -D -m 644 conf/openapi.json \
 	    $(DESTDIR)$(SHARE_DIR)/openapi.json
+	install -D -m 644 conf/cluster/schema.sql \
+	    $(DESTDIR)$(SHARE_DIR)/cluster/schema.sql
 	install -d -m 755 $(DESTDIR)$(CONF_DIR)
 	@for f in conf/modelgw/*.conf; do \
 	    to=$(DESTDIR)$(CONF_DIR)/$${f##*/}; \
