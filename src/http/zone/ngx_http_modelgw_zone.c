@@ -290,6 +290,14 @@ ngx_http_modelgw_zone_check_none(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    if (mmcf->cluster) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"modelgw_cluster\" but no \"modelgw_ledger\" in http, "
+                      "in which the node keeps what it has borrowed, in %s:%ui",
+                      mmcf->cluster_place.file, mmcf->cluster_place.line);
+        return NGX_ERROR;
+    }
+
     zone = ngx_http_modelgw_zone_known();
     old = zone ? zone->data : NULL;
 
@@ -419,7 +427,8 @@ ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
     ngx_memzero(&room, sizeof(ngx_modelgw_ledger_room_t));
 
     if (pages > 3) {
-        ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize, &room);
+        ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize,
+                                NGX_MODELGW_LEDGER_CREDIT, &room);
     }
 
     return room.keys >= keys && room.accounts >= accounts && room.calls;
@@ -568,6 +577,10 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
     mmcf->shared = (ngx_http_modelgw_shared_t *) p;
     mmcf->shared->managed = mmcf->managed;
 
+    if (ngx_http_modelgw_node_start(mmcf, zone->shm.log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (ngx_modelgw_redo_mutex_init(&mmcf->shared->budgets) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
                       "robust mutexes are not supported");
@@ -583,7 +596,8 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
 
     id = ngx_http_modelgw_zone_first_id(0);
 
-    mmcf->ledger = ngx_modelgw_ledger_create(p, size, id, 0);
+    mmcf->ledger = ngx_modelgw_ledger_create(p, size, id,
+                                             NGX_MODELGW_LEDGER_LIMITS);
 
     if (mmcf->ledger == NULL) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
@@ -640,8 +654,19 @@ ngx_http_modelgw_zone_adopt(ngx_shm_zone_t *zone,
         return NGX_ERROR;
     }
 
+    if ((mmcf->cluster == NULL) != (old->cluster == NULL)) {
+        ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
+                      "\"modelgw_cluster\" cannot be added or removed by a "
+                      "reload: stop nginx, then start it");
+        return NGX_ERROR;
+    }
+
     mmcf->ledger = old->ledger;
     mmcf->shared = old->shared;
+
+    if (ngx_http_modelgw_node_start(mmcf, zone->shm.log) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     if (ngx_http_modelgw_zone_keys_same(mmcf, zone->shm.log) != NGX_OK
         || ngx_http_modelgw_zone_check_more(mmcf, zone->shm.log) != NGX_OK) {
@@ -759,6 +784,12 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
     mmcf->shared->flush = mmcf->ledger_flush;
     mmcf->shared->keep = mmcf->ledger_keep;
     mmcf->shared->configuration++;
+
+    if (mmcf->cluster) {
+        mmcf->shared->exchange = mmcf->cluster->exchange;
+        mmcf->shared->offline = mmcf->cluster->offline;
+        mmcf->shared->lost = mmcf->cluster->lost;
+    }
 
     old = ngx_http_modelgw_zone_old(cycle);
 
@@ -931,7 +962,10 @@ ngx_http_modelgw_zone_account(ngx_http_modelgw_zone_ctx_t *ctx,
         p = ngx_modelgw_amount(amount, mmcf->founding);
 
         ngx_log_error(NGX_LOG_NOTICE, ctx->log, 0,
-                      "account \"%V\" opened with %*s euro founding credit",
+                      mmcf->cluster
+                      ? "account \"%V\" is opened by the cluster, with %*s "
+                        "euro founding credit if it is new there"
+                      : "account \"%V\" opened with %*s euro founding credit",
                       &key->account, p - amount, amount);
     }
 }

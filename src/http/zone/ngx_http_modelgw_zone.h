@@ -207,6 +207,17 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
     ngx_uint_t *calls, ngx_uint_t *errors);
 
 
+/* node.c: the node of a cluster */
+
+/*
+ * When the zone is created, or a reload keeps it: checks that the workers' user
+ * can read the file of the password, and others cannot.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_node_start(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
+
+
 /*
  * sessions.c: the shared memory of sign-ins to the admin interface, if there is
  * a modelgw_operators; all but the first function need it

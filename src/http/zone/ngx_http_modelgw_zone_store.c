@@ -254,7 +254,8 @@ ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load, uint64_t last)
 
     id = ngx_http_modelgw_zone_first_id(last);
 
-    ledger = ngx_modelgw_ledger_create(load->memory, load->size, id, 1);
+    ledger = ngx_modelgw_ledger_create(load->memory, load->size, id,
+                                       NGX_MODELGW_LEDGER_CREDIT);
 
     if (ledger == NULL) {
         ngx_log_error(NGX_LOG_EMERG, load->log, 0,
