@@ -42,7 +42,7 @@ static ngx_int_t ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_text_write(void *data, u_char *p,
     size_t len, ngx_uint_t borrowed);
-static void ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+static void ngx_modelgw_store_bind_text(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_store_text_t *text);
 
 
@@ -104,8 +104,8 @@ static ngx_int_t
 ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT 1 FROM actions WHERE id = ?1",
                                 &stmt)
@@ -114,11 +114,11 @@ ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, change->time);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, change->time);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -129,7 +129,7 @@ ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, uint64_t time,
     ngx_modelgw_store_action_t *action)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "INSERT INTO actions VALUES"
                                    " (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)", &stmt)
@@ -138,19 +138,17 @@ ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, time);
-    ngx_modelgw_store_bind_name(stmt, 2, &change->actor);
-    (void) sqlite3_bind_text(stmt, 3, (char *) change->address,
-                             ngx_min(change->address_len,
-                                     NGX_MODELGW_LEDGER_ADDRESS),
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_text(stmt, 4, (char *) action->name.data,
-                             action->name.len, SQLITE_STATIC);
-    ngx_modelgw_store_bind_name(stmt, 5, action->target);
-    ngx_modelgw_store_bind_text(stmt, 6, &action->before);
-    ngx_modelgw_store_bind_text(stmt, 7, &action->after);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, time);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->actor);
+    ngx_modelgw_stmt_bind_text(&stmt, 3, change->address,
+                               ngx_min(change->address_len,
+                                       NGX_MODELGW_LEDGER_ADDRESS));
+    ngx_modelgw_stmt_bind_text(&stmt, 4, action->name.data, action->name.len);
+    ngx_modelgw_stmt_bind_name(&stmt, 5, action->target);
+    ngx_modelgw_store_bind_text(&stmt, 6, &action->before);
+    ngx_modelgw_store_bind_text(&stmt, 7, &action->after);
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: a change was not written");
 }
 
@@ -161,8 +159,8 @@ static ngx_int_t
 ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (change->kind >= NGX_MODELGW_CHANGE_KEY_NEW
         && ngx_modelgw_store_key_read(s, change) != NGX_OK)
@@ -182,15 +180,15 @@ ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        change->amount = sqlite3_column_int64(stmt, 0);
+        change->amount = ngx_modelgw_stmt_int(&stmt, 0);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -282,8 +280,8 @@ static ngx_int_t
 ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_change_e *result)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT account = ?2 AND amount = ?3"
                                    " FROM topups WHERE id = ?1", &stmt)
@@ -292,18 +290,18 @@ ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->id);
-    ngx_modelgw_store_bind_name(stmt, 2, &change->owner);
-    (void) sqlite3_bind_int64(stmt, 3, change->amount);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->id);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->owner);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, change->amount);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        *result = sqlite3_column_int(stmt, 0) ? NGX_MODELGW_CHANGE_KNOWN
+        *result = ngx_modelgw_stmt_int(&stmt, 0) ? NGX_MODELGW_CHANGE_KNOWN
                                               : NGX_MODELGW_CHANGE_OTHER;
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -319,9 +317,9 @@ static ngx_int_t
 ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, int64_t *balance)
 {
-    int64_t        sum;
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    int64_t             sum;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT balance FROM accounts"
                                    " WHERE name = ?1", &stmt)
@@ -330,13 +328,15 @@ ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
-    *balance = sqlite3_column_int64(stmt, 0);
+    if (rc == NGX_OK) {
+        *balance = ngx_modelgw_stmt_int(&stmt, 0);
+    }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     if (rc != NGX_OK) {
         return rc;
@@ -485,8 +485,8 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
 {
     ngx_int_t           rc;
     ngx_str_t           state, note;
-    sqlite3_stmt       *stmt;
     ngx_modelgw_out_t   out;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT state, note, state = 'closed'"
                                    " FROM accounts WHERE name = ?1", &stmt)
@@ -495,17 +495,15 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        state.data = (u_char *) sqlite3_column_text(stmt, 0);
-        state.len = sqlite3_column_bytes(stmt, 0);
-        note.data = (u_char *) sqlite3_column_text(stmt, 1);
-        note.len = ngx_min(sqlite3_column_bytes(stmt, 1),
-                           NGX_MODELGW_LEDGER_NOTE);
-        *closed = sqlite3_column_int(stmt, 2);
+        ngx_modelgw_stmt_text(&stmt, 0, &state);
+        ngx_modelgw_stmt_text(&stmt, 1, &note);
+        note.len = ngx_min(note.len, NGX_MODELGW_LEDGER_NOTE);
+        *closed = ngx_modelgw_stmt_int(&stmt, 2);
 
         ngx_modelgw_store_text(&out, text);
         ngx_modelgw_out_text(&out, "{\"state\":");
@@ -515,7 +513,7 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
         ngx_modelgw_out_text(&out, "}");
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -525,7 +523,8 @@ static ngx_int_t
 ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    sqlite3_stmt  *stmt;
+    const char          *state;
+    ngx_modelgw_stmt_t   stmt;
 
     if (ngx_modelgw_store_ready(s,
             "UPDATE accounts SET state = coalesce(?2, state),"
@@ -535,52 +534,50 @@ ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
     if (change->sets & NGX_MODELGW_CHANGE_STATE) {
-        (void) sqlite3_bind_text(stmt, 2, change->closed ? "closed" : "open",
-                                 -1, SQLITE_STATIC);
+        state = change->closed ? "closed" : "open";
+        ngx_modelgw_stmt_bind_text(&stmt, 2, (u_char *) state,
+                                   ngx_strlen(state));
     }
 
     if (change->sets & NGX_MODELGW_CHANGE_NOTE) {
-        (void) sqlite3_bind_text(stmt, 3, (char *) change->note,
-                                 ngx_min(change->note_len,
-                                         NGX_MODELGW_LEDGER_NOTE),
-                                 SQLITE_STATIC);
+        ngx_modelgw_stmt_bind_text(&stmt, 3, change->note,
+                                   ngx_min(change->note_len,
+                                           NGX_MODELGW_LEDGER_NOTE));
     }
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: a change was not written");
 }
 
 
 ngx_int_t
-ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, ngx_modelgw_stmt_t *stmt)
 {
-    ngx_set_errno(0);
+    switch (ngx_modelgw_stmt_next(stmt)) {
 
-    switch (sqlite3_step(stmt)) {
-
-    case SQLITE_ROW:
+    case NGX_OK:
         return NGX_OK;
 
-    case SQLITE_DONE:
+    case NGX_DONE:
         return NGX_DECLINED;
     }
 
-    return ngx_modelgw_store_fault(s, NULL);
+    return ngx_modelgw_store_abandon(s);
 }
 
 
 ngx_int_t
 ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt)
+    ngx_modelgw_stmt_t *stmt)
 {
     if (s->failed || !s->batch) {
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_prepare(s, sql, stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, stmt) != NGX_OK) {
         return ngx_modelgw_store_abandon(s);
     }
 
@@ -617,14 +614,13 @@ ngx_modelgw_store_text_write(void *data, u_char *p, size_t len,
 
 
 static void
-ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+ngx_modelgw_store_bind_text(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_store_text_t *text)
 {
     if (text->len == 0) {
-        (void) sqlite3_bind_text(stmt, i, "{}", -1, SQLITE_STATIC);
+        ngx_modelgw_stmt_bind_text(stmt, i, (u_char *) "{}", 2);
         return;
     }
 
-    (void) sqlite3_bind_text(stmt, i, (char *) text->data, text->len,
-                             SQLITE_STATIC);
+    ngx_modelgw_stmt_bind_text(stmt, i, text->data, text->len);
 }

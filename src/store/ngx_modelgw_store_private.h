@@ -15,6 +15,7 @@
 #include <sqlite3.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_stmt.h"
 #include "ngx_modelgw_store.h"
 
 
@@ -79,6 +80,27 @@
     "(SELECT coalesce(max(value), 0) FROM marks WHERE name = 'hours')"
 
 
+/*
+ * The view "audit".  Both "difference" and "hours" must be 0 in every row: the
+ * balance less what it is derived from, credit and calls, and the cost in
+ * "hours" less that of their calls.
+ */
+
+#define ngx_modelgw_store_audit_sql(credit)                                   \
+    "CREATE VIEW audit AS "                                                   \
+        "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"   \
+            " sum(balance) - sum(derived) AS difference, sum(hours) AS hours" \
+        " FROM (SELECT name AS account, balance, 0 AS derived, 0 AS hours"    \
+                " FROM accounts"                                              \
+            " UNION ALL SELECT account, 0, " credit                           \
+            " UNION ALL SELECT account, 0, -cost,"                            \
+                " iif(ended < " NGX_MODELGW_STORE_MARK ", -cost, 0)"          \
+                " FROM calls"                                                 \
+            " UNION ALL SELECT account, 0, 0, cost FROM hours"                \
+            " UNION ALL SELECT account, 0, -cost, 0 FROM days)"               \
+        " GROUP BY account;"
+
+
 /* the first second of a row of "days" */
 
 #define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
@@ -124,6 +146,7 @@ struct ngx_modelgw_store_s {
     ngx_uint_t                   batch;  /* between _begin() and _commit() */
     ngx_uint_t                   failed; /* nothing more is written */
     ngx_uint_t                   migrated; /* when it was opened */
+    ngx_uint_t                   journal; /* it is one, of a cluster's node */
 
     /* the table "temp.modelgw_batch" has the rows first <= row < end */
 
@@ -189,12 +212,6 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_step(s, sql, 0, 0, n)
 
 /*
- * Reads the next row of a statement, which the caller finalizes.
- *     NGX_OK, NGX_DONE (there is none), NGX_ERROR
- */
-ngx_int_t ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
-
-/*
  * Calls the handler for each row, of a name and two numbers; first is bound if
  * there is a parameter.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
@@ -214,16 +231,10 @@ ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
 
 /*
  * Prepares a query, and binds these, and the span to ?4 and ?5: NGX_OK,
- * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes; the string must
- * not change until the statement is finalized.  This cannot fail: nothing is
- * copied.
+ * NGX_ERROR.
  */
 ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
-void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
-
-/* The text of a column, valid until the statement goes on. */
-void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 
 /*
  * Writes a text as a cell of CSV, one that a spreadsheet would take for a
@@ -234,7 +245,7 @@ void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
 /* writes a row */
 
 typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 
 /* rows of an answer */
@@ -253,8 +264,8 @@ typedef struct {
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
-    ngx_modelgw_store_rows_t *rows);
+    ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_store_row_pt row, ngx_modelgw_store_rows_t *rows);
 
 /* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
@@ -268,8 +279,8 @@ ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
  * it fails, or changes another number of rows, the batch is rolled back.
  *     NGX_OK, NGX_ERROR
  */
-ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
-    int changes, const char *failed);
+ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmt, ngx_uint_t changes, const char *failed);
 
 /* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,
@@ -306,6 +317,16 @@ void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
     ngx_modelgw_ledger_name_t *name);
 
 
+/* store_journal.c: what a journal has besides, to be made with its tables */
+
+extern const char  ngx_modelgw_journal_schema[];
+
+/*
+ * Sets the id of a new journal, outside of a batch: NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_journal_init(ngx_modelgw_store_t *s, const char *id);
+
+
 /* store_change.c, store_keys.c: changes by operators */
 
 #define NGX_MODELGW_STORE_STATE   4096   /* bytes of a state as JSON */
@@ -340,14 +361,14 @@ typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
 
 /* Prepares a statement of a batch, which is rolled back if that fails. */
 ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /*
  * Reads the first row of a statement, which the caller finalizes.
  *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR (as of a batch)
  */
 ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /* Makes out write to the text, which becomes empty. */
 void ngx_modelgw_store_text(ngx_modelgw_out_t *out,

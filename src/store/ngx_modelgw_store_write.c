@@ -281,7 +281,7 @@ ngx_modelgw_store_account(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    if (!made || a->founding == 0) {
+    if (!made || a->founding == 0 || s->journal) {
         return NGX_OK;
     }
 
@@ -723,23 +723,24 @@ ngx_modelgw_store_run(ngx_modelgw_store_t *s, ngx_modelgw_store_statement_e i,
 
 
 ngx_int_t
-ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt, int changes,
-    const char *failed)
+ngx_modelgw_store_once(ngx_modelgw_store_t *s, ngx_modelgw_stmt_t *stmt,
+    ngx_uint_t changes, const char *failed)
 {
     ngx_int_t  rc;
 
-    rc = NGX_OK;
+    rc = ngx_modelgw_stmt_next(stmt);
 
-    ngx_set_errno(0);
+    if (rc == NGX_ERROR) {
+        (void) ngx_modelgw_store_abandon(s);
 
-    if (sqlite3_step(stmt) != SQLITE_DONE) {
-        rc = ngx_modelgw_store_fault(s, NULL);
-
-    } else if (sqlite3_changes(s->db) != changes) {
+    } else if (ngx_modelgw_stmt_changes(stmt) != changes) {
         rc = ngx_modelgw_store_fault_text(s, failed);
+
+    } else {
+        rc = NGX_OK;
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(stmt);
 
     return rc;
 }

@@ -104,7 +104,7 @@ ngx_http_modelgw_load_as_user(void *data)
 
     if (ngx_test_config) {
 
-        if (ngx_modelgw_store_check(path, &load->error) != NGX_OK) {
+        if (ngx_modelgw_store_check(path, 0, &load->error) != NGX_OK) {
             return ngx_http_modelgw_load_failed(load);
         }
 
