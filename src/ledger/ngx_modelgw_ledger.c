@@ -49,7 +49,7 @@
 #define NGX_MODELGW_LEDGER_CLUSTER_SIZE                                       \
     (sizeof(ngx_modelgw_lease_node_t)                                         \
      + NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t)                       \
-     + 4 * NGX_MODELGW_LEDGER_ALIGN)
+     + 5 * NGX_MODELGW_LEDGER_ALIGN)
 
 /* ms that a clock may be set back within a window, without an effect on it */
 
@@ -124,7 +124,7 @@ void
 ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
     ngx_modelgw_ledger_room_t *room)
 {
-    size_t  head, lease;
+    size_t  head, lease, share;
 
     ngx_memzero(room, sizeof(ngx_modelgw_ledger_room_t));
 
@@ -133,10 +133,12 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
              * sizeof(ngx_modelgw_ledger_worker_t);
 
     lease = 0;
+    share = 0;
 
     if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
-        head += NGX_MODELGW_LEDGER_CLUSTER_SIZE;
+        head += NGX_MODELGW_LEDGER_CLUSTER_SIZE + ngx_modelgw_shares_size(0);
         lease = sizeof(ngx_modelgw_lease_t);
+        share = ngx_modelgw_shares_size(1) - ngx_modelgw_shares_size(0);
     }
 
     if (size <= head) {
@@ -151,7 +153,7 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
                              NGX_MODELGW_LEDGER_NONE);
 
     room->keys = ngx_min(3 * size
-                         / (sizeof(ngx_modelgw_ledger_key_t) + lease
+                         / (sizeof(ngx_modelgw_ledger_key_t) + lease + share
                             + sizeof(uint64_t)),
                          NGX_MODELGW_LEDGER_NONE);
 
@@ -291,6 +293,10 @@ ngx_modelgw_ledger_cluster_init(ngx_modelgw_ledger_t *l, u_char *p,
     p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
     l->node = (ngx_modelgw_lease_node_t *) p;
     p += sizeof(ngx_modelgw_lease_node_t);
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->shares = ngx_modelgw_shares_init(p, room->keys);
+    p += ngx_modelgw_shares_size(room->keys);
 
     ngx_modelgw_node_set(l, NGX_MODELGW_NODE_NEW);
     l->node->live = 1;
@@ -558,6 +564,10 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             key->window = NGX_MODELGW_WINDOW_NONE;
 
             ngx_modelgw_lease_drop(l, *index);
+
+            if (l->shares) {
+                ngx_modelgw_share_forget_locked(l, *index);
+            }
 
             ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
@@ -1177,6 +1187,10 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
         ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
+
+        if (l->shares && call->taken) {
+            ngx_modelgw_share_settle_locked(l, call, used, clock);
+        }
     }
 
     if (call->account == NGX_MODELGW_LEDGER_NONE

@@ -14,6 +14,7 @@
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_redo.h"
+#include "ngx_modelgw_share.h"
 
 
 /*
@@ -109,6 +110,7 @@ struct ngx_modelgw_ledger_s {
     uint64_t                       change_time; /* ms, of the last one */
     uint64_t                       reserved; /* accounts that pending changes
                                                 may open */
+    ngx_modelgw_shares_t          *shares; /* NULL without a cluster */
 
     /* one word each, used without the mutex */
 
