@@ -396,9 +396,13 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
 
     lease = ngx_modelgw_lease(l, fund);
 
-    if (ngx_modelgw_lease_state_locked(l, fund, time, &s) != NGX_OK
-        || (s.ends && lease->limit == 0))
-    {
+    if (ngx_modelgw_lease_state_locked(l, fund, time, &s) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    /* a budget that was not used since the start can only be given back */
+
+    if (lease->ends != s.ends && lease->limit == 0) {
         return NGX_DECLINED;
     }
 

@@ -281,6 +281,8 @@ typedef struct {
                                             after it was rotated; 0: none */
     int64_t                     amount;  /* nano-euro: of the top-up, or the
                                             founding credit */
+    int64_t                     balance; /* in a cluster: the account's, */
+    int64_t                     held;    /* after it; set by the store */
     ngx_modelgw_ledger_name_t   owner;   /* name of the account */
     ngx_modelgw_ledger_name_t   id;      /* of the top-up */
 

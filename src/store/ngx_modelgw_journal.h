@@ -124,8 +124,7 @@ ngx_int_t ngx_modelgw_journal_lease(ngx_modelgw_store_t *s, ngx_str_t *name,
 /*
  * What the database has of keys and accounts that have changed: "feed".  Rows
  * of one key come together, a row a digest (state ACTIVE, ROTATED or REVOKED).
- * Read from the database by ngx_modelgw_store_feed() (D, store over libpq, in
- * order of keys_version), written to the journal by the writer, then published.
+ * The writer writes them to the journal, then they are published.
  */
 
 typedef struct {

@@ -480,13 +480,16 @@ ngx_int_t ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
  * {"actions":[{"id":…,"time":…,"actor":…,"address":…,"action":…,"target":…,
  * "before":{…},"after":{…}}…]}: the newest "limit" changes by operators with an
  * id below "after" (0: all), of that actor and target (len 0: any).  If there
- * are more, the last members are "more":true,"next":"…", the next "after".
+ * are more, the last members are "more":true,"next":"…", the next "after"; in a
+ * cluster with "-" and the next "node".
  *     NGX_OK, NGX_ERROR
  */
 typedef struct {
     ngx_str_t             actor;
     ngx_str_t             target;
     uint64_t              after;
+    uint64_t              node;          /* of nodes that have "after", those
+                                            below this one */
     ngx_uint_t            limit;
 } ngx_modelgw_store_actions_t;
 

@@ -41,7 +41,8 @@
     " reasoning, cost, duration, first_bytes, first_byte "
 
 #define NGX_MODELGW_STORE_SUMS_OF_CALLS                                       \
-    " count(*) AS calls, sum(status NOT BETWEEN 200 AND 299) AS errors,"      \
+    " count(*) AS calls,"                                                     \
+    " sum(CASE WHEN status BETWEEN 200 AND 299 THEN 0 ELSE 1 END) AS errors," \
     " sum(input) AS input, sum(cache_read) AS cache_read,"                    \
     " sum(cache_write) AS cache_write,"                                       \
     " sum(cache_write_1h) AS cache_write_1h, sum(output) AS output,"          \
@@ -101,9 +102,18 @@
         " GROUP BY account;"
 
 
-/* the first second of a row of "days" */
+/* the first second of a row of "days"; those from a time on, ?1 */
 
 #define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+
+#define NGX_MODELGW_STORE_DAYS_SINCE                                          \
+    "day >= date((?1 + 86399999) / 1000, 'unixepoch')"
+
+/* a table of accounts with their balances; what tells actions of a time apart,
+   one number here */
+
+#define NGX_MODELGW_STORE_BALANCES      "accounts AS balances"
+#define NGX_MODELGW_STORE_ACTIONS_NODE  "(id IS NULL)"
 
 
 /* statements prepared when the file is opened for writing */
@@ -175,6 +185,16 @@ struct ngx_modelgw_store_s {
 
     ngx_modelgw_store_file_t     wal_files[NGX_MODELGW_STORE_WAL_FILES];
 
+    /* of a cluster, without db */
+
+    ngx_uint_t                   cluster;
+    ngx_modelgw_pq_conf_t       *conf;   /* of a reader; NULL: attached */
+    ngx_modelgw_pq_t            *pq;     /* NULL: not connected yet */
+    volatile ngx_atomic_t        stop;   /* of a reader: interrupted */
+    ngx_uint_t                   cursors;
+    uint64_t                     node;
+    uint64_t                     keys_version; /* of a change */
+
     ngx_modelgw_store_error_t    error;
     const char                  *path;
 };
@@ -218,6 +238,17 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
  */
 ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
     int64_t first, ngx_modelgw_store_account_pt handler, void *data);
+
+/* stmt_pq.c: what functions of the same names do of a cluster */
+
+void ngx_modelgw_stmt_pq_prepare(ngx_modelgw_stmt_t *stmt, const char *sql);
+void ngx_modelgw_stmt_pq_bind_text(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
+    u_char *data, size_t len);
+ngx_int_t ngx_modelgw_stmt_pq_next(ngx_modelgw_stmt_t *stmt);
+void ngx_modelgw_store_cluster_close(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_begin(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_commit(ngx_modelgw_store_t *s);
+void ngx_modelgw_store_cluster_rollback(ngx_modelgw_store_t *s);
 
 /* reading */
 

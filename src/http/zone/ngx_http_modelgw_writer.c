@@ -115,12 +115,16 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->ledger = mmcf->ledger;
     w->shared = mmcf->shared;
     w->user = user;
+    w->mmcf = mmcf;
+    w->cluster = mmcf->cluster;
 
     w->configuration = mmcf->shared->configuration;
 
     w->prices = ngx_http_modelgw_prices_copy(mmcf, cycle->log);
-    if (w->prices == NULL) {
-        ngx_free(w->path);
+    if (w->prices == NULL
+        || (w->cluster && ngx_http_modelgw_journal_init(&w->job) != NGX_OK))
+    {
+        ngx_http_modelgw_writer_free(w);
         return NGX_ERROR;
     }
 
@@ -182,6 +186,8 @@ ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w)
         ngx_free(w->prices);
         w->prices = NULL;
     }
+
+    ngx_http_modelgw_journal_free(&w->job);
 }
 
 
@@ -285,6 +291,11 @@ ngx_http_modelgw_writer_thread(void *data)
                                  + NGX_HTTP_MODELGW_WRITER_GRACE;
     }
 
+    if (w->cluster) {
+        ngx_http_modelgw_journal_open(&w->job);
+        (void) ngx_http_modelgw_exchanger_start(w);
+    }
+
     while (w->stop == 0
            || (w->stop == NGX_HTTP_MODELGW_WRITER_STOP
                && !ngx_modelgw_ledger_durable(w->ledger, w->done)))
@@ -295,6 +306,13 @@ ngx_http_modelgw_writer_thread(void *data)
         ngx_http_modelgw_writer_flush(w, start);
 
         ngx_http_modelgw_writer_pause(w, start);
+    }
+
+    /* it reads what was written, and so ships it before the store is closed */
+
+    if (w->cluster) {
+        ngx_http_modelgw_journal_close(&w->job);
+        ngx_http_modelgw_exchanger_stop(w);
     }
 
     if (w->store) {
@@ -526,8 +544,20 @@ ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w)
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
-                                        &w->roll_up, (time_t) w->shared->keep,
+    if (ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
+                                     &w->roll_up, (time_t) w->shared->keep,
+                                     NGX_HTTP_MODELGW_ROLL_UP)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (w->cluster == NULL) {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_writer_step(w, ngx_modelgw_journal_trim, &w->trim,
+                                        NGX_MODELGW_JOURNAL_KEEP,
                                         NGX_HTTP_MODELGW_ROLL_UP);
 }
 
@@ -588,6 +618,7 @@ ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w, uint64_t start)
     }
 
     if (w->due == 0 && ngx_min(w->hours, w->roll_up) > time(NULL)
+        && (w->cluster == NULL || w->trim > time(NULL))
         && !w->stop)
     {
         ngx_modelgw_ledger_wait(w->ledger, NGX_HTTP_MODELGW_WRITER_IDLE);
@@ -619,32 +650,13 @@ ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w, ngx_msec_t time)
 }
 
 
-/*
- * Lines are dropped if workers have not logged the previous ones for seconds.
- */
-
 void
 ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_line_e what)
 {
-    ngx_http_modelgw_line_t    *line;
-    ngx_http_modelgw_shared_t  *shared;
-
-    shared = w->shared;
-
-    if (shared->reported - shared->logged == NGX_HTTP_MODELGW_LINES) {
-        return;
-    }
-
-    line = &shared->lines[shared->reported % NGX_HTTP_MODELGW_LINES];
-
-    line->what = what;
-    line->len = (what == NGX_HTTP_MODELGW_LINE_RESTORED) ? 0 : w->error.len;
-    ngx_memcpy(line->text, w->error.data, line->len);
-
-    ngx_memory_barrier();
-
-    shared->reported++;
+    ngx_http_modelgw_process_report(w->ledger, w->shared, what, w->error.data,
+                                    (what == NGX_HTTP_MODELGW_LINE_RESTORED)
+                                    ? 0 : w->error.len);
 }
 
 
