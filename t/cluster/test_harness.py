@@ -81,7 +81,8 @@ def test_an_error(server):
 
 
 @pytest.mark.parametrize("sql", [
-    "DROP TABLE modelgw.calls", "DELETE FROM modelgw.accounts",
+    "DROP TABLE modelgw.calls", "DELETE FROM modelgw.topups",
+    "UPDATE modelgw.topups SET amount = 1",
     "CREATE TABLE modelgw.x ()", "UPDATE pg_authid SET rolsuper = true"])
 def test_the_role_has_few_rights(server, sql):
     assert psql(server, "SELECT 1", server.conninfo()) == "1"
