@@ -28,13 +28,12 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include <sched.h>
-
 #include "ngx_modelgw_managed.h"
 
 
 #define NGX_MODELGW_MANAGED_SPINS   1000
-#define NGX_MODELGW_MANAGED_YIELDS  1100 /* then the processor is left first */
+#define NGX_MODELGW_MANAGED_SLEEPS  1010 /* then a millisecond passes first: the
+                                            writer may not have a processor */
 
 
 typedef struct {
@@ -167,10 +166,15 @@ ngx_modelgw_managed_read(ngx_modelgw_managed_t *m,
     ngx_uint_t                  i;
     ngx_modelgw_managed_key_t  *found;
 
-    for (i = 0; i < NGX_MODELGW_MANAGED_YIELDS; i++) {
+    for (i = 0; i < NGX_MODELGW_MANAGED_SLEEPS; i++) {
 
         if (i >= NGX_MODELGW_MANAGED_SPINS) {
-            (void) sched_yield();
+
+            if (__atomic_load_n(&m->filling, __ATOMIC_RELAXED)) {
+                break;
+            }
+
+            ngx_msleep(1);
         }
 
         seq = __atomic_load_n(&m->seq, __ATOMIC_ACQUIRE);

@@ -351,7 +351,7 @@ ngx_http_modelgw_journal_part(ngx_http_modelgw_job_t *job)
 ngx_int_t
 ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
 {
-    ngx_uint_t                 i, n, full;
+    ngx_uint_t                 i, n, row, full;
     ngx_modelgw_feed_t        *feed;
     ngx_http_modelgw_job_t    *job;
     ngx_modelgw_lease_node_t  *node;
@@ -369,7 +369,9 @@ ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
     for (i = 0; i < job->n; i += n) {
         n = ngx_modelgw_feed_rows(&feed[i], job->n - i);
 
-        full += ngx_http_modelgw_journal_account(w, &feed[i]);
+        for (row = 0; row < n; row++) {
+            full += ngx_http_modelgw_journal_account(w, &feed[i + row]);
+        }
 
         if (!feed[i].account && w->shared->managed) {
             full += ngx_http_modelgw_journal_key(w, &feed[i], n);
@@ -465,7 +467,8 @@ ngx_http_modelgw_journal_account(ngx_http_modelgw_writer_t *w,
     ngx_modelgw_ledger_account_t  *a;
 
     account = feed->account ? &feed->name : &feed->key.account;
-    add = feed->account ? feed->closed : 1;
+    add = feed->account ? feed->closed
+                        : feed->key.state != NGX_MODELGW_KEY_REVOKED;
 
     name.len = account->len;
     name.data = account->data;
