@@ -26,6 +26,7 @@
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
+#include "ngx_modelgw_redo.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -448,6 +449,48 @@ ngx_http_modelgw_journal_budgets(ngx_http_modelgw_writer_t *w,
                                                     &w->shared->file, &pending,
                                                     &w->error)
                      : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_journal_windows(ngx_http_modelgw_writer_t *w)
+{
+    ngx_int_t                   rc;
+    ngx_http_modelgw_pending_t  pending;
+
+    if (w->shared->managed == NULL
+        || w->configuration != w->shared->configuration)
+    {
+        w->windows = 1;
+        return NGX_OK;
+    }
+
+    pending.n = 0;
+    pending.max = ngx_modelgw_managed_max(w->shared->managed);
+
+    pending.slots = ngx_alloc(pending.max * sizeof(uint32_t), ngx_cycle->log);
+    if (pending.slots == NULL) {
+        return NGX_OK;
+    }
+
+    rc = NGX_OK;
+
+    ngx_modelgw_redo_mutex_lock(&w->shared->budgets);
+
+    ngx_http_modelgw_zone_keys_in_force(w->mmcf, &pending, NULL);
+
+    if (pending.n) {
+        rc = ngx_http_modelgw_budget_find(w->ledger, w->path, &w->shared->file,
+                                          &pending, &w->error);
+    }
+
+    ngx_modelgw_redo_mutex_unlock(&w->shared->budgets);
+
+    ngx_free(pending.slots);
+
+    w->windows = (rc == NGX_OK);
+
+    return rc;
 }
 
 
