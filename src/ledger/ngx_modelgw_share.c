@@ -680,6 +680,7 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
     ask->age = time - p->stamp;
     ask->age -= ngx_min(ask->age, NGX_MODELGW_SHARE_LAG);
+    ask->age = ngx_min(ask->age, 2 * NGX_MODELGW_SHARE_MINUTE);
 
     /* after a long time not all of it was used in the last minute */
 
@@ -853,9 +854,12 @@ ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     ngx_modelgw_redo_lock(&l->redo);
 
     l->shares->reached = time;
-    l->shares->live = live;
-    l->shares->rank = rank;
     l->shares->away = 0;
+
+    if (live) {
+        l->shares->live = live;
+        l->shares->rank = rank;
+    }
 
     ngx_modelgw_redo_unlock(&l->redo);
 }
