@@ -126,9 +126,12 @@ install: module $(if $(shell command -v npm)$(wildcard $(CONSOLE)/.complete),\
 	    { echo "nginx -V names no --modules-path; set MODULES_DIR"; exit 1; }
 	install -D -m 644 $(MODULE) \
 	    $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
-	install -D -m 755 conf/modelgwctl $(DESTDIR)$(SBIN_DIR)/modelgwctl
+	install -d -m 755 $(DESTDIR)$(SBIN_DIR)
+	install -m 755 $(wildcard conf/modelgwctl*) $(DESTDIR)$(SBIN_DIR)
 	install -D -m 644 conf/openapi.json \
 	    $(DESTDIR)$(SHARE_DIR)/openapi.json
+	install -d -m 755 $(DESTDIR)$(SHARE_DIR)/cluster
+	install -m 644 conf/cluster/*.sql $(DESTDIR)$(SHARE_DIR)/cluster
 	install -d -m 755 $(DESTDIR)$(CONF_DIR)
 	@for f in conf/modelgw/*.conf; do \
 	    to=$(DESTDIR)$(CONF_DIR)/$${f##*/}; \

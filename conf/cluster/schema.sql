@@ -111,6 +111,7 @@ CREATE TABLE modelgw.calls (
     PRIMARY KEY (node, pos)
 );
 CREATE INDEX calls_account ON modelgw.calls (account, ended);
+CREATE INDEX calls_key     ON modelgw.calls (key, ended);
 CREATE INDEX calls_ended   ON modelgw.calls (ended);
 CREATE INDEX calls_id      ON modelgw.calls (id);
 
@@ -190,17 +191,20 @@ CREATE TABLE modelgw.actions (
 
 -- limits a minute and calls in flight: may be lost, so PostgreSQL may keep them UNLOGGED
 CREATE TABLE modelgw.limits (
-    key          TEXT    NOT NULL,
-    kind         INTEGER NOT NULL,          -- 0 requests, 1 tokens
-    minute       BIGINT  NOT NULL,          -- of the Epoch
-    now          BIGINT  NOT NULL,          -- taken in it
-    before       BIGINT  NOT NULL,          -- taken in the one before
-    took         BIGINT  NOT NULL,          -- by the last statement
-    lim          BIGINT  NOT NULL,          -- as it was said last
+    key          TEXT     NOT NULL,
+    kind         INTEGER  NOT NULL,         -- 0 requests, 1 tokens, 2 calls in flight (its lock only)
+    second       BIGINT   NOT NULL,         -- of the last change
+    counts       BIGINT[] NOT NULL,         -- in each second from 60 before it to 5 after
+    total        BIGINT   NOT NULL,         -- of these
+    lim          BIGINT   NOT NULL,         -- as it was said last
     PRIMARY KEY (key, kind)
 );
-CREATE TABLE modelgw.slots (                -- calls in flight
-    key TEXT NOT NULL, node INTEGER NOT NULL, slots BIGINT NOT NULL, seen BIGINT NOT NULL,
+CREATE TABLE modelgw.slots (                -- for calls in flight that a node may have
+    key          TEXT     NOT NULL,
+    node         INTEGER  NOT NULL,
+    slots        BIGINT   NOT NULL,
+    lacks        BIGINT   NOT NULL,         -- that it could not get
+    seen         BIGINT   NOT NULL,         -- they count for 10 s from then
     PRIMARY KEY (key, node)
 );
 
@@ -223,3 +227,12 @@ CREATE VIEW modelgw.audit AS
 
 INSERT INTO modelgw.cluster (id, version, oldest, keys_version, clerk, clerk_until)
 VALUES (md5(random()::text || clock_timestamp()::text), 1, 1, 0, '', 0);
+
+-- Rows that are updated all the time: PostgreSQL keeps room for their next version on the same page, and cleans up
+-- before the tables have grown.
+ALTER TABLE modelgw.nodes SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.accounts SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.leases SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.recalls SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.limits SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);

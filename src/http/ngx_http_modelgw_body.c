@@ -16,7 +16,8 @@
  *                         the refusal instead of a reset, and may use its
  *                         connection again
  *     read callback       this file; it runs the phases again
- *     handler, 2nd call   this file, then the proxy module
+ *     handler, 2nd call   this file, then the proxy module; or in a cluster
+ *                         wait.c, until credit is lent, and a 3rd call
  */
 
 
@@ -93,11 +94,15 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
 
     rc = ngx_http_modelgw_verdict(r, ctx);
 
+    if (rc == NGX_OK) {
+        return NGX_DECLINED;
+    }
+
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_reply_error(r, ctx);
     }
 
-    return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return (rc == NGX_AGAIN) ? NGX_AGAIN : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 

@@ -44,6 +44,13 @@
 
 #define NGX_MODELGW_LEDGER_SLACK   (8 * NGX_MODELGW_LEDGER_ALIGN)
 
+/* bytes of what a cluster has beside its leases */
+
+#define NGX_MODELGW_LEDGER_CLUSTER_SIZE                                       \
+    (sizeof(ngx_modelgw_lease_node_t)                                         \
+     + NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t)                       \
+     + 5 * NGX_MODELGW_LEDGER_ALIGN)
+
 /* ms that a clock may be set back within a window, without an effect on it */
 
 #define NGX_MODELGW_LEDGER_SKEW    86400000
@@ -61,6 +68,8 @@
 
 
 static size_t ngx_modelgw_ledger_workers_max(size_t size);
+static u_char *ngx_modelgw_ledger_cluster_init(ngx_modelgw_ledger_t *l,
+    u_char *p, ngx_modelgw_ledger_room_t *room);
 static u_char *ngx_modelgw_ledger_table_init(ngx_modelgw_ledger_table_t *t,
     u_char *p, uint64_t max);
 static u_char *ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring,
@@ -71,8 +80,6 @@ static void ngx_modelgw_ledger_key_forget(ngx_modelgw_ledger_t *l,
 static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
     uint32_t i);
-static int64_t ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key,
-    uint64_t time, uint64_t *ends);
 static uint32_t ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t,
     ngx_str_t *name);
 static void ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
@@ -114,15 +121,25 @@ ngx_modelgw_end_name(ngx_modelgw_end_e end)
 
 
 void
-ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room)
+ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
+    ngx_modelgw_ledger_room_t *room)
 {
-    size_t  head;
+    size_t  head, lease, share;
 
     ngx_memzero(room, sizeof(ngx_modelgw_ledger_room_t));
 
     head = sizeof(ngx_modelgw_ledger_t) + NGX_MODELGW_LEDGER_SLACK
            + ngx_modelgw_ledger_workers_max(size)
              * sizeof(ngx_modelgw_ledger_worker_t);
+
+    lease = 0;
+    share = 0;
+
+    if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        head += NGX_MODELGW_LEDGER_CLUSTER_SIZE + ngx_modelgw_shares_size(0);
+        lease = sizeof(ngx_modelgw_lease_t);
+        share = ngx_modelgw_shares_size(1) - ngx_modelgw_shares_size(0);
+    }
 
     if (size <= head) {
         return;
@@ -131,12 +148,12 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room)
     size = (size - head) / 8;
 
     room->accounts = ngx_min(2 * size
-                             / (sizeof(ngx_modelgw_ledger_account_t)
+                             / (sizeof(ngx_modelgw_ledger_account_t) + lease
                                 + sizeof(uint64_t)),
                              NGX_MODELGW_LEDGER_NONE);
 
     room->keys = ngx_min(3 * size
-                         / (sizeof(ngx_modelgw_ledger_key_t)
+                         / (sizeof(ngx_modelgw_ledger_key_t) + lease + share
                             + sizeof(uint64_t)),
                          NGX_MODELGW_LEDGER_NONE);
 
@@ -160,13 +177,13 @@ ngx_modelgw_ledger_workers_max(size_t size)
 
 ngx_modelgw_ledger_t *
 ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
-    ngx_uint_t credit)
+    ngx_modelgw_ledger_kind_e kind)
 {
     u_char                     *p;
     ngx_modelgw_ledger_t       *l;
     ngx_modelgw_ledger_room_t   room;
 
-    ngx_modelgw_ledger_room(size, &room);
+    ngx_modelgw_ledger_room(size, kind, &room);
 
     if (room.accounts == 0 || room.keys == 0 || room.calls == 0) {
         return NULL;
@@ -175,10 +192,11 @@ ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
     l = memory;
 
     l->id = ngx_max(id, 1);
+    l->step = 1;
     l->free = NGX_MODELGW_LEDGER_NONE;
     l->max = room.calls;
-    l->credit = credit ? 1 : 0;
-    l->writable = 1;
+    l->kind = kind;
+    l->writable = NGX_MODELGW_WRITABLE_STORE;
 
     l->accounts.size = sizeof(ngx_modelgw_ledger_account_t);
     l->accounts.name = offsetof(ngx_modelgw_ledger_account_t, name);
@@ -201,6 +219,10 @@ ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
     p = ngx_modelgw_ledger_ring_init(&l->done, p, room.calls);
     p = ngx_modelgw_ledger_ring_init(&l->held, p,
                                      2 * (uint64_t) room.calls + 1);
+
+    if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        p = ngx_modelgw_ledger_cluster_init(l, p, &room);
+    }
 
     l->calls = (ngx_modelgw_call_t *)
                    ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
@@ -247,6 +269,39 @@ ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring, u_char *p,
     ring->size = size;
 
     return p + size * sizeof(ngx_modelgw_ledger_entry_t);
+}
+
+
+static u_char *
+ngx_modelgw_ledger_cluster_init(ngx_modelgw_ledger_t *l, u_char *p,
+    ngx_modelgw_ledger_room_t *room)
+{
+    ngx_uint_t  i;
+
+    const uint32_t  n[NGX_MODELGW_FUNDS] = { room->accounts, room->keys };
+
+    for (i = 0; i < NGX_MODELGW_FUNDS; i++) {
+        p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+        l->leases[i] = (ngx_modelgw_lease_t *) p;
+        p += n[i] * sizeof(ngx_modelgw_lease_t);
+    }
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->claims = (ngx_modelgw_claim_t *) p;
+    p += NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t);
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->node = (ngx_modelgw_lease_node_t *) p;
+    p += sizeof(ngx_modelgw_lease_node_t);
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->shares = ngx_modelgw_shares_init(p, room->keys);
+    p += ngx_modelgw_shares_size(room->keys);
+
+    ngx_modelgw_node_set(l, NGX_MODELGW_NODE_NEW);
+    l->node->live = 1;
+
+    return p;
 }
 
 
@@ -312,7 +367,7 @@ ngx_modelgw_ledger_call_at(ngx_modelgw_ledger_t *l, ngx_uint_t i)
 ngx_uint_t
 ngx_modelgw_ledger_credit(ngx_modelgw_ledger_t *l)
 {
-    return l->credit;
+    return l->kind != NGX_MODELGW_LEDGER_LIMITS;
 }
 
 
@@ -336,6 +391,17 @@ ngx_modelgw_ledger_clock(void)
     struct timespec  ts;
 
     (void) clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+uint64_t
+ngx_modelgw_ledger_time(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_REALTIME_COARSE, &ts);
 
     return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
@@ -397,6 +463,13 @@ ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
 }
 
 
+uint32_t
+ngx_modelgw_ledger_key_find_locked(ngx_modelgw_ledger_t *l, ngx_str_t *name)
+{
+    return ngx_modelgw_ledger_find(&l->keys, name);
+}
+
+
 void
 ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
     ngx_str_t *name, int64_t founding, uint64_t opened, ngx_uint_t stored)
@@ -404,7 +477,8 @@ ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_account_t  *a;
 
     a = ngx_modelgw_ledger_account_at(l, l->accounts.n);
-    a->balance = founding;
+    a->balance = (l->kind == NGX_MODELGW_LEDGER_CLUSTER && !stored)
+                 ? 0 : founding;
     a->held = 0;
     a->founding = founding;
     a->opened = opened;
@@ -488,6 +562,12 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             ngx_memzero(&key->rpm, sizeof(ngx_modelgw_limit_t));
             ngx_memzero(&key->tpm, sizeof(ngx_modelgw_limit_t));
             key->window = NGX_MODELGW_WINDOW_NONE;
+
+            ngx_modelgw_lease_drop(l, *index);
+
+            if (l->shares) {
+                ngx_modelgw_share_forget_locked(l, *index);
+            }
 
             ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
@@ -631,6 +711,8 @@ ngx_modelgw_ledger_budget_set(ngx_modelgw_ledger_t *l, uint32_t index,
 
     ngx_modelgw_redo_lock(&l->redo);
 
+    ngx_modelgw_lease_drop(l, index);
+
     key->window = window | NGX_MODELGW_LEDGER_PENDING;
     l->budgets = 1;
 
@@ -703,7 +785,7 @@ ngx_modelgw_ledger_budget_used_locked(ngx_modelgw_ledger_key_t *key,
  * clock that was wrong.
  */
 
-static int64_t
+int64_t
 ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key, uint64_t time,
     uint64_t *ends)
 {
@@ -830,7 +912,7 @@ ngx_modelgw_ledger_open_locked(ngx_modelgw_ledger_t *l, uint32_t worker,
     __atomic_store_n(&c->worker, worker, __ATOMIC_RELAXED);
     c->key = key;
 
-    ngx_modelgw_redo_add(&l->redo, &l->id, l->id + 1);
+    ngx_modelgw_redo_add(&l->redo, &l->id, l->id + l->step);
 
     if (k) {
         ngx_modelgw_redo_add(&l->redo, &k->calls, k->calls + 1);
@@ -910,6 +992,10 @@ ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
     used = ngx_modelgw_ledger_budget_used_locked(k, time, &left->ends);
     left->amount = ngx_modelgw_ledger_sum(budget->limit, -used);
 
+    if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        return ngx_modelgw_lease_budget_locked(l, call, budget, used, left);
+    }
+
     return (call->hold > 0 && left->amount < call->hold) ? NGX_DECLINED
                                                          : NGX_OK;
 }
@@ -920,12 +1006,21 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available)
 {
     int64_t                        left;
-    ngx_modelgw_ledger_key_t      *k;
     ngx_modelgw_ledger_account_t  *a;
 
-    call->account = l->credit ? account : NGX_MODELGW_LEDGER_NONE;
+    if (l->kind != NGX_MODELGW_LEDGER_CREDIT) {
 
-    if (call->account == NGX_MODELGW_LEDGER_NONE) {
+        if (l->kind == NGX_MODELGW_LEDGER_LIMITS) {
+            account = NGX_MODELGW_LEDGER_NONE;
+
+        } else if (ngx_modelgw_lease_busy_locked(l, call, account, available)) {
+            return NGX_DECLINED;
+        }
+    }
+
+    call->account = account;
+
+    if (account == NGX_MODELGW_LEDGER_NONE) {
         ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
         ngx_modelgw_redo_commit(&l->redo);
 
@@ -940,7 +1035,24 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
         return NGX_DECLINED;
     }
 
-    /* held never exceeds what was covered: it cannot overflow */
+    ngx_modelgw_ledger_reserve_locked(l, call);
+
+    ngx_modelgw_redo_commit(&l->redo);
+
+    return NGX_OK;
+}
+
+
+/* held never exceeds what was covered: it cannot overflow */
+
+void
+ngx_modelgw_ledger_reserve_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call)
+{
+    ngx_modelgw_ledger_key_t      *k;
+    ngx_modelgw_ledger_account_t  *a;
+
+    a = ngx_modelgw_ledger_account_at(l, call->account);
 
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
                          a->held + call->hold);
@@ -953,10 +1065,6 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     }
 
     ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
-
-    ngx_modelgw_redo_commit(&l->redo);
-
-    return NGX_OK;
 }
 
 
@@ -1079,6 +1187,10 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
         ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
+
+        if (l->shares && call->taken) {
+            ngx_modelgw_share_settle_locked(l, call, used, clock);
+        }
     }
 
     if (call->account == NGX_MODELGW_LEDGER_NONE

@@ -281,6 +281,10 @@ typedef struct {
                                             after it was rotated; 0: none */
     int64_t                     amount;  /* nano-euro: of the top-up, or the
                                             founding credit */
+    int64_t                     balance; /* in a cluster: the account's after
+                                            it, set by the store; of a key what
+                                            its budget has used */
+    int64_t                     held;
     ngx_modelgw_ledger_name_t   owner;   /* name of the account */
     ngx_modelgw_ledger_name_t   id;      /* of the top-up */
 
@@ -299,6 +303,14 @@ typedef struct {
 
 /* setup */
 
+typedef enum {
+    NGX_MODELGW_LEDGER_LIMITS = 0,       /* of keys; no credit */
+    NGX_MODELGW_LEDGER_CREDIT,           /* calls are charged to accounts, and
+                                            written */
+    NGX_MODELGW_LEDGER_CLUSTER           /* so they are; the credit is borrowed,
+                                            see ngx_modelgw_lease.h */
+} ngx_modelgw_ledger_kind_e;
+
 typedef struct {
     uint32_t              accounts;
     uint32_t              keys;
@@ -309,16 +321,16 @@ typedef struct {
  * How many of each fit in size bytes: keys get three eighths of them, accounts
  * two, calls three.
  */
-void ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_room_t *room);
+void ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
+    ngx_modelgw_ledger_room_t *room);
 
 /*
  * Lays out a ledger in size bytes of shared memory, which is zeroed and aligned
- * to a page.  id: of the first call; credit: calls are charged to accounts and
- * written.
+ * to a page.  id: of the first call.
  *     NULL  too little memory, or no robust mutexes
  */
 ngx_modelgw_ledger_t *ngx_modelgw_ledger_create(void *memory, size_t size,
-    uint64_t id, ngx_uint_t credit);
+    uint64_t id, ngx_modelgw_ledger_kind_e kind);
 
 /*
  * How many accounts, keys and calls have a place, and how many could have one:
@@ -342,7 +354,9 @@ ngx_uint_t ngx_modelgw_ledger_credit(ngx_modelgw_ledger_t *l);
 
 /*
  * Finds an account, or adds it if "add" is set.  balance: nano-euro; opened:
- * seconds since the Epoch; stored: it is in the store already.
+ * seconds since the Epoch; stored: it is in the store already.  In a cluster an
+ * account that is not stored has a balance of 0: the database gives it the
+ * founding credit.
  *     NGX_OK        found; *index never changes
  *     NGX_DONE      added; the writer stores it, unless "stored" is set
  *     NGX_DECLINED  not found
@@ -482,10 +496,12 @@ typedef struct {
 /*
  * Whether the budget of the call's key covers call->hold; to be called right
  * before _hold_locked(), which sets it aside there, too.  time: milliseconds
- * since the Epoch.
+ * since the Epoch.  In a cluster it is what is lent of the budget that must
+ * cover it.
  *     NGX_OK        *left is set
  *     NGX_DECLINED  the hold is more than what is left; *left is set.  A hold
- *                   of 0 is always covered.
+ *                   of 0 is always covered.  In a cluster also if other calls
+ *                   wait for the budget.
  *     NGX_ERROR     what was spent in this window is not known
  */
 ngx_int_t ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
@@ -497,7 +513,8 @@ ngx_int_t ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
  * (account NONE) the call becomes HELD, too.
  *     NGX_OK
  *     NGX_DECLINED  the hold is more than what is left of the credit,
- *                   *available nano-euro.  A hold of 0 is always covered.
+ *                   *available nano-euro.  A hold of 0 is always covered.  In a
+ *                   cluster also if other calls wait for credit.
  */
 ngx_int_t ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
@@ -584,7 +601,8 @@ void ngx_modelgw_ledger_wake(ngx_modelgw_ledger_t *l);
 
 /*
  * Whether the store can be written; if not, no call is admitted.  _failed() is
- * what the writer has set; _writable() is also 0 while a flush is stalled.
+ * what the writer has set; _writable() is also 0 while a flush is stalled, and
+ * while a node of a cluster admits none.
  */
 ngx_uint_t ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l);
 ngx_uint_t ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l);

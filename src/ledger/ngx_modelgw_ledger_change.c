@@ -110,8 +110,14 @@ ngx_modelgw_ledger_change(ngx_modelgw_ledger_t *l,
     ngx_modelgw_redo_unlock(&l->redo);
 
     if (rc == NGX_OK) {
-        ngx_modelgw_ledger_wake(l);
         *change = c;
+
+        if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
+            ngx_modelgw_exchange_wake(l);
+
+        } else {
+            ngx_modelgw_ledger_wake(l);
+        }
     }
 
     return rc;
@@ -259,7 +265,9 @@ ngx_modelgw_ledger_change_apply_locked(ngx_modelgw_ledger_t *l,
 
     a = ngx_modelgw_ledger_account_at(l, change->account);
 
-    if (change->kind == NGX_MODELGW_CHANGE_TOPUP) {
+    if (change->kind == NGX_MODELGW_CHANGE_TOPUP
+        && l->kind != NGX_MODELGW_LEDGER_CLUSTER)
+    {
         ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->balance,
                              ngx_modelgw_ledger_sum(a->balance,
                                                     change->amount));
@@ -276,13 +284,15 @@ ngx_modelgw_ledger_change_apply_locked(ngx_modelgw_ledger_t *l,
 
 /*
  * A configuration may have added the account meanwhile, with another founding
- * credit: what the store has counts, which did not insert it again.
+ * credit: what the store has counts, which did not insert it again.  In a
+ * cluster all credit is the database's.
  */
 
 static void
 ngx_modelgw_ledger_change_open_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_change_t *change)
 {
+    int64_t                        amount;
     uint32_t                       i;
     ngx_str_t                      name;
     ngx_modelgw_ledger_account_t  *a;
@@ -292,15 +302,23 @@ ngx_modelgw_ledger_change_open_locked(ngx_modelgw_ledger_t *l,
 
     i = ngx_modelgw_ledger_account_find_locked(l, &name);
 
+    amount = change->amount;
+
+    if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        amount = 0;
+    }
+
     if (i == NGX_MODELGW_LEDGER_NONE) {
-        ngx_modelgw_ledger_account_add_locked(l, &name, change->amount,
+        ngx_modelgw_ledger_account_add_locked(l, &name, amount,
                                               change->time / 1000, 1);
         return;
     }
 
     a = ngx_modelgw_ledger_account_at(l, i);
 
-    if (i < l->stored || a->founding == change->amount) {
+    if (i < l->stored || a->founding == change->amount
+        || l->kind == NGX_MODELGW_LEDGER_CLUSTER)
+    {
         return;
     }
 

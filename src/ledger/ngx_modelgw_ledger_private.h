@@ -1,7 +1,6 @@
 
 /*
- * The layout of the ledger, for ngx_modelgw_ledger.c and
- * ngx_modelgw_ledger_queue.c only.
+ * The layout of the ledger, for the files of the ledger and of leases only.
  */
 
 
@@ -12,8 +11,10 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_redo.h"
+#include "ngx_modelgw_share.h"
 
 
 /*
@@ -74,12 +75,22 @@ typedef struct {
 } ngx_modelgw_ledger_table_t;
 
 
+/*
+ * Bits of "writable", each set and cleared by another thread: calls are
+ * admitted when it is _STORE and nothing else.
+ */
+
+#define NGX_MODELGW_WRITABLE_STORE    1  /* the store can be written */
+#define NGX_MODELGW_WRITABLE_REFUSED  2  /* the node admits no calls */
+
+
 struct ngx_modelgw_ledger_s {
     ngx_modelgw_redo_t             redo;
 
     /* protected by its mutex */
 
     uint64_t                       id;   /* of the next call */
+    uint64_t                       step; /* to the one after it */
     uint64_t                       free; /* first free slot, or NONE */
     uint64_t                       fresh; /* slots from here on were never
                                             used, and are not in the list */
@@ -95,15 +106,16 @@ struct ngx_modelgw_ledger_s {
     uint64_t                       rover; /* keys below cannot be reused */
     uint64_t                       budgets; /* 1: a key has had one */
 
-    uint64_t                       credit;
+    uint64_t                       kind; /* ngx_modelgw_ledger_kind_e */
     uint64_t                       change_time; /* ms, of the last one */
     uint64_t                       reserved; /* accounts that pending changes
                                                 may open */
+    ngx_modelgw_shares_t          *shares; /* NULL without a cluster */
 
     /* one word each, used without the mutex */
 
     uint64_t                       stored;
-    uint64_t                       writable;
+    uint64_t                       writable; /* NGX_MODELGW_WRITABLE_* */
     uint64_t                       flush; /* ms, when it began; 0: none runs */
     uint32_t                       writer_waits; /* a futex */
 
@@ -114,13 +126,23 @@ struct ngx_modelgw_ledger_s {
                                               used */
     ngx_modelgw_ledger_worker_t   *workers;
     ngx_modelgw_change_t           changes[NGX_MODELGW_LEDGER_CHANGES];
+
+    /* of a cluster, else NULL */
+
+    ngx_modelgw_lease_t           *leases[NGX_MODELGW_FUNDS];
+    ngx_modelgw_claim_t           *claims;
+    ngx_modelgw_lease_node_t      *node;
+    uint64_t                       ticket; /* of the last claim */
 };
 
 
 /* ledger.c */
 
-/* The index of an account, or NONE. */
+/* The index of an account, or of a key's record, or NONE. */
 uint32_t ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
+    ngx_str_t *name);
+
+uint32_t ngx_modelgw_ledger_key_find_locked(ngx_modelgw_ledger_t *l,
     ngx_str_t *name);
 
 /*
@@ -129,6 +151,72 @@ uint32_t ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
  */
 void ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
     ngx_str_t *name, int64_t founding, uint64_t opened, ngx_uint_t stored);
+
+
+/* What was spent of a key's budget in the window with the time; its end. */
+int64_t ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key, uint64_t time,
+    uint64_t *ends);
+
+/* Adds to what account and key hold, and HELD, when the caller commits. */
+void ngx_modelgw_ledger_reserve_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call);
+
+
+/* Milliseconds since the Epoch. */
+uint64_t ngx_modelgw_ledger_time(void);
+
+
+/* ledger_queue.c */
+
+/*
+ * Threads that wait for work, by a futex.  _call() makes a system call only if
+ * one waits; _sleep() returns at once if it was called since it last did, or if
+ * "idle" says that there is something to do (NULL: not asked).
+ */
+void ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l, uint32_t *word,
+    ngx_uint_t (*idle)(ngx_modelgw_ledger_t *l), ngx_msec_t timeout);
+void ngx_modelgw_ledger_call(uint32_t *word);
+
+
+/* lease.c */
+
+/* The lease of a key's record is another's from now on, if there is one. */
+void ngx_modelgw_lease_drop(ngx_modelgw_ledger_t *l, uint32_t key);
+
+/* Whether other calls wait for the account's credit; *available is set then. */
+ngx_uint_t ngx_modelgw_lease_busy_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
+
+/*
+ * ngx_modelgw_ledger_budget_locked() of a cluster: "used" is spent and held in
+ * the window that ends at left->ends.
+ */
+ngx_int_t ngx_modelgw_lease_budget_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, int64_t used,
+    ngx_modelgw_ledger_left_t *left);
+
+
+/*
+ * What is left of a lease less what is held; *left is 0 if it is not known.
+ *     NGX_OK
+ *     NGX_DECLINED  a budget that is not known
+ */
+ngx_int_t ngx_modelgw_lease_left_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_fund_t *fund, uint64_t time, ngx_modelgw_ledger_left_t *left);
+
+
+/* claim.c */
+
+/* The claims of a worker that leaves are freed. */
+void ngx_modelgw_claims_forget_locked(ngx_modelgw_ledger_t *l,
+    uint32_t worker);
+
+/*
+ * The oldest claim that waits for the fund, NULL: none; *hold is what its call
+ * is to hold, *others what those behind it are.
+ */
+ngx_modelgw_claim_t *ngx_modelgw_claim_first_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_fund_t *fund, int64_t *hold, int64_t *others);
 
 
 /* ledger_change.c */
@@ -153,6 +241,19 @@ ngx_modelgw_ledger_sum(int64_t a, int64_t b)
     }
 
     return sum;
+}
+
+
+static ngx_inline void
+ngx_modelgw_ledger_writable_set(ngx_modelgw_ledger_t *l, uint64_t bit,
+    ngx_uint_t on)
+{
+    if (on) {
+        (void) __atomic_fetch_or(&l->writable, bit, __ATOMIC_RELEASE);
+
+    } else {
+        (void) __atomic_fetch_and(&l->writable, ~bit, __ATOMIC_RELEASE);
+    }
 }
 
 

@@ -271,21 +271,23 @@ ngx_modelgw_ledger_set_stored(ngx_modelgw_ledger_t *l, uint32_t n)
 ngx_uint_t
 ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l)
 {
-    return !ngx_modelgw_ledger_failed(l) && !ngx_modelgw_ledger_stalled(l);
+    return ngx_modelgw_ledger_load(&l->writable) == NGX_MODELGW_WRITABLE_STORE
+           && !ngx_modelgw_ledger_stalled(l);
 }
 
 
 ngx_uint_t
 ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l)
 {
-    return !ngx_modelgw_ledger_load(&l->writable);
+    return !(ngx_modelgw_ledger_load(&l->writable)
+             & NGX_MODELGW_WRITABLE_STORE);
 }
 
 
 void
 ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on)
 {
-    __atomic_store_n(&l->writable, on ? 1 : 0, __ATOMIC_RELEASE);
+    ngx_modelgw_ledger_writable_set(l, NGX_MODELGW_WRITABLE_STORE, on);
 }
 
 
@@ -339,24 +341,32 @@ ngx_modelgw_ledger_stalled(ngx_modelgw_ledger_t *l)
 void
 ngx_modelgw_ledger_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout)
 {
+    ngx_modelgw_ledger_sleep(l, &l->writer_waits, ngx_modelgw_ledger_idle,
+                             timeout);
+}
+
+
+void
+ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l, uint32_t *waits,
+    ngx_uint_t (*idle)(ngx_modelgw_ledger_t *l), ngx_msec_t timeout)
+{
     uint32_t  word;
 
     word = NGX_MODELGW_WRITER_BUSY;
 
-    if (__atomic_compare_exchange_n(&l->writer_waits, &word,
-                                    NGX_MODELGW_WRITER_WAITS, 0,
+    if (__atomic_compare_exchange_n(waits, &word, NGX_MODELGW_WRITER_WAITS, 0,
                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
         || word == NGX_MODELGW_WRITER_WAITS)
     {
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
 
-        if (ngx_modelgw_ledger_idle(l)) {
-            ngx_modelgw_ledger_futex_wait(&l->writer_waits,
-                                          NGX_MODELGW_WRITER_WAITS, timeout);
+        if (idle == NULL || idle(l)) {
+            ngx_modelgw_ledger_futex_wait(waits, NGX_MODELGW_WRITER_WAITS,
+                                          timeout);
         }
     }
 
-    (void) __atomic_exchange_n(&l->writer_waits, NGX_MODELGW_WRITER_BUSY,
+    (void) __atomic_exchange_n(waits, NGX_MODELGW_WRITER_BUSY,
                                __ATOMIC_SEQ_CST);
 }
 
@@ -364,25 +374,33 @@ ngx_modelgw_ledger_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout)
 void
 ngx_modelgw_ledger_wake(ngx_modelgw_ledger_t *l)
 {
+    ngx_modelgw_ledger_call(&l->writer_waits);
+}
+
+
+void
+ngx_modelgw_ledger_call(uint32_t *waits)
+{
     uint32_t  word;
 
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 
-    word = __atomic_load_n(&l->writer_waits, __ATOMIC_RELAXED);
+    word = __atomic_load_n(waits, __ATOMIC_RELAXED);
 
     if (word == NGX_MODELGW_WRITER_CALLED) {
         return;
     }
 
-    word = __atomic_exchange_n(&l->writer_waits, NGX_MODELGW_WRITER_CALLED,
+    word = __atomic_exchange_n(waits, NGX_MODELGW_WRITER_CALLED,
                                __ATOMIC_SEQ_CST);
 
     if (word == NGX_MODELGW_WRITER_WAITS) {
-        (void) syscall(SYS_futex, &l->writer_waits, FUTEX_WAKE, 1, NULL, NULL,
-                       0);
+        (void) syscall(SYS_futex, waits, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
 }
 
+
+/* In a cluster the exchanger makes the changes. */
 
 static ngx_uint_t
 ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l)
@@ -394,7 +412,8 @@ ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l)
     return ngx_modelgw_ledger_count(&l->done) == 0
            && ngx_modelgw_ledger_count(&l->held) == 0
            && ngx_modelgw_ledger_accounts(l) <= ngx_modelgw_ledger_stored(l)
-           && ngx_modelgw_ledger_change_asked(l, &i) == NULL;
+           && (l->kind == NGX_MODELGW_LEDGER_CLUSTER
+               || ngx_modelgw_ledger_change_asked(l, &i) == NULL);
 }
 
 
@@ -497,6 +516,7 @@ ngx_modelgw_ledger_leave(ngx_modelgw_ledger_t *l, uint32_t worker)
     ngx_modelgw_redo_lock(&l->redo);
 
     ngx_modelgw_ledger_changes_forget_locked(l, worker);
+    ngx_modelgw_claims_forget_locked(l, worker);
 
     ngx_modelgw_redo_add(&l->redo, &w->used, 0);
     ngx_modelgw_redo_commit(&l->redo);

@@ -17,13 +17,13 @@ test_room(void **state)
     ngx_modelgw_ledger_t       *l;
     ngx_modelgw_ledger_room_t   room;
 
-    ngx_modelgw_ledger_room(0, &room);
+    ngx_modelgw_ledger_room(0, NGX_MODELGW_LEDGER_CREDIT, &room);
     assert_int_equal(room.calls + room.keys + room.accounts, 0);
 
     for (size = 4096; size <= 4096 * 4096; size += (size < 262144) ? 61
                                                                 : size / 3)
     {
-        ngx_modelgw_ledger_room(size, &room);
+        ngx_modelgw_ledger_room(size, NGX_MODELGW_LEDGER_CREDIT, &room);
 
         p = mmap(NULL, size, PROT_READ|PROT_WRITE, MAP_SHARED|MAP_ANONYMOUS,
                  -1, 0);
@@ -50,7 +50,7 @@ test_room(void **state)
 
     /* as an operator would configure it */
 
-    ngx_modelgw_ledger_room(32 * 1024 * 1024, &room);
+    ngx_modelgw_ledger_room(32 * 1024 * 1024, NGX_MODELGW_LEDGER_CREDIT, &room);
     assert_true(room.accounts > 40000);
     assert_true(room.keys > 60000);
     assert_true(room.calls > 20000);
