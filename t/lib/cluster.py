@@ -29,10 +29,10 @@ LIVE = 3000             # ms since a node was seen that lives
 ADMIN = "location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }"
 
 LEDGER = """
-    modelgw_zone 8m;
+    modelgw_zone %s;
     modelgw_ledger $dir/ledger.db;
     modelgw_founding_credit %s;
-    modelgw_managed_keys 1000;
+    modelgw_managed_keys %d;
     modelgw_cluster "%s" password=file:$dir/db.password name=%s %s;
 """
 
@@ -100,7 +100,8 @@ class Node(Gateway):
                         for server in cluster.servers] \
             if cluster.proxied else []
         self.conninfo = cluster.conninfo or self.by_sockets()
-        http = LEDGER % (cluster.founding, self.conninfo, name,
+        http = LEDGER % (cluster.zone, cluster.founding, cluster.managed,
+                         self.conninfo, name,
                          (cluster.options + " " + options).strip())
         kw["http"] = http + kw.get("http", "")
         kw["server"] = "listen unix:$dir/node.sock; " + kw.get("server", "")
@@ -286,13 +287,16 @@ class Cluster:
     Node's arguments, the same for all."""
 
     def __init__(self, directory, a, b, n=3, servers=None, options="",
-                 founding="5.00", proxied=True, conninfo=None, **more):
+                 founding="5.00", proxied=True, conninfo=None, zone="8m",
+                 managed=1000, **more):
         self.dir = str(directory)
         self.a, self.b = a, b
         self.own = servers is None
         self.servers = servers or [postgres.Server()]
         self.options = options
         self.founding = founding
+        self.zone = zone
+        self.managed = managed          # keys
         self.proxied = proxied
         self.conninfo = conninfo
         self.more = more
