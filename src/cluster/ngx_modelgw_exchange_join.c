@@ -83,16 +83,17 @@ static const char  ngx_modelgw_exchange_looked[] =
     " FROM modelgw.cluster c LEFT JOIN modelgw.nodes n ON n.journal = $1";
 
 
-/* $1 journal, $2 name, $3 version; numbers are given one at a time */
+/*
+ * Numbers are given one at a time: the lock comes first, then a statement that
+ * sees what its last holder has done.  $1 journal, $2 name, $3 version.
+ */
 
 static const char  ngx_modelgw_exchange_registered[] =
-    "WITH c AS (SELECT one FROM modelgw.cluster FOR UPDATE)"
-    " INSERT INTO modelgw.nodes (num, journal, name, version, epoch, process,"
+    "INSERT INTO modelgw.nodes (num, journal, name, version, epoch, process,"
         " pos, joined, seen, state)"
-    " SELECT coalesce((SELECT max(num) FROM modelgw.nodes), 0) + 1, $1, $2, $3,"
-        " 0, '', 0, " NGX_MODELGW_EXCHANGE_NOW ", " NGX_MODELGW_EXCHANGE_NOW
-        ", 0"
-    " FROM c ON CONFLICT (journal) DO NOTHING";
+    " SELECT coalesce(max(num), 0) + 1, $1, $2, $3, 0, '', 0,"
+        " " NGX_MODELGW_EXCHANGE_NOW ", " NGX_MODELGW_EXCHANGE_NOW ", 0"
+    " FROM modelgw.nodes ON CONFLICT (journal) DO NOTHING";
 
 
 /* $1 num, $2 epoch as it was looked up, $3 process, $4 name, $5 version */
@@ -333,23 +334,35 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
 static ngx_int_t
 ngx_modelgw_exchange_register(ngx_modelgw_exchange_t *x)
 {
-    ngx_modelgw_pq_result_t      *result;
-    ngx_modelgw_exchange_args_t   args;
+    ngx_modelgw_exchange_args_t  args;
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    if (ngx_modelgw_exchange_add(x, "BEGIN", &args) != NGX_OK
+        || ngx_modelgw_exchange_add(x, "SELECT one FROM modelgw.cluster"
+                                    " FOR UPDATE", &args)
+           != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
 
     ngx_modelgw_exchange_text(&args, x->journal);
     ngx_modelgw_exchange_text(&args, x->name);
     ngx_modelgw_exchange_int(&args, NGX_MODELGW_SCHEMA_VERSION);
 
-    if (ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_registered, &args,
-                                  &result)
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_registered, &args)
+        != NGX_OK
+        || ngx_modelgw_exchange_add(x, "COMMIT", &args) != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    if (ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+                           &x->error)
         != NGX_OK)
     {
         return ngx_modelgw_exchange_failed(x);
     }
-
-    ngx_modelgw_pq_clear(result);
 
     return NGX_OK;
 }
