@@ -195,6 +195,7 @@ CREATE TABLE modelgw.limits (
     kind         INTEGER  NOT NULL,         -- 0 requests, 1 tokens, 2 calls in flight (its lock only)
     second       BIGINT   NOT NULL,         -- of the last change
     counts       BIGINT[] NOT NULL,         -- in each second from 60 before it to 5 after
+    total        BIGINT   NOT NULL,         -- of these
     lim          BIGINT   NOT NULL,         -- as it was said last
     PRIMARY KEY (key, kind)
 );
