@@ -451,6 +451,8 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->version = e->node->keys_version;
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
 
+    ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
+
     e->last = 0;
     e->read = 0;
     e->shipped = (uint64_t) -1;
