@@ -18,12 +18,28 @@
 
 #include <sqlite3.h>
 
+#include "ngx_modelgw_pq.h"
 #include "ngx_modelgw_store.h"
 
 
+#define NGX_MODELGW_STMT_NODE  16        /* the last parameter, of PostgreSQL
+                                            only: the store's node */
+
 typedef struct {
     ngx_modelgw_store_t         *store;
-    sqlite3_stmt                *sqlite;
+    sqlite3_stmt                *sqlite; /* NULL: of PostgreSQL */
+
+    const char                  *sql;
+    ngx_modelgw_pq_result_t     *result;
+    ngx_uint_t                   row;
+    ngx_uint_t                   rows;
+    ngx_uint_t                   cursor;     /* its number; 0: none */
+    ngx_uint_t                   executed;
+    ngx_uint_t                   more;       /* to be fetched, maybe */
+    ngx_uint_t                   invalid;    /* a text is not UTF-8 */
+    ngx_modelgw_pq_param_t       params[NGX_MODELGW_STMT_NODE + 1];
+    u_char                       numbers[NGX_MODELGW_STMT_NODE + 1]
+                                        [sizeof(int64_t)];
 } ngx_modelgw_stmt_t;
 
 
@@ -31,7 +47,7 @@ typedef struct {
 ngx_int_t ngx_modelgw_stmt_prepare(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_stmt_t *stmt);
 
-/* i: from 1 on.  _bind_str() binds NULL for a string of no bytes. */
+/* i: 1 to 15.  _bind_str() binds NULL for a string of no bytes. */
 void ngx_modelgw_stmt_bind_int(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
     int64_t n);
 void ngx_modelgw_stmt_bind_text(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,

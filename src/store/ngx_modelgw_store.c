@@ -479,6 +479,10 @@ ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 
     /* what is not committed is rolled back */
 
+    if (s->cluster) {
+        ngx_modelgw_store_cluster_close(s);
+    }
+
     (void) sqlite3_close(s->db);
 
     free(s);
@@ -488,6 +492,11 @@ ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 void
 ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s)
 {
+    if (s->cluster) {
+        s->stop = 1;
+        return;
+    }
+
     sqlite3_interrupt(s->db);
 }
 

@@ -480,13 +480,16 @@ ngx_int_t ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
  * {"actions":[{"id":…,"time":…,"actor":…,"address":…,"action":…,"target":…,
  * "before":{…},"after":{…}}…]}: the newest "limit" changes by operators with an
  * id below "after" (0: all), of that actor and target (len 0: any).  If there
- * are more, the last members are "more":true,"next":"…", the next "after".
+ * are more, the last members are "more":true,"next":"…", the next "after"; in a
+ * cluster with "-" and the next "node".
  *     NGX_OK, NGX_ERROR
  */
 typedef struct {
     ngx_str_t             actor;
     ngx_str_t             target;
     uint64_t              after;
+    uint64_t              node;          /* of nodes that have "after", those
+                                            below this one */
     ngx_uint_t            limit;
 } ngx_modelgw_store_actions_t;
 
@@ -499,6 +502,17 @@ ngx_int_t ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
  */
 ngx_int_t ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_uint_t limit, ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * Of the database of a cluster: {"cluster":{"id":…,"version":…,"oldest":…,
+ * "clerk":…,"self":…},"nodes":[{"num":…,"name":…,"state":"member","joined":…,
+ * "seen":…,"version":…,"lent":"…","held":"…","behind":…,"keys_version":…}…]}:
+ * lent is what it has left of its leases, behind how many calls of its journal
+ * are not shipped, as it said last.  self: the number of this node, 0: none.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self,
+    ngx_str_t *out, ngx_pool_t *pool);
 
 
 #endif /* _NGX_MODELGW_STORE_H_INCLUDED_ */

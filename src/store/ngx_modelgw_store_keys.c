@@ -12,6 +12,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
 
 
@@ -19,7 +20,8 @@
 
 #define ngx_modelgw_store_key_sql(old)                                        \
     "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"   \
-    " budget, window, expires / 1000, state, version, note, created, " old    \
+    " budget, \"window\", expires / 1000, state, version, note, created, "    \
+    old                                                                       \
     " FROM keys"
 
 #define NGX_MODELGW_STORE_KEY_NOTE     13
@@ -65,6 +67,8 @@ static void ngx_modelgw_store_key_bind(ngx_modelgw_stmt_t *stmt,
 static ngx_int_t ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s,
     const char *sql, uint64_t time, ngx_modelgw_store_key_pt handler,
     void *data);
+static void ngx_modelgw_store_feed_row(ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_feed_t *feed);
 static void ngx_modelgw_store_key_row(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_managed_key_t *key);
 static size_t ngx_modelgw_store_key_copy(ngx_modelgw_stmt_t *stmt, int i,
@@ -77,6 +81,24 @@ static void ngx_modelgw_store_key_time(ngx_modelgw_out_t *out,
     const char *name, uint64_t time);
 static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
     const char *name, ngx_modelgw_ledger_name_t *value);
+
+
+/* of a cluster: as a key's row, with columns behind it */
+
+static const char  ngx_modelgw_store_feed_sql[] =
+    "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"
+        " budget, \"window\", expires / 1000, state, version, '', 0, 0,"
+        " keys_version, 0, 0, state = 'replaced', changed"
+    " FROM modelgw.keys WHERE keys_version > ?1"
+    " UNION ALL SELECT '', name, '', '', '', 0, 0, 0,"
+        " 0, '', 0, '', 0, '', 0, 0,"
+        " version, 1, CASE state WHEN 'closed' THEN 1 ELSE 0 END, false, 0"
+    " FROM modelgw.accounts WHERE version > ?1"
+    " ORDER BY 17, 18 DESC, 20, 21 DESC LIMIT ?2";
+
+#define NGX_MODELGW_STORE_FEED_VERSION  16
+#define NGX_MODELGW_STORE_FEED_ACCOUNT  17
+#define NGX_MODELGW_STORE_FEED_CLOSED   18
 
 
 static ngx_str_t  ngx_modelgw_store_key_states[] = {
@@ -199,10 +221,11 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
             NGX_MODELGW_STORE_KEY_IN_USE,
         "UPDATE keys SET models = ?7 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
-        "UPDATE keys SET expires = iif(state = 'active', ?8,"
-            " iif(?8, min(expires, ?8), expires)) WHERE id = ?1 AND"
+        "UPDATE keys SET expires = CASE WHEN state = 'active'"
+            " OR ?8 BETWEEN 1 AND expires THEN ?8 ELSE expires END"
+            " WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
-        "UPDATE keys SET budget = ?9, window = ?10 WHERE id = ?1 AND"
+        "UPDATE keys SET budget = ?9, \"window\" = ?10 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
         NULL
     };
@@ -262,13 +285,15 @@ ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_key_step(s, change,
             "INSERT INTO keys SELECT ?2, id, account, \"group\", models, rpm,"
-            " tpm, concurrency, budget, window, expires, 'active', version,"
-            " created, ?11, note FROM keys WHERE id = ?1 AND state = 'active'")
+            " tpm, concurrency, budget, \"window\", expires, 'active',"
+            " version, created, ?11, note"
+            " FROM keys WHERE id = ?1 AND state = 'active'")
         != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET changed = ?11,"
-            " state = iif(?12, 'rotated', 'replaced'),"
-            " expires = iif(?12, min(iif(expires, expires, ?12), ?12), expires)"
+            " state = CASE ?12 WHEN 0 THEN 'replaced' ELSE 'rotated' END,"
+            " expires = CASE WHEN expires = 0 OR ?12 BETWEEN 1 AND expires"
+                " THEN ?12 ELSE expires END"
             " WHERE id = ?1 AND digest != ?2 AND" NGX_MODELGW_STORE_KEY_IN_USE)
            != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
@@ -309,8 +334,9 @@ ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET changed = ?11,"
-            " version = version + (state = 'active'),"
-            " state = iif(state = 'active', 'revoked', 'replaced')"
+            " version = version + CASE state WHEN 'active' THEN 1 ELSE 0 END,"
+            " state = CASE state WHEN 'active' THEN 'revoked'"
+                " ELSE 'replaced' END"
             " WHERE id = ?1 AND" NGX_MODELGW_STORE_KEY_IN_USE)
         != NGX_OK)
     {
@@ -588,6 +614,71 @@ ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
 }
 
 
+/*
+ * Accounts come before the keys of their version, digests that were replaced
+ * after all others.
+ */
+
+ngx_int_t
+ngx_modelgw_store_feed(ngx_modelgw_store_t *s, uint64_t version,
+    ngx_modelgw_feed_t *feed, ngx_uint_t max, ngx_uint_t *n)
+{
+    ngx_int_t            rc;
+    ngx_uint_t           i;
+    ngx_modelgw_stmt_t   stmt;
+
+    if (ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_feed_sql, &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, version);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, (int64_t) max + 1);
+
+    i = 0;
+
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK && i < max) {
+        ngx_modelgw_store_feed_row(&stmt, &feed[i++]);
+    }
+
+    *n = i;
+
+    if (rc == NGX_OK) {
+        version = ngx_modelgw_stmt_int(&stmt, NGX_MODELGW_STORE_FEED_VERSION);
+
+        while (i && feed[i - 1].version == version) {
+            i--;
+        }
+
+        *n = i ? i : max;
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_feed_row(ngx_modelgw_stmt_t *stmt, ngx_modelgw_feed_t *feed)
+{
+    ngx_memzero(feed, sizeof(ngx_modelgw_feed_t));
+
+    feed->version = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_VERSION);
+    feed->account = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_ACCOUNT);
+
+    if (!feed->account) {
+        ngx_modelgw_store_key_row(stmt, &feed->key);
+        return;
+    }
+
+    feed->name.len = ngx_modelgw_store_key_copy(stmt, 1, feed->name.data,
+                                                NGX_MODELGW_LEDGER_NAME);
+    feed->closed = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_CLOSED);
+}
+
+
 ngx_int_t
 ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     ngx_modelgw_store_keys_t *filter, ngx_modelgw_store_listed_pt handler,
@@ -601,12 +692,13 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     if (ngx_modelgw_stmt_prepare(s, NGX_MODELGW_STORE_KEY
             " WHERE" NGX_MODELGW_STORE_KEY_NEWEST
             " AND (?1 IS NULL OR id = ?1)"
-            " AND (?2 IS NULL OR instr(id, ?2) OR instr(account, ?2)"
-                " OR instr(note, ?2))"
+            " AND (?2 IS NULL OR instr(id, ?2) > 0 OR instr(account, ?2) > 0"
+                " OR instr(note, ?2) > 0)"
             " AND (?3 IS NULL OR account = ?3)"
-            " AND (?4 IS NULL OR ?4 = iif(state = 'active'"
-                " AND expires BETWEEN 1 AND ?7, 'expired', state))"
-            " AND (?5 IS NULL OR id > ?5) ORDER BY id LIMIT ?6", &stmt)
+            " AND (?4 IS NULL OR ?4 = CASE WHEN state = 'active'"
+                " AND expires BETWEEN 1 AND ?7 THEN 'expired' ELSE state END)"
+            " AND (?5 IS NULL OR id COLLATE BINARY > ?5)"
+            " ORDER BY id COLLATE BINARY LIMIT ?6", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;

@@ -9,7 +9,11 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
+
+
+#define NGX_MODELGW_STORE_ACTION_NODE  7  /* column */
 
 
 static ngx_int_t ngx_modelgw_store_names(ngx_modelgw_store_t *s,
@@ -24,7 +28,30 @@ ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
     ngx_modelgw_store_account_pt handler, void *data)
 {
     return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
-                                     " FROM accounts", 0, handler, data);
+                                     " FROM " NGX_MODELGW_STORE_BALANCES, 0,
+                                  handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_balances(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s, "SELECT name, balance, held"
+                                     " FROM " NGX_MODELGW_STORE_BALANCES, 0,
+                                  handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s,
+        "SELECT b.key, sum(l.spent + l.held), b.ends"
+        " FROM budgets b JOIN leases l ON l.account = b.name"
+        " WHERE b.starts <= ?1 AND b.ends > ?1"
+        " GROUP BY b.key, b.starts, b.ends", time, handler, data);
 }
 
 
@@ -79,7 +106,7 @@ ngx_modelgw_store_noted(ngx_modelgw_store_t *s, ngx_str_t *text,
     ngx_modelgw_store_name_pt handler, void *data)
 {
     return ngx_modelgw_store_names(s, "SELECT name FROM accounts"
-                                      " WHERE instr(note, ?1)", text,
+                                      " WHERE instr(note, ?1) > 0", text,
                                    handler, data);
 }
 
@@ -183,10 +210,13 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     ngx_modelgw_store_rows_t  rows;
 
     if (ngx_modelgw_stmt_prepare(s,
-            "SELECT id, actor, address, action, target, before, after"
+            "SELECT id, actor, address, action, target, before, after, "
+            NGX_MODELGW_STORE_ACTIONS_NODE
             " FROM actions WHERE (?1 IS NULL OR actor = ?1)"
-            " AND (?2 IS NULL OR target = ?2) AND id < ?3"
-            " ORDER BY id DESC LIMIT ?4", &stmt)
+            " AND (?2 IS NULL OR target = ?2) AND id <= ?3"
+            " AND (id < ?3 OR " NGX_MODELGW_STORE_ACTIONS_NODE " < ?5)"
+            " ORDER BY id DESC, " NGX_MODELGW_STORE_ACTIONS_NODE " DESC"
+            " LIMIT ?4", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -197,6 +227,7 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     ngx_modelgw_stmt_bind_int(&stmt, 3, filter->after ? (int64_t) filter->after
                                                      : INT64_MAX);
     ngx_modelgw_stmt_bind_int(&stmt, 4, filter->limit + 1);
+    ngx_modelgw_stmt_bind_int(&stmt, 5, filter->node);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_modelgw_out_text(&json, "{\"actions\":[");
@@ -205,6 +236,7 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
 
     rows.limit = filter->limit;
     rows.separator = ",";
+    rows.columns[1] = NGX_MODELGW_STORE_ACTION_NODE;
 
     rc = ngx_modelgw_store_rows(s, &json, &stmt, ngx_modelgw_store_action_row,
                                 &rows);
@@ -215,6 +247,11 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     if (rc == NGX_AGAIN) {
         ngx_modelgw_out_text(&json, "],\"more\":true,\"next\":\"");
         ngx_modelgw_out_number(&json, rows.last[0]);
+
+        if (s->cluster) {
+            ngx_modelgw_out_text(&json, "-");
+            ngx_modelgw_out_number(&json, rows.last[1]);
+        }
 
         return ngx_modelgw_store_finish(s, &json, "\"}", out);
     }

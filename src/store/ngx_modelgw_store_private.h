@@ -17,6 +17,7 @@
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_stmt.h"
 #include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_sums.h"
 
 
 #define NGX_MODELGW_STORE_ROWS    1000   /* calls before they are written */
@@ -30,38 +31,6 @@
 #define NGX_MODELGW_STORE_DAY     86400  /* seconds */
 #define NGX_MODELGW_STORE_HOUR    3600000  /* milliseconds */
 
-
-/*
- * The sums that "hours" and "days" have of calls: their columns, what they are
- * of rows of "calls", and how they are added to a row that exists.
- */
-
-#define NGX_MODELGW_STORE_SUMS                                                \
-    " calls, errors, input, cache_read, cache_write, cache_write_1h, output," \
-    " reasoning, cost, duration, first_bytes, first_byte "
-
-#define NGX_MODELGW_STORE_SUMS_OF_CALLS                                       \
-    " count(*) AS calls, sum(status NOT BETWEEN 200 AND 299) AS errors,"      \
-    " sum(input) AS input, sum(cache_read) AS cache_read,"                    \
-    " sum(cache_write) AS cache_write,"                                       \
-    " sum(cache_write_1h) AS cache_write_1h, sum(output) AS output,"          \
-    " sum(reasoning) AS reasoning, sum(cost) AS cost,"                        \
-    " sum(ended - time) AS duration, count(first_byte) AS first_bytes,"       \
-    " coalesce(sum(first_byte), 0) AS first_byte "
-
-#define ngx_modelgw_store_sums_set(to, sign, from)                            \
-    " calls = " to "calls " sign from "calls,"                                \
-    " errors = " to "errors " sign from "errors,"                             \
-    " input = " to "input " sign from "input,"                                \
-    " cache_read = " to "cache_read " sign from "cache_read,"                 \
-    " cache_write = " to "cache_write " sign from "cache_write,"              \
-    " cache_write_1h = " to "cache_write_1h " sign from "cache_write_1h,"     \
-    " output = " to "output " sign from "output,"                             \
-    " reasoning = " to "reasoning " sign from "reasoning,"                    \
-    " cost = " to "cost " sign from "cost,"                                   \
-    " duration = " to "duration " sign from "duration,"                       \
-    " first_bytes = " to "first_bytes " sign from "first_bytes,"              \
-    " first_byte = " to "first_byte " sign from "first_byte "
 
 /* the calls of a condition, summed up by hour and added to "hours" */
 
@@ -101,9 +70,18 @@
         " GROUP BY account;"
 
 
-/* the first second of a row of "days" */
+/* the first second of a row of "days"; those from a time on, ?1 */
 
 #define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+
+#define NGX_MODELGW_STORE_DAYS_SINCE                                          \
+    "day >= date((?1 + 86399999) / 1000, 'unixepoch')"
+
+/* a table of accounts with their balances; what tells actions of a time apart,
+   one number here */
+
+#define NGX_MODELGW_STORE_BALANCES      "accounts AS balances"
+#define NGX_MODELGW_STORE_ACTIONS_NODE  "(id IS NULL)"
 
 
 /* statements prepared when the file is opened for writing */
@@ -175,6 +153,16 @@ struct ngx_modelgw_store_s {
 
     ngx_modelgw_store_file_t     wal_files[NGX_MODELGW_STORE_WAL_FILES];
 
+    /* of a cluster, without db */
+
+    ngx_uint_t                   cluster;
+    ngx_modelgw_pq_conf_t       *conf;   /* of a reader; NULL: attached */
+    ngx_modelgw_pq_t            *pq;     /* NULL: not connected yet */
+    volatile ngx_atomic_t        stop;   /* of a reader: interrupted */
+    ngx_uint_t                   cursors;
+    uint64_t                     node;
+    uint64_t                     keys_version; /* of a change */
+
     ngx_modelgw_store_error_t    error;
     const char                  *path;
 };
@@ -218,6 +206,17 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
  */
 ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
     int64_t first, ngx_modelgw_store_account_pt handler, void *data);
+
+/* stmt_pq.c: what functions of the same names do of a cluster */
+
+void ngx_modelgw_stmt_pq_prepare(ngx_modelgw_stmt_t *stmt, const char *sql);
+void ngx_modelgw_stmt_pq_bind_text(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
+    u_char *data, size_t len);
+ngx_int_t ngx_modelgw_stmt_pq_next(ngx_modelgw_stmt_t *stmt);
+void ngx_modelgw_store_cluster_close(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_begin(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_commit(ngx_modelgw_store_t *s);
+void ngx_modelgw_store_cluster_rollback(ngx_modelgw_store_t *s);
 
 /* reading */
 
@@ -396,6 +395,12 @@ ngx_int_t ngx_modelgw_store_key_set(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 ngx_int_t ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
+/* store_nodes.c: the same; the store is the database of a cluster */
+ngx_int_t ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 
 /* Sets change->key, and its note, to what the store has: NGX_OK, NGX_ERROR. */

@@ -90,7 +90,7 @@ static const char  ngx_modelgw_store_calls_sql[] =
     NGX_MODELGW_STORE_CALL " FROM calls" NGX_MODELGW_STORE_WHERE
     " AND ended >= ?4 AND ended < ?5"
     " AND (?6 IS NULL OR outcome = ?6) AND (?7 IS NULL OR \"end\" = ?7)"
-    " AND (?8 IS NULL OR status = ?8) AND (?9 IS NULL OR request_id = ?9)"
+    " AND (?8 < 0 OR status = ?8) AND (?9 IS NULL OR request_id = ?9)"
     " AND cost >= ?10 AND (ended < ?11 OR (ended = ?11 AND id < ?12))"
     " AND ended <= ?11 ORDER BY ended DESC, id DESC LIMIT ?13";
 
@@ -107,7 +107,7 @@ static const char  ngx_modelgw_store_call_sql[] =
 
 static const char  ngx_modelgw_store_topups_sql[] =
     "SELECT id, time, amount FROM topups WHERE account = ?1"
-    " ORDER BY time DESC, id LIMIT ?2";
+    " ORDER BY time DESC, id COLLATE BINARY LIMIT ?2";
 
 
 ngx_int_t
@@ -228,7 +228,8 @@ ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
 
     ngx_modelgw_stmt_bind_str(stmt, 6, &filter->outcome);
     ngx_modelgw_stmt_bind_str(stmt, 7, &filter->end);
-    ngx_modelgw_stmt_bind_str(stmt, 8, &filter->status);
+    ngx_modelgw_stmt_bind_int(stmt, 8, ngx_atoi(filter->status.data,
+                                                filter->status.len));
     ngx_modelgw_stmt_bind_str(stmt, 9, &request_id);
     ngx_modelgw_stmt_bind_int(stmt, 10, filter->min_cost);
 

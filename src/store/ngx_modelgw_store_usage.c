@@ -139,9 +139,10 @@ static void ngx_modelgw_store_month_write(ngx_modelgw_out_t *out, int64_t n);
 
 #define ngx_modelgw_store_usage_calls(from, to)                               \
     " UNION ALL SELECT ended, key, model, account, 1,"                        \
-    " status NOT BETWEEN 200 AND 299, input, cache_read, cache_write,"        \
-    " cache_write_1h, output, reasoning, cost, ended - time,"                 \
-    " first_byte IS NOT NULL, coalesce(first_byte, 0) FROM calls"             \
+    " CASE WHEN status BETWEEN 200 AND 299 THEN 0 ELSE 1 END, input,"         \
+    " cache_read, cache_write, cache_write_1h, output, reasoning, cost,"      \
+    " ended - time, CASE WHEN first_byte IS NULL THEN 0 ELSE 1 END,"          \
+    " coalesce(first_byte, 0) FROM calls"                                     \
     NGX_MODELGW_STORE_WHERE " AND ended >= " from " AND ended < " to
 
 static const char  ngx_modelgw_store_usage_sql[] =
@@ -173,7 +174,7 @@ static const char  ngx_modelgw_store_usage_sql[] =
             " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"             \
         " UNION ALL SELECT " name ", cost, " NGX_MODELGW_STORE_DAY_TIME       \
             " * 1000 FROM days"                                               \
-            " WHERE day >= date((?1 + 86399999) / 1000, 'unixepoch'))"        \
+            " WHERE " NGX_MODELGW_STORE_DAYS_SINCE ") AS spent"               \
     " GROUP BY 1"
 
 static const char  ngx_modelgw_store_spent_keys[] =
