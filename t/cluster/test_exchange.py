@@ -318,6 +318,24 @@ def test_hosts(db, node, tmp_path):
         proxy.remove()
 
 
+def test_tls(tmp_path):
+    """The server's certificate is verified, with its name."""
+    with postgres.Server("fsync = off", tls=True) as s:
+        n = Node(s, tmp_path, "n1", conninfo=s.tls_conninfo())
+        n.join()
+        got = n.do("sql", 5000, "SELECT ssl::int4 FROM pg_stat_ssl "
+                   "WHERE pid = pg_backend_pid()")
+        assert got["c0"].split()[1] == "1"
+        n.do("conf", s.tls_conninfo(host="other.test"), "")
+        e = failed(n.connect)
+        assert "other.test" in e.error and "certificate" in e.error
+        other = tmp_path / "other"
+        other.mkdir()
+        n.do("conf", s.tls_conninfo(ca=postgres.Authority(str(other)).ca), "")
+        assert "certificate verify failed" in failed(n.connect).error
+        n.end()
+
+
 # joins
 
 def test_new_node(db, node):
