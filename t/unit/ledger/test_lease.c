@@ -117,6 +117,24 @@ lease_try(ngx_modelgw_ledger_t *l, ngx_modelgw_claim_t *claim, uint64_t time,
 
 
 static void
+budget_known(ngx_modelgw_ledger_t *l, ngx_uint_t window, uint64_t time)
+{
+    ngx_str_t  name;
+
+    name = unit_str("k");
+
+    (void) ngx_modelgw_ledger_budget_set(l, budget.index, window);
+
+    ngx_modelgw_ledger_lock(l);
+    ngx_modelgw_ledger_budget_begin_locked(l, budget.index, time);
+    ngx_modelgw_ledger_unlock(l);
+
+    ngx_modelgw_ledger_budget_add(l, &name, window, 0);
+    ngx_modelgw_ledger_budget_known(l, budget.index);
+}
+
+
+static void
 test_room(void **state)
 {
     void                       *p;
@@ -513,6 +531,9 @@ test_recall(void **state)
     assert_int_equal(ask.returned, 32);
     assert_int_equal(ask.back, 0);
 
+    /* one that is over when the node joins again */
+
+    lease_recall(l, &alice, 8, TIME + 2000);
     lease_said(l, &alice, 0, 44, 32, 0);
     assert_int_equal(lease_ask(l, &alice, TIME + 4000, &ask), NGX_OK);
     assert_int_equal(ask.answered, 0);
@@ -658,6 +679,52 @@ test_refuse(void **state)
 }
 
 
+/* The account is used up while a call waits for its budget. */
+
+static void
+test_both(void **state)
+{
+    int64_t                lacks[NGX_MODELGW_FUNDS];
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_claim_t   *one, *two;
+    ngx_modelgw_ledger_t  *l;
+
+    ngx_modelgw_budget_t   b = { 500, DAY };
+
+    l = lease_create();
+    budget_known(l, DAY, TIME);
+
+    lease_said(l, &alice, 0, 10, 0, 0);
+    one = lease_claim(l, budget.index, 10, &b, TIME);
+    lease_spend(l, NONE, 10, 4, TIME);
+    two = lease_claim(l, NONE, 8, &none, TIME);
+
+    lease_said(l, &budget, ngx_modelgw_budget_end(DAY, TIME), 10, 0, 0);
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.need, 2);
+
+    assert_int_equal(lease_try(l, one, TIME, lacks), NGX_DECLINED);
+    assert_int_equal(lacks[NGX_MODELGW_FUND_ACCOUNT], 4);
+    assert_int_equal(lacks[NGX_MODELGW_FUND_BUDGET], 0);
+    assert_int_equal(ngx_modelgw_lease(l, &alice)->claims, 2);
+
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.need, 4);
+
+    lease_said(l, &alice, 0, 14, 0, 0);
+    assert_int_equal(lease_try(l, two, TIME, lacks), NGX_BUSY);
+    assert_int_equal(lease_try(l, one, TIME, lacks), NGX_OK);
+    assert_int_equal(lease_try(l, two, TIME, lacks), NGX_DECLINED);
+
+    ngx_modelgw_claim_free(l, two);
+    assert_int_equal(ngx_modelgw_lease(l, &alice)->claims, 0);
+    assert_int_equal(ngx_modelgw_lease(l, &budget)->claims, 0);
+
+    ledger_assert(l);
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
 /* The call of a claim may end before that does. */
 
 static void
@@ -714,24 +781,6 @@ test_too_many(void **state)
 
     assert_int_equal(ngx_modelgw_node(l)->waiting, NGX_MODELGW_CLAIMS);
     ledger_destroy(l, LEDGER_SIZE);
-}
-
-
-static void
-budget_known(ngx_modelgw_ledger_t *l, ngx_uint_t window, uint64_t time)
-{
-    ngx_str_t  name;
-
-    name = unit_str("k");
-
-    (void) ngx_modelgw_ledger_budget_set(l, budget.index, window);
-
-    ngx_modelgw_ledger_lock(l);
-    ngx_modelgw_ledger_budget_begin_locked(l, budget.index, time);
-    ngx_modelgw_ledger_unlock(l);
-
-    ngx_modelgw_ledger_budget_add(l, &name, window, 0);
-    ngx_modelgw_ledger_budget_known(l, budget.index);
 }
 
 
@@ -1050,6 +1099,7 @@ main(void)
         cmocka_unit_test(test_below),
         cmocka_unit_test(test_leave),
         cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_both),
         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_budget),
