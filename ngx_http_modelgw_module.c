@@ -49,6 +49,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       0,
       NULL },
 
+    { ngx_string("modelgw_cluster"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_modelgw_set_cluster,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("modelgw_managed_keys"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_modelgw_set_managed,

@@ -80,6 +80,10 @@ ngx_modelgw_lease_init(ngx_modelgw_ledger_t *l, u_char *p,
     l->node = (ngx_modelgw_lease_node_t *) p;
     p += sizeof(ngx_modelgw_lease_node_t);
 
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->shares = ngx_modelgw_shares_init(p, room->keys);
+    p += ngx_modelgw_shares_size(room->keys);
+
     ngx_modelgw_node_set(l, NGX_MODELGW_NODE_NEW);
     l->node->live = 1;
 

@@ -111,7 +111,7 @@ void
 ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
     ngx_modelgw_ledger_room_t *room)
 {
-    size_t  head, lease;
+    size_t  head, lease, share;
 
     ngx_memzero(room, sizeof(ngx_modelgw_ledger_room_t));
 
@@ -120,10 +120,12 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
              * sizeof(ngx_modelgw_ledger_worker_t);
 
     lease = 0;
+    share = 0;
 
     if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
-        head += NGX_MODELGW_LEDGER_CLUSTER_SIZE;
+        head += NGX_MODELGW_LEDGER_CLUSTER_SIZE + ngx_modelgw_shares_size(0);
         lease = sizeof(ngx_modelgw_lease_t);
+        share = ngx_modelgw_shares_size(1) - ngx_modelgw_shares_size(0);
     }
 
     if (size <= head) {
@@ -138,7 +140,7 @@ ngx_modelgw_ledger_room(size_t size, ngx_modelgw_ledger_kind_e kind,
                              NGX_MODELGW_LEDGER_NONE);
 
     room->keys = ngx_min(3 * size
-                         / (sizeof(ngx_modelgw_ledger_key_t) + lease
+                         / (sizeof(ngx_modelgw_ledger_key_t) + lease + share
                             + sizeof(uint64_t)),
                          NGX_MODELGW_LEDGER_NONE);
 
@@ -500,6 +502,10 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             key->window = NGX_MODELGW_WINDOW_NONE;
 
             ngx_modelgw_lease_drop(l, *index);
+
+            if (l->shares) {
+                ngx_modelgw_share_forget_locked(l, *index);
+            }
 
             ngx_modelgw_ledger_link_locked(l, &l->keys, *index, name);
             ngx_modelgw_redo_commit(&l->redo);
@@ -1094,6 +1100,10 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
         ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
         ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
+
+        if (l->shares && call->taken) {
+            ngx_modelgw_share_settle_locked(l, call, used, clock);
+        }
     }
 
     if (call->account == NGX_MODELGW_LEDGER_NONE

@@ -216,7 +216,9 @@ typedef enum {
     NGX_MODELGW_CHANGE_TOPUP = 0,        /* or a correction */
     NGX_MODELGW_CHANGE_ACCOUNT_NEW,
     NGX_MODELGW_CHANGE_ACCOUNT_SET,
-    NGX_MODELGW_CHANGE_KEY_NEW,
+    NGX_MODELGW_CHANGE_NODE_SET,         /* of a cluster; so is the next one */
+    NGX_MODELGW_CHANGE_NODE_WRITE_OFF,
+    NGX_MODELGW_CHANGE_KEY_NEW,          /* from here on: of keys */
     NGX_MODELGW_CHANGE_KEY_SET,
     NGX_MODELGW_CHANGE_KEY_ROTATE,
     NGX_MODELGW_CHANGE_KEY_REVOKE,
@@ -279,6 +281,10 @@ typedef struct {
                                             after it was rotated; 0: none */
     int64_t                     amount;  /* nano-euro: of the top-up, or the
                                             founding credit */
+    int64_t                     balance; /* in a cluster: the account's after
+                                            it, set by the store; of a key what
+                                            its budget has used */
+    int64_t                     held;
     ngx_modelgw_ledger_name_t   owner;   /* name of the account */
     ngx_modelgw_ledger_name_t   id;      /* of the top-up */
 

@@ -14,6 +14,7 @@
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_redo.h"
+#include "ngx_modelgw_share.h"
 
 
 /*
@@ -81,7 +82,7 @@ typedef struct {
 #define NGX_MODELGW_LEDGER_CLUSTER_SIZE                                       \
     (sizeof(ngx_modelgw_lease_node_t)                                         \
      + NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t)                       \
-     + (NGX_MODELGW_FUNDS + 2) * NGX_MODELGW_LEDGER_ALIGN)
+     + (NGX_MODELGW_FUNDS + 3) * NGX_MODELGW_LEDGER_ALIGN)
 
 
 /* Why no call is admitted: bits, each set and cleared by another thread. */
@@ -116,6 +117,7 @@ struct ngx_modelgw_ledger_s {
     uint64_t                       change_time; /* ms, of the last one */
     uint64_t                       reserved; /* accounts that pending changes
                                                 may open */
+    ngx_modelgw_shares_t          *shares; /* NULL without a cluster */
 
     /* one word each, used without the mutex */
 

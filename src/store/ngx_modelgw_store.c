@@ -44,6 +44,9 @@
 
 
 #define NGX_MODELGW_STORE_ID        0x6d67776c  /* application_id: "mgwl" */
+#define NGX_MODELGW_STORE_JOURNAL   100  /* added to the version of a journal:
+                                            an nginx that does not know of them
+                                            refuses it */
 #define NGX_MODELGW_STORE_HEADER    100  /* bytes of an SQLite file's header */
 #define NGX_MODELGW_STORE_SPACE     (512 * 1024)  /* bytes free, at least */
 #define NGX_MODELGW_STORE_TIMEOUT   100  /* ms, for a lock: to open, for a
@@ -54,21 +57,28 @@
 
 static ngx_int_t ngx_modelgw_store_touch(const char *path,
     ngx_modelgw_store_error_t *error);
+static ngx_modelgw_store_t *ngx_modelgw_store_open_file(const char *path,
+    ngx_modelgw_store_file_t *file, const char *id,
+    ngx_modelgw_store_error_t *error);
 static ngx_modelgw_store_t *ngx_modelgw_store_connect(const char *path,
     int flags, ngx_modelgw_store_error_t *error);
 static ngx_int_t ngx_modelgw_store_setup(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_file_t *file);
+    ngx_modelgw_store_file_t *file, const char *id);
 static ngx_int_t ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_file_t *file);
 static ngx_int_t ngx_modelgw_store_identify(ngx_modelgw_store_t *s);
-static ngx_int_t ngx_modelgw_store_version(int64_t id, int64_t version,
+static ngx_int_t ngx_modelgw_store_version(int64_t id, int64_t *version,
+    ngx_uint_t *journal, const char *path, ngx_modelgw_store_error_t *error);
+static ngx_int_t ngx_modelgw_store_kind(ngx_uint_t journal, ngx_uint_t cluster,
     const char *path, ngx_modelgw_store_error_t *error);
-static ngx_int_t ngx_modelgw_store_create(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_create(ngx_modelgw_store_t *s,
+    const char *id);
 static ngx_int_t ngx_modelgw_store_tables(ngx_modelgw_store_t *s,
-    const char *sql);
+    const char *sql, const char *id);
+static int ngx_modelgw_store_user_version(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_wal(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
-    ngx_modelgw_store_error_t *error);
+    ngx_uint_t cluster, ngx_modelgw_store_error_t *error);
 static ngx_int_t ngx_modelgw_store_check_directory(const char *path,
     ngx_modelgw_store_error_t *error);
 static void ngx_modelgw_store_directory(const char *path, char *dir,
@@ -242,22 +252,7 @@ static const char  ngx_modelgw_store_schema2[] =
         "after TEXT NOT NULL"
     ") STRICT;"
 
-    /*
-     * Both "difference" and "hours" must be 0 in every row: the balance less
-     * what it is derived from, the cost in "hours" less that of their calls.
-     */
-
-    "CREATE VIEW audit AS "
-        "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"
-            " sum(balance) - sum(derived) AS difference, sum(hours) AS hours"
-        " FROM (SELECT name AS account, balance, 0 AS derived, 0 AS hours"
-                " FROM accounts"
-            " UNION ALL SELECT account, 0, amount, 0 FROM topups"
-            " UNION ALL SELECT account, 0, -cost,"
-                " iif(ended < " NGX_MODELGW_STORE_MARK ", -cost, 0) FROM calls"
-            " UNION ALL SELECT account, 0, 0, cost FROM hours"
-            " UNION ALL SELECT account, 0, -cost, 0 FROM days)"
-        " GROUP BY account;"
+    ngx_modelgw_store_audit_sql("amount, 0 FROM topups")
 
     /* for people: euro, and times as text */
 
@@ -321,17 +316,38 @@ static const char  ngx_modelgw_store_migration[] =
 ngx_modelgw_store_t *
 ngx_modelgw_store_open(const char *path, ngx_modelgw_store_error_t *error)
 {
+    return ngx_modelgw_store_open_journal(path, NULL, error);
+}
+
+
+ngx_modelgw_store_t *
+ngx_modelgw_store_open_journal(const char *path, const char *id,
+    ngx_modelgw_store_error_t *error)
+{
     if (ngx_modelgw_store_touch(path, error) != NGX_OK) {
         return NULL;
     }
 
-    return ngx_modelgw_store_open_known(path, NULL, error);
+    return ngx_modelgw_store_open_file(path, NULL, id, error);
 }
 
 
 ngx_modelgw_store_t *
 ngx_modelgw_store_open_known(const char *path, ngx_modelgw_store_file_t *file,
     ngx_modelgw_store_error_t *error)
+{
+    return ngx_modelgw_store_open_file(path, file, NULL, error);
+}
+
+
+/*
+ * file: the one that it must be, of either kind; NULL: any that is a journal,
+ * with an id for a new one, or, if that is NULL, a ledger of one machine
+ */
+
+static ngx_modelgw_store_t *
+ngx_modelgw_store_open_file(const char *path, ngx_modelgw_store_file_t *file,
+    const char *id, ngx_modelgw_store_error_t *error)
 {
     ngx_modelgw_store_t  *s;
 
@@ -340,7 +356,7 @@ ngx_modelgw_store_open_known(const char *path, ngx_modelgw_store_file_t *file,
         return NULL;
     }
 
-    if (ngx_modelgw_store_setup(s, file) != NGX_OK) {
+    if (ngx_modelgw_store_setup(s, file, id) != NGX_OK) {
         *error = s->error;
         ngx_modelgw_store_close(s);
         return NULL;
@@ -445,6 +461,13 @@ ngx_modelgw_store_migrated(ngx_modelgw_store_t *s)
 }
 
 
+ngx_uint_t
+ngx_modelgw_store_journal(ngx_modelgw_store_t *s)
+{
+    return s->journal;
+}
+
+
 void
 ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 {
@@ -456,6 +479,10 @@ ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 
     /* what is not committed is rolled back */
 
+    if (s->cluster) {
+        ngx_modelgw_store_cluster_close(s);
+    }
+
     (void) sqlite3_close(s->db);
 
     free(s);
@@ -465,14 +492,18 @@ ngx_modelgw_store_close(ngx_modelgw_store_t *s)
 void
 ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s)
 {
+    if (s->cluster) {
+        s->stop = 1;
+        return;
+    }
+
     sqlite3_interrupt(s->db);
 }
 
 
-/* file: the file that it must be, with tables; NULL: any */
-
 static ngx_int_t
-ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
+ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file,
+    const char *id)
 {
     int64_t    pages;
     ngx_int_t  rc;
@@ -495,11 +526,18 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file)
 
     if (rc == NGX_DECLINED) {
         rc = file ? ngx_modelgw_store_fail_text(s, "is empty")
-                  : ngx_modelgw_store_create(s);
+                  : ngx_modelgw_store_create(s, id);
+
+    } else if (rc != NGX_ERROR && file == NULL
+               && ngx_modelgw_store_kind(s->journal, id != NULL, s->path,
+                                         &s->error)
+                  != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     if (rc == NGX_DONE) {
-        rc = ngx_modelgw_store_tables(s, ngx_modelgw_store_migration);
+        rc = ngx_modelgw_store_tables(s, ngx_modelgw_store_migration, NULL);
         s->migrated = 1;
     }
 
@@ -597,7 +635,9 @@ ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_version(id, version, s->path, &s->error) != NGX_OK) {
+    if (ngx_modelgw_store_version(id, &version, &s->journal, s->path, &s->error)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -605,9 +645,11 @@ ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
 }
 
 
+/* *version becomes that of the tables, which both kinds have */
+
 static ngx_int_t
-ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
-    ngx_modelgw_store_error_t *error)
+ngx_modelgw_store_version(int64_t id, int64_t *version, ngx_uint_t *journal,
+    const char *path, ngx_modelgw_store_error_t *error)
 {
     char  text[64];
 
@@ -617,9 +659,17 @@ ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
         return NGX_ERROR;
     }
 
-    if (version < 1 || version > NGX_MODELGW_STORE_VERSION) {
+    *journal = (*version > NGX_MODELGW_STORE_JOURNAL);
+
+    if (*journal) {
+        *version -= NGX_MODELGW_STORE_JOURNAL;
+    }
+
+    /* there are journals since version 2 */
+
+    if (*version < (*journal ? 2 : 1) || *version > NGX_MODELGW_STORE_VERSION) {
         (void) snprintf(text, sizeof(text), "has version %d, %d is required",
-                        (int) version, NGX_MODELGW_STORE_VERSION);
+                        (int) *version, NGX_MODELGW_STORE_VERSION);
         ngx_modelgw_store_set_error(error, path, text, 0);
         return NGX_ERROR;
     }
@@ -629,7 +679,24 @@ ngx_modelgw_store_version(int64_t id, int64_t version, const char *path,
 
 
 static ngx_int_t
-ngx_modelgw_store_create(ngx_modelgw_store_t *s)
+ngx_modelgw_store_kind(ngx_uint_t journal, ngx_uint_t cluster, const char *path,
+    ngx_modelgw_store_error_t *error)
+{
+    if (journal == cluster) {
+        return NGX_OK;
+    }
+
+    ngx_modelgw_store_set_error(error, path,
+              journal ? "is the journal of a node: it needs \"modelgw_cluster\""
+                      : "is the ledger of one machine: a cluster takes it over "
+                        "by \"modelgwctl cluster import\"", 0);
+
+    return NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_create(ngx_modelgw_store_t *s, const char *id)
 {
     /* an existing empty file may have any mode */
 
@@ -639,24 +706,31 @@ ngx_modelgw_store_create(ngx_modelgw_store_t *s)
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_store_tables(s, ngx_modelgw_store_schema);
+    return ngx_modelgw_store_tables(s, ngx_modelgw_store_schema, id);
 }
 
 
-/* sql makes the tables that are in version 1, too, what they are now */
+/*
+ * sql makes the tables that are in version 1, too, what they are now; id: of a
+ * journal, or NULL
+ */
 
 static ngx_int_t
-ngx_modelgw_store_tables(ngx_modelgw_store_t *s, const char *sql)
+ngx_modelgw_store_tables(ngx_modelgw_store_t *s, const char *sql,
+    const char *id)
 {
     char  ids[128];
 
+    s->journal = (id != NULL);
+
     (void) snprintf(ids, sizeof(ids),
                     "PRAGMA application_id = %d; PRAGMA user_version = %d",
-                    NGX_MODELGW_STORE_ID, NGX_MODELGW_STORE_VERSION);
+                    NGX_MODELGW_STORE_ID, ngx_modelgw_store_user_version(s));
 
     if (ngx_modelgw_store_exec(s, "BEGIN IMMEDIATE") != NGX_OK
         || ngx_modelgw_store_exec(s, sql) != NGX_OK
         || ngx_modelgw_store_exec(s, ngx_modelgw_store_schema2) != NGX_OK
+        || (id && ngx_modelgw_journal_init(s, id) != NGX_OK)
         || ngx_modelgw_store_exec(s, ids) != NGX_OK
         || ngx_modelgw_store_exec(s, "COMMIT") != NGX_OK)
     {
@@ -664,6 +738,14 @@ ngx_modelgw_store_tables(ngx_modelgw_store_t *s, const char *sql)
     }
 
     return NGX_OK;
+}
+
+
+static int
+ngx_modelgw_store_user_version(ngx_modelgw_store_t *s)
+{
+    return NGX_MODELGW_STORE_VERSION
+           + (s->journal ? NGX_MODELGW_STORE_JOURNAL : 0);
 }
 
 
@@ -702,7 +784,8 @@ ngx_modelgw_store_wal(ngx_modelgw_store_t *s)
 
 
 ngx_int_t
-ngx_modelgw_store_check(const char *path, ngx_modelgw_store_error_t *error)
+ngx_modelgw_store_check(const char *path, ngx_uint_t cluster,
+    ngx_modelgw_store_error_t *error)
 {
     int           rc;
     sqlite3      *db;
@@ -727,7 +810,7 @@ ngx_modelgw_store_check(const char *path, ngx_modelgw_store_error_t *error)
         result = NGX_DECLINED;
 
     } else {
-        result = ngx_modelgw_store_check_header(db, path, error);
+        result = ngx_modelgw_store_check_header(db, path, cluster, error);
 
         /* "-wal" and "-shm" are created where a symbolic link leads to */
 
@@ -750,10 +833,12 @@ ngx_modelgw_store_check(const char *path, ngx_modelgw_store_error_t *error)
 
 static ngx_int_t
 ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
-    ngx_modelgw_store_error_t *error)
+    ngx_uint_t cluster, ngx_modelgw_store_error_t *error)
 {
     int             rc;
     u_char          header[NGX_MODELGW_STORE_HEADER];
+    int64_t         version;
+    ngx_uint_t      journal;
     sqlite3_file   *file;
     sqlite3_int64   size;
 
@@ -796,10 +881,12 @@ ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
         return NGX_DECLINED;
     }
 
+    version = ngx_modelgw_store_uint32(header + 60);
+
     if (ngx_modelgw_store_version(ngx_modelgw_store_uint32(header + 68),
-                                  ngx_modelgw_store_uint32(header + 60),
-                                  path, error)
-        != NGX_OK)
+                                  &version, &journal, path, error)
+        != NGX_OK
+        || ngx_modelgw_store_kind(journal, cluster, path, error) != NGX_OK)
     {
         return NGX_DECLINED;
     }
@@ -1002,7 +1089,7 @@ ngx_modelgw_store_probe(ngx_modelgw_store_t *s)
     char  sql[64];
 
     (void) snprintf(sql, sizeof(sql), "PRAGMA user_version = %d",
-                    NGX_MODELGW_STORE_VERSION);
+                    ngx_modelgw_store_user_version(s));
 
     return ngx_modelgw_store_exec(s, sql);
 }
@@ -1154,20 +1241,4 @@ ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     (void) sqlite3_finalize(stmt);
 
     return rc;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
-{
-    switch (sqlite3_step(stmt)) {
-
-    case SQLITE_ROW:
-        return NGX_OK;
-
-    case SQLITE_DONE:
-        return NGX_DONE;
-    }
-
-    return ngx_modelgw_store_fail(s, NULL);
 }

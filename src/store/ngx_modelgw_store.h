@@ -23,7 +23,8 @@
 #include "ngx_modelgw_ledger.h"
 
 
-#define NGX_MODELGW_STORE_VERSION  2     /* PRAGMA user_version */
+#define NGX_MODELGW_STORE_VERSION  2     /* PRAGMA user_version; of a journal,
+                                            see ngx_modelgw_journal.h, more */
 #define NGX_MODELGW_STORE_ERROR    256   /* bytes of a message */
 
 
@@ -42,11 +43,16 @@ typedef struct {
 /*
  * Opens the file for writing; if it is new, creates it, with mode 0600, and its
  * tables.  A file of an older version is migrated, in one transaction.
+ * _open_journal() does so for a node of a cluster: a new file becomes a journal
+ * with the id, 32 hexadecimal digits.
  *     NULL  error is set: a newer version, not an SQLite file, no permission,
- *           no memory
+ *           no memory; or it is a journal, and for _open_journal() a ledger of
+ *           one machine, which did not change
  */
 ngx_modelgw_store_t *ngx_modelgw_store_open(const char *path,
     ngx_modelgw_store_error_t *error);
+ngx_modelgw_store_t *ngx_modelgw_store_open_journal(const char *path,
+    const char *id, ngx_modelgw_store_error_t *error);
 
 /*
  * The identity of the file: as long as nginx runs, its memory belongs to one
@@ -77,8 +83,9 @@ ngx_int_t ngx_modelgw_store_known(ngx_modelgw_store_t *s,
 ngx_modelgw_store_t *ngx_modelgw_store_open_read(const char *path,
     ngx_modelgw_store_file_t *file, ngx_modelgw_store_error_t *error);
 
-/* Whether opening the file has migrated it. */
+/* Whether opening the file has migrated it; whether it is a journal. */
 ngx_uint_t ngx_modelgw_store_migrated(ngx_modelgw_store_t *s);
+ngx_uint_t ngx_modelgw_store_journal(ngx_modelgw_store_t *s);
 
 /* Rolls back what is not committed, and frees the store. */
 void ngx_modelgw_store_close(ngx_modelgw_store_t *s);
@@ -116,11 +123,12 @@ ngx_int_t ngx_modelgw_store_probe(ngx_modelgw_store_t *s);
 void ngx_modelgw_store_interrupt(ngx_modelgw_store_t *s);
 
 /*
- * For "nginx -t", changes nothing: checks that the file has our version and can
- * be written, or that its directory allows to create it.
+ * For "nginx -t", changes nothing: checks that the file has our version, is a
+ * journal if there is a cluster, else a ledger of one machine, and can be
+ * written, or that its directory allows to create it.
  *     NGX_OK, NGX_DECLINED (error is set)
  */
-ngx_int_t ngx_modelgw_store_check(const char *path,
+ngx_int_t ngx_modelgw_store_check(const char *path, ngx_uint_t cluster,
     ngx_modelgw_store_error_t *error);
 
 /* The text of the last NGX_ERROR of this store. */
@@ -204,8 +212,9 @@ ngx_int_t ngx_modelgw_store_begin(ngx_modelgw_store_t *s);
 ngx_int_t ngx_modelgw_store_commit(ngx_modelgw_store_t *s);
 
 /*
- * Adds an account, with its founding credit as the top-up "founding:NAME".  If
- * it exists already, nothing changes.
+ * Adds an account, with its founding credit as the top-up "founding:NAME"; in a
+ * journal without, as the database gives it.  If it exists already, nothing
+ * changes.
  *     NGX_OK, NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_account(ngx_modelgw_store_t *s,
@@ -277,7 +286,8 @@ u_char *ngx_modelgw_store_rates(u_char *p, ngx_modelgw_price_t *rates);
 
 /*
  * Rolls up to days at most "max" of the calls that ended before "time" (seconds
- * since the Epoch, rounded down to a day, UTC), in a batch of its own.
+ * since the Epoch, rounded down to a day, UTC), in a batch of its own; in a
+ * journal, none from the first one that is in the outbox.
  *     NGX_OK        *n were rolled up; fewer than max: there are no more
  *     NGX_ERROR
  */
@@ -470,13 +480,16 @@ ngx_int_t ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
  * {"actions":[{"id":…,"time":…,"actor":…,"address":…,"action":…,"target":…,
  * "before":{…},"after":{…}}…]}: the newest "limit" changes by operators with an
  * id below "after" (0: all), of that actor and target (len 0: any).  If there
- * are more, the last members are "more":true,"next":"…", the next "after".
+ * are more, the last members are "more":true,"next":"…", the next "after"; in a
+ * cluster with "-" and the next "node".
  *     NGX_OK, NGX_ERROR
  */
 typedef struct {
     ngx_str_t             actor;
     ngx_str_t             target;
     uint64_t              after;
+    uint64_t              node;          /* of nodes that have "after", those
+                                            below this one */
     ngx_uint_t            limit;
 } ngx_modelgw_store_actions_t;
 
@@ -489,6 +502,17 @@ ngx_int_t ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
  */
 ngx_int_t ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_uint_t limit, ngx_str_t *out, ngx_pool_t *pool);
+
+/*
+ * Of the database of a cluster: {"cluster":{"id":…,"version":…,"oldest":…,
+ * "clerk":…,"self":…},"nodes":[{"num":…,"name":…,"state":"member","joined":…,
+ * "seen":…,"version":…,"lent":"…","held":"…","behind":…,"keys_version":…}…]}:
+ * lent is what it has left of its leases, behind how many calls of its journal
+ * are not shipped, as it said last.  self: the number of this node, 0: none.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self,
+    ngx_str_t *out, ngx_pool_t *pool);
 
 
 #endif /* _NGX_MODELGW_STORE_H_INCLUDED_ */

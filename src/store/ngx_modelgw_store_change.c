@@ -11,16 +11,29 @@
  * refused must not fail the batch, and each batch after it that tries the same.
  *
  * Changes are rare, so their statements are prepared when they are needed.
+ *
+ * In a cluster the first statement locks what the change is of: an account, or
+ * the version of all keys and accounts.  So nobody changes it meanwhile, and a
+ * commit of the same change, of which nothing is known, has ended.  The lock
+ * makes the versions visible in their order, too.
  */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_budget.h"
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
 
 
+static ngx_int_t ngx_modelgw_store_change_lock(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_change_version(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_change_balance(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
@@ -42,7 +55,7 @@ static ngx_int_t ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_text_write(void *data, u_char *p,
     size_t len, ngx_uint_t borrowed);
-static void ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+static void ngx_modelgw_store_bind_text(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_store_text_t *text);
 
 
@@ -52,10 +65,29 @@ static ngx_modelgw_store_change_pt
     [NGX_MODELGW_CHANGE_TOPUP] = ngx_modelgw_store_change_topup,
     [NGX_MODELGW_CHANGE_ACCOUNT_NEW] = ngx_modelgw_store_change_account_new,
     [NGX_MODELGW_CHANGE_ACCOUNT_SET] = ngx_modelgw_store_change_account_set,
+    [NGX_MODELGW_CHANGE_NODE_SET] = ngx_modelgw_store_node_set,
+    [NGX_MODELGW_CHANGE_NODE_WRITE_OFF] = ngx_modelgw_store_node_write_off,
     [NGX_MODELGW_CHANGE_KEY_NEW] = ngx_modelgw_store_key_new,
     [NGX_MODELGW_CHANGE_KEY_SET] = ngx_modelgw_store_key_set,
     [NGX_MODELGW_CHANGE_KEY_ROTATE] = ngx_modelgw_store_key_rotate,
     [NGX_MODELGW_CHANGE_KEY_REVOKE] = ngx_modelgw_store_key_revoke
+};
+
+
+/* what is locked in a cluster; keys_version: of the last change */
+
+#define NGX_MODELGW_STORE_LOCK_KEYS                                           \
+    "SELECT keys_version FROM cluster FOR UPDATE"
+
+static const char  *ngx_modelgw_store_locks[NGX_MODELGW_CHANGE_KINDS] = {
+    [NGX_MODELGW_CHANGE_TOPUP] =
+        "SELECT 0 FROM accounts WHERE name = ?1 FOR UPDATE",
+    [NGX_MODELGW_CHANGE_ACCOUNT_NEW] = NGX_MODELGW_STORE_LOCK_KEYS,
+    [NGX_MODELGW_CHANGE_ACCOUNT_SET] = NGX_MODELGW_STORE_LOCK_KEYS,
+    [NGX_MODELGW_CHANGE_KEY_NEW] = NGX_MODELGW_STORE_LOCK_KEYS,
+    [NGX_MODELGW_CHANGE_KEY_SET] = NGX_MODELGW_STORE_LOCK_KEYS,
+    [NGX_MODELGW_CHANGE_KEY_ROTATE] = NGX_MODELGW_STORE_LOCK_KEYS,
+    [NGX_MODELGW_CHANGE_KEY_REVOKE] = NGX_MODELGW_STORE_LOCK_KEYS
 };
 
 
@@ -65,6 +97,10 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 {
     ngx_int_t                   rc;
     ngx_modelgw_store_action_t  action;
+
+    if (s->cluster && ngx_modelgw_store_change_lock(s, change) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     rc = ngx_modelgw_store_change_made(s, change);
 
@@ -82,10 +118,17 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 
         if (action.result != NGX_MODELGW_CHANGE_MADE) {
             *result = action.result;
-            return NGX_OK;
+            s->keys_version = 0;
+
+            return s->cluster ? ngx_modelgw_store_change_balance(s, change)
+                              : NGX_OK;
         }
 
         rc = ngx_modelgw_store_change_record(s, change, change->time, &action);
+
+        if (rc == NGX_OK && s->cluster) {
+            rc = ngx_modelgw_store_change_version(s, change);
+        }
     }
 
     if (rc != NGX_OK) {
@@ -94,7 +137,141 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 
     *result = NGX_MODELGW_CHANGE_MADE;
 
+    if (s->cluster && ngx_modelgw_store_change_balance(s, change) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_modelgw_store_change_read(s, change);
+}
+
+
+uint64_t
+ngx_modelgw_store_keys_version(ngx_modelgw_store_t *s)
+{
+    return s->keys_version;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_change_lock(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t            rc;
+    const char          *sql;
+    ngx_modelgw_stmt_t   stmt;
+
+    s->keys_version = 0;
+    sql = ngx_modelgw_store_locks[change->kind];
+
+    if (sql == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    if (rc == NGX_OK) {
+        s->keys_version = ngx_modelgw_stmt_int(&stmt, 0);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/* All rows of a key, and the account that may have been opened with it. */
+
+static ngx_int_t
+ngx_modelgw_store_change_version(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t            rc;
+    ngx_uint_t           i;
+    ngx_modelgw_stmt_t   stmt;
+
+    static const char  *sql[] = {
+        "UPDATE cluster SET keys_version = ?3",
+        "UPDATE accounts SET version = ?3 WHERE name = ?1",
+        "UPDATE keys SET keys_version = ?3 WHERE id = ?2"
+    };
+
+    if (ngx_modelgw_store_locks[change->kind] == NULL
+        || change->kind == NGX_MODELGW_CHANGE_TOPUP)
+    {
+        return NGX_OK;
+    }
+
+    s->keys_version++;
+
+    for (i = 0; i < sizeof(sql) / sizeof(char *); i++) {
+
+        if (ngx_modelgw_store_ready(s, sql[i], &stmt) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
+        ngx_modelgw_stmt_bind_name(&stmt, 2, &change->key.id);
+        ngx_modelgw_stmt_bind_int(&stmt, 3, s->keys_version);
+
+        rc = ngx_modelgw_store_query_one(s, &stmt);
+
+        ngx_modelgw_stmt_finalize(&stmt);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* Shared memory does not have it. */
+
+static ngx_int_t
+ngx_modelgw_store_change_balance(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t            rc;
+    ngx_str_t           *window;
+    const char          *sql;
+    ngx_modelgw_stmt_t   stmt;
+
+    sql = (change->kind < NGX_MODELGW_CHANGE_KEY_NEW)
+          ? "SELECT balance, held FROM " NGX_MODELGW_STORE_BALANCES
+            " WHERE name = ?1"
+          : "SELECT coalesce(sum(l.spent + l.held), 0), 0"
+            " FROM budgets b JOIN leases l ON l.account = b.name"
+            " WHERE b.key = ?2 AND b.starts <= ?3 AND b.ends > ?3"
+            " AND strpos(b.name, '/' || ?4 || '/') > 0";
+
+    if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    window = &ngx_modelgw_windows[change->window];
+
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->key.id);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, change->time);
+    ngx_modelgw_stmt_bind_text(&stmt, 4, window->data, window->len);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    if (rc == NGX_OK) {
+        change->balance = ngx_modelgw_stmt_int(&stmt, 0);
+        change->held = ngx_modelgw_stmt_int(&stmt, 1);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -104,8 +281,8 @@ static ngx_int_t
 ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT 1 FROM actions WHERE id = ?1",
                                 &stmt)
@@ -114,11 +291,11 @@ ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, change->time);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, change->time);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -129,7 +306,7 @@ ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, uint64_t time,
     ngx_modelgw_store_action_t *action)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "INSERT INTO actions VALUES"
                                    " (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)", &stmt)
@@ -138,19 +315,17 @@ ngx_modelgw_store_change_record(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, time);
-    ngx_modelgw_store_bind_name(stmt, 2, &change->actor);
-    (void) sqlite3_bind_text(stmt, 3, (char *) change->address,
-                             ngx_min(change->address_len,
-                                     NGX_MODELGW_LEDGER_ADDRESS),
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_text(stmt, 4, (char *) action->name.data,
-                             action->name.len, SQLITE_STATIC);
-    ngx_modelgw_store_bind_name(stmt, 5, action->target);
-    ngx_modelgw_store_bind_text(stmt, 6, &action->before);
-    ngx_modelgw_store_bind_text(stmt, 7, &action->after);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, time);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->actor);
+    ngx_modelgw_stmt_bind_text(&stmt, 3, change->address,
+                               ngx_min(change->address_len,
+                                       NGX_MODELGW_LEDGER_ADDRESS));
+    ngx_modelgw_stmt_bind_text(&stmt, 4, action->name.data, action->name.len);
+    ngx_modelgw_stmt_bind_name(&stmt, 5, action->target);
+    ngx_modelgw_store_bind_text(&stmt, 6, &action->before);
+    ngx_modelgw_store_bind_text(&stmt, 7, &action->after);
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: a change was not written");
 }
 
@@ -161,8 +336,8 @@ static ngx_int_t
 ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (change->kind >= NGX_MODELGW_CHANGE_KEY_NEW
         && ngx_modelgw_store_key_read(s, change) != NGX_OK)
@@ -182,15 +357,15 @@ ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        change->amount = sqlite3_column_int64(stmt, 0);
+        change->amount = ngx_modelgw_stmt_int(&stmt, 0);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -232,6 +407,17 @@ ngx_modelgw_store_change_topup(ngx_modelgw_store_t *s,
            != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    if (!made && s->cluster) {
+
+        /* another node has just used the id */
+
+        rc = ngx_modelgw_store_topup_known(s, change, &action->result);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     /* the id did not exist: a trigger has dropped the row */
@@ -282,8 +468,8 @@ static ngx_int_t
 ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_change_e *result)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT account = ?2 AND amount = ?3"
                                    " FROM topups WHERE id = ?1", &stmt)
@@ -292,18 +478,18 @@ ngx_modelgw_store_topup_known(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->id);
-    ngx_modelgw_store_bind_name(stmt, 2, &change->owner);
-    (void) sqlite3_bind_int64(stmt, 3, change->amount);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->id);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->owner);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, change->amount);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        *result = sqlite3_column_int(stmt, 0) ? NGX_MODELGW_CHANGE_KNOWN
+        *result = ngx_modelgw_stmt_int(&stmt, 0) ? NGX_MODELGW_CHANGE_KNOWN
                                               : NGX_MODELGW_CHANGE_OTHER;
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -319,24 +505,27 @@ static ngx_int_t
 ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, int64_t *balance)
 {
-    int64_t        sum;
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    int64_t             sum;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
-    if (ngx_modelgw_store_ready(s, "SELECT balance FROM accounts"
+    if (ngx_modelgw_store_ready(s, "SELECT balance"
+                                   " FROM " NGX_MODELGW_STORE_BALANCES
                                    " WHERE name = ?1", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
-    *balance = sqlite3_column_int64(stmt, 0);
+    if (rc == NGX_OK) {
+        *balance = ngx_modelgw_stmt_int(&stmt, 0);
+    }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     if (rc != NGX_OK) {
         return rc;
@@ -485,8 +674,8 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
 {
     ngx_int_t           rc;
     ngx_str_t           state, note;
-    sqlite3_stmt       *stmt;
     ngx_modelgw_out_t   out;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT state, note, state = 'closed'"
                                    " FROM accounts WHERE name = ?1", &stmt)
@@ -495,17 +684,15 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        state.data = (u_char *) sqlite3_column_text(stmt, 0);
-        state.len = sqlite3_column_bytes(stmt, 0);
-        note.data = (u_char *) sqlite3_column_text(stmt, 1);
-        note.len = ngx_min(sqlite3_column_bytes(stmt, 1),
-                           NGX_MODELGW_LEDGER_NOTE);
-        *closed = sqlite3_column_int(stmt, 2);
+        ngx_modelgw_stmt_text(&stmt, 0, &state);
+        ngx_modelgw_stmt_text(&stmt, 1, &note);
+        note.len = ngx_min(note.len, NGX_MODELGW_LEDGER_NOTE);
+        *closed = ngx_modelgw_stmt_int(&stmt, 2);
 
         ngx_modelgw_store_text(&out, text);
         ngx_modelgw_out_text(&out, "{\"state\":");
@@ -515,7 +702,7 @@ ngx_modelgw_store_account_state(ngx_modelgw_store_t *s,
         ngx_modelgw_out_text(&out, "}");
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -525,7 +712,8 @@ static ngx_int_t
 ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    sqlite3_stmt  *stmt;
+    const char          *state;
+    ngx_modelgw_stmt_t   stmt;
 
     if (ngx_modelgw_store_ready(s,
             "UPDATE accounts SET state = coalesce(?2, state),"
@@ -535,52 +723,50 @@ ngx_modelgw_store_account_update(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
 
     if (change->sets & NGX_MODELGW_CHANGE_STATE) {
-        (void) sqlite3_bind_text(stmt, 2, change->closed ? "closed" : "open",
-                                 -1, SQLITE_STATIC);
+        state = change->closed ? "closed" : "open";
+        ngx_modelgw_stmt_bind_text(&stmt, 2, (u_char *) state,
+                                   ngx_strlen(state));
     }
 
     if (change->sets & NGX_MODELGW_CHANGE_NOTE) {
-        (void) sqlite3_bind_text(stmt, 3, (char *) change->note,
-                                 ngx_min(change->note_len,
-                                         NGX_MODELGW_LEDGER_NOTE),
-                                 SQLITE_STATIC);
+        ngx_modelgw_stmt_bind_text(&stmt, 3, change->note,
+                                   ngx_min(change->note_len,
+                                           NGX_MODELGW_LEDGER_NOTE));
     }
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: a change was not written");
 }
 
 
 ngx_int_t
-ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, sqlite3_stmt *stmt)
+ngx_modelgw_store_query_one(ngx_modelgw_store_t *s, ngx_modelgw_stmt_t *stmt)
 {
-    ngx_set_errno(0);
+    switch (ngx_modelgw_stmt_next(stmt)) {
 
-    switch (sqlite3_step(stmt)) {
-
-    case SQLITE_ROW:
+    case NGX_OK:
         return NGX_OK;
 
-    case SQLITE_DONE:
+    case NGX_DONE:
         return NGX_DECLINED;
     }
 
-    return ngx_modelgw_store_fault(s, NULL);
+    return ngx_modelgw_store_abandon(s);
 }
 
 
 ngx_int_t
 ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt)
+    ngx_modelgw_stmt_t *stmt)
 {
     if (s->failed || !s->batch) {
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_prepare(s, sql, stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, stmt) != NGX_OK) {
         return ngx_modelgw_store_abandon(s);
     }
 
@@ -617,14 +803,13 @@ ngx_modelgw_store_text_write(void *data, u_char *p, size_t len,
 
 
 static void
-ngx_modelgw_store_bind_text(sqlite3_stmt *stmt, int i,
+ngx_modelgw_store_bind_text(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_store_text_t *text)
 {
     if (text->len == 0) {
-        (void) sqlite3_bind_text(stmt, i, "{}", -1, SQLITE_STATIC);
+        ngx_modelgw_stmt_bind_text(stmt, i, (u_char *) "{}", 2);
         return;
     }
 
-    (void) sqlite3_bind_text(stmt, i, (char *) text->data, text->len,
-                             SQLITE_STATIC);
+    ngx_modelgw_stmt_bind_text(stmt, i, text->data, text->len);
 }

@@ -12,6 +12,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
 
 
@@ -19,7 +20,8 @@
 
 #define ngx_modelgw_store_key_sql(old)                                        \
     "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"   \
-    " budget, window, expires / 1000, state, version, note, created, " old    \
+    " budget, \"window\", expires / 1000, state, version, note, created, "    \
+    old                                                                       \
     " FROM keys"
 
 #define NGX_MODELGW_STORE_KEY_NOTE     13
@@ -55,21 +57,23 @@ static ngx_int_t ngx_modelgw_store_key_current(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 static ngx_int_t ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
-    ngx_modelgw_change_t *change, sqlite3_stmt **stmt);
+    ngx_modelgw_change_t *change, ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, const char *sql);
-static void ngx_modelgw_store_key_bind(sqlite3_stmt *stmt,
+static void ngx_modelgw_store_key_bind(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s,
     const char *sql, uint64_t time, ngx_modelgw_store_key_pt handler,
     void *data);
-static void ngx_modelgw_store_key_row(sqlite3_stmt *stmt,
+static void ngx_modelgw_store_feed_row(ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_feed_t *feed);
+static void ngx_modelgw_store_key_row(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_managed_key_t *key);
-static size_t ngx_modelgw_store_key_copy(sqlite3_stmt *stmt, int i,
+static size_t ngx_modelgw_store_key_copy(ngx_modelgw_stmt_t *stmt, int i,
     u_char *data, size_t size);
-static ngx_uint_t ngx_modelgw_store_key_word(sqlite3_stmt *stmt, int i,
+static ngx_uint_t ngx_modelgw_store_key_word(ngx_modelgw_stmt_t *stmt, int i,
     ngx_str_t *words, ngx_uint_t n);
 static void ngx_modelgw_store_key_write(ngx_modelgw_out_t *out,
     ngx_modelgw_managed_key_t *key, ngx_str_t *note);
@@ -77,6 +81,24 @@ static void ngx_modelgw_store_key_time(ngx_modelgw_out_t *out,
     const char *name, uint64_t time);
 static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
     const char *name, ngx_modelgw_ledger_name_t *value);
+
+
+/* of a cluster: as a key's row, with columns behind it */
+
+static const char  ngx_modelgw_store_feed_sql[] =
+    "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"
+        " budget, \"window\", expires / 1000, state, version, '', 0, 0,"
+        " keys_version, 0, 0, state = 'replaced', changed"
+    " FROM modelgw.keys WHERE keys_version > ?1"
+    " UNION ALL SELECT '', name, '', '', '', 0, 0, 0,"
+        " 0, '', 0, '', 0, '', 0, 0,"
+        " version, 1, CASE state WHEN 'closed' THEN 1 ELSE 0 END, false, 0"
+    " FROM modelgw.accounts WHERE version > ?1"
+    " ORDER BY 17, 18 DESC, 20, 21 DESC LIMIT ?2";
+
+#define NGX_MODELGW_STORE_FEED_VERSION  16
+#define NGX_MODELGW_STORE_FEED_ACCOUNT  17
+#define NGX_MODELGW_STORE_FEED_CLOSED   18
 
 
 static ngx_str_t  ngx_modelgw_store_key_states[] = {
@@ -154,8 +176,8 @@ static ngx_int_t
 ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "SELECT id = ?1 FROM keys"
                                    " WHERE id = ?1 OR digest = ?2"
@@ -165,17 +187,17 @@ ngx_modelgw_store_key_known(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_key_bind(stmt, change);
+    ngx_modelgw_store_key_bind(&stmt, change);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        action->result = sqlite3_column_int(stmt, 0)
+        action->result = ngx_modelgw_stmt_int(&stmt, 0)
                          ? NGX_MODELGW_CHANGE_OTHER
                          : NGX_MODELGW_CHANGE_DIGEST;
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -199,10 +221,11 @@ ngx_modelgw_store_key_set(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
             NGX_MODELGW_STORE_KEY_IN_USE,
         "UPDATE keys SET models = ?7 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
-        "UPDATE keys SET expires = iif(state = 'active', ?8,"
-            " iif(?8, min(expires, ?8), expires)) WHERE id = ?1 AND"
+        "UPDATE keys SET expires = CASE WHEN state = 'active'"
+            " OR ?8 BETWEEN 1 AND expires THEN ?8 ELSE expires END"
+            " WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
-        "UPDATE keys SET budget = ?9, window = ?10 WHERE id = ?1 AND"
+        "UPDATE keys SET budget = ?9, \"window\" = ?10 WHERE id = ?1 AND"
             NGX_MODELGW_STORE_KEY_IN_USE,
         NULL
     };
@@ -262,13 +285,15 @@ ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_key_step(s, change,
             "INSERT INTO keys SELECT ?2, id, account, \"group\", models, rpm,"
-            " tpm, concurrency, budget, window, expires, 'active', version,"
-            " created, ?11, note FROM keys WHERE id = ?1 AND state = 'active'")
+            " tpm, concurrency, budget, \"window\", expires, 'active',"
+            " version, created, ?11, note"
+            " FROM keys WHERE id = ?1 AND state = 'active'")
         != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET changed = ?11,"
-            " state = iif(?12, 'rotated', 'replaced'),"
-            " expires = iif(?12, min(iif(expires, expires, ?12), ?12), expires)"
+            " state = CASE ?12 WHEN 0 THEN 'replaced' ELSE 'rotated' END,"
+            " expires = CASE WHEN expires = 0 OR ?12 BETWEEN 1 AND expires"
+                " THEN ?12 ELSE expires END"
             " WHERE id = ?1 AND digest != ?2 AND" NGX_MODELGW_STORE_KEY_IN_USE)
            != NGX_OK
         || ngx_modelgw_store_key_step(s, change,
@@ -309,8 +334,9 @@ ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
 
     if (ngx_modelgw_store_key_step(s, change,
             "UPDATE keys SET changed = ?11,"
-            " version = version + (state = 'active'),"
-            " state = iif(state = 'active', 'revoked', 'replaced')"
+            " version = version + CASE state WHEN 'active' THEN 1 ELSE 0 END,"
+            " state = CASE state WHEN 'active' THEN 'revoked'"
+                " ELSE 'replaced' END"
             " WHERE id = ?1 AND" NGX_MODELGW_STORE_KEY_IN_USE)
         != NGX_OK)
     {
@@ -361,22 +387,19 @@ ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_text_t *text,
     ngx_uint_t *revoked)
 {
-    ngx_int_t                   rc;
-    ngx_str_t                   note;
-    sqlite3_stmt               *stmt;
-    ngx_modelgw_out_t           out;
-    ngx_modelgw_managed_key_t   key;
+    ngx_int_t                  rc;
+    ngx_str_t                  note;
+    ngx_modelgw_out_t          out;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_managed_key_t  key;
 
     rc = ngx_modelgw_store_key_one(s, change, &stmt);
 
     if (rc == NGX_OK) {
-        ngx_modelgw_store_key_row(stmt, &key);
+        ngx_modelgw_store_key_row(&stmt, &key);
 
-        note.data = (u_char *) sqlite3_column_text(stmt,
-                                                   NGX_MODELGW_STORE_KEY_NOTE);
-        note.len = ngx_min(sqlite3_column_bytes(stmt,
-                                                NGX_MODELGW_STORE_KEY_NOTE),
-                           NGX_MODELGW_LEDGER_NOTE);
+        ngx_modelgw_stmt_text(&stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
+        note.len = ngx_min(note.len, NGX_MODELGW_LEDGER_NOTE);
 
         *revoked = (key.state == NGX_MODELGW_KEY_REVOKED);
         change->version = key.version;
@@ -385,7 +408,7 @@ ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
         ngx_modelgw_store_key_write(&out, &key, &note);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
 }
@@ -399,9 +422,9 @@ ngx_modelgw_store_key_find(ngx_modelgw_store_t *s,
 
 static ngx_int_t
 ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
-    ngx_modelgw_change_t *change, sqlite3_stmt **stmt)
+    ngx_modelgw_change_t *change, ngx_modelgw_stmt_t *stmt)
 {
-    *stmt = NULL;
+    ngx_memzero(stmt, sizeof(ngx_modelgw_stmt_t));
 
     if (ngx_modelgw_store_ready(s, NGX_MODELGW_STORE_KEY
                                    " WHERE id = ?1 AND"
@@ -411,9 +434,9 @@ ngx_modelgw_store_key_one(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_name(*stmt, 1, &change->key.id);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &change->key.id);
 
-    return ngx_modelgw_store_query_one(s, *stmt);
+    return ngx_modelgw_store_query_one(s, stmt);
 }
 
 
@@ -421,7 +444,7 @@ static ngx_int_t
 ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, "INSERT INTO keys VALUES (?2, ?1, ?13, ?14,"
                                    " ?7, ?4, ?5, ?6, ?9, ?10, ?8, 'active', 1,"
@@ -431,9 +454,9 @@ ngx_modelgw_store_key_insert(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_key_bind(stmt, change);
+    ngx_modelgw_store_key_bind(&stmt, change);
 
-    return ngx_modelgw_store_once(s, stmt, 1, "failed: a key was not written");
+    return ngx_modelgw_store_once(s, &stmt, 1, "failed: a key was not written");
 }
 
 
@@ -443,18 +466,18 @@ static ngx_int_t
 ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, const char *sql)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_key_bind(stmt, change);
+    ngx_modelgw_store_key_bind(&stmt, change);
 
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
@@ -463,7 +486,8 @@ ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
 /* A parameter that the statement does not have is not bound. */
 
 static void
-ngx_modelgw_store_key_bind(sqlite3_stmt *stmt, ngx_modelgw_change_t *change)
+ngx_modelgw_store_key_bind(ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_change_t *change)
 {
     ngx_str_t                  *window;
     ngx_modelgw_managed_key_t  *key;
@@ -471,29 +495,24 @@ ngx_modelgw_store_key_bind(sqlite3_stmt *stmt, ngx_modelgw_change_t *change)
     key = &change->key;
     window = &ngx_modelgw_windows[key->window];
 
-    ngx_modelgw_store_bind_name(stmt, 1, &key->id);
-    (void) sqlite3_bind_blob(stmt, 2, key->digest, NGX_MODELGW_KEY_DIGEST,
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_text(stmt, 3, (char *) change->note,
-                             ngx_min(change->note_len,
-                                     NGX_MODELGW_LEDGER_NOTE),
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 4, key->rpm);
-    (void) sqlite3_bind_int64(stmt, 5, key->tpm);
-    (void) sqlite3_bind_int64(stmt, 6, key->concurrency);
-    (void) sqlite3_bind_text(stmt, 7, (char *) key->models,
-                             ngx_min(key->models_len,
-                                     NGX_MODELGW_LEDGER_MODELS),
-                             SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 8, key->expires * 1000);
-    (void) sqlite3_bind_int64(stmt, 9, key->budget);
-    (void) sqlite3_bind_text(stmt, 10,
-                             window->len ? (char *) window->data : "",
-                             window->len, SQLITE_STATIC);
-    (void) sqlite3_bind_int64(stmt, 11, change->time);
-    (void) sqlite3_bind_int64(stmt, 12, change->until * 1000);
-    ngx_modelgw_store_bind_name(stmt, 13, &change->owner);
-    ngx_modelgw_store_bind_name(stmt, 14, &key->group);
+    ngx_modelgw_stmt_bind_name(stmt, 1, &key->id);
+    ngx_modelgw_stmt_bind_blob(stmt, 2, key->digest, NGX_MODELGW_KEY_DIGEST);
+    ngx_modelgw_stmt_bind_text(stmt, 3, change->note,
+                               ngx_min(change->note_len,
+                                       NGX_MODELGW_LEDGER_NOTE));
+    ngx_modelgw_stmt_bind_int(stmt, 4, key->rpm);
+    ngx_modelgw_stmt_bind_int(stmt, 5, key->tpm);
+    ngx_modelgw_stmt_bind_int(stmt, 6, key->concurrency);
+    ngx_modelgw_stmt_bind_text(stmt, 7, key->models,
+                               ngx_min(key->models_len,
+                                       NGX_MODELGW_LEDGER_MODELS));
+    ngx_modelgw_stmt_bind_int(stmt, 8, key->expires * 1000);
+    ngx_modelgw_stmt_bind_int(stmt, 9, key->budget);
+    ngx_modelgw_stmt_bind_text(stmt, 10, window->data, window->len);
+    ngx_modelgw_stmt_bind_int(stmt, 11, change->time);
+    ngx_modelgw_stmt_bind_int(stmt, 12, change->until * 1000);
+    ngx_modelgw_stmt_bind_name(stmt, 13, &change->owner);
+    ngx_modelgw_stmt_bind_name(stmt, 14, &key->group);
 }
 
 
@@ -501,20 +520,20 @@ ngx_int_t
 ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     rc = ngx_modelgw_store_key_one(s, change, &stmt);
 
     if (rc == NGX_OK) {
-        ngx_modelgw_store_key_row(stmt, &change->key);
+        ngx_modelgw_store_key_row(&stmt, &change->key);
 
-        change->note_len = ngx_modelgw_store_key_copy(stmt,
+        change->note_len = ngx_modelgw_store_key_copy(&stmt,
                                        NGX_MODELGW_STORE_KEY_NOTE, change->note,
                                        NGX_MODELGW_LEDGER_NOTE);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
@@ -564,19 +583,19 @@ static ngx_int_t
 ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
     uint64_t time, ngx_modelgw_store_key_pt handler, void *data)
 {
-    ngx_int_t                   rc;
-    sqlite3_stmt               *stmt;
-    ngx_modelgw_managed_key_t   key;
+    ngx_int_t                  rc;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_managed_key_t  key;
 
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, time * 1000);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, time * 1000);
 
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
 
-        ngx_modelgw_store_key_row(stmt, &key);
+        ngx_modelgw_store_key_row(&stmt, &key);
 
         if (key.state == NGX_MODELGW_KEY_ROTATED && key.expires <= time) {
             key.state = NGX_MODELGW_KEY_REVOKED;
@@ -589,9 +608,74 @@ ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
         }
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : rc;
+}
+
+
+/*
+ * Accounts come before the keys of their version, digests that were replaced
+ * after all others.
+ */
+
+ngx_int_t
+ngx_modelgw_store_feed(ngx_modelgw_store_t *s, uint64_t version,
+    ngx_modelgw_feed_t *feed, ngx_uint_t max, ngx_uint_t *n)
+{
+    ngx_int_t            rc;
+    ngx_uint_t           i;
+    ngx_modelgw_stmt_t   stmt;
+
+    if (ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_feed_sql, &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, version);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, (int64_t) max + 1);
+
+    i = 0;
+
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK && i < max) {
+        ngx_modelgw_store_feed_row(&stmt, &feed[i++]);
+    }
+
+    *n = i;
+
+    if (rc == NGX_OK) {
+        version = ngx_modelgw_stmt_int(&stmt, NGX_MODELGW_STORE_FEED_VERSION);
+
+        while (i && feed[i - 1].version == version) {
+            i--;
+        }
+
+        *n = i ? i : max;
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_feed_row(ngx_modelgw_stmt_t *stmt, ngx_modelgw_feed_t *feed)
+{
+    ngx_memzero(feed, sizeof(ngx_modelgw_feed_t));
+
+    feed->version = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_VERSION);
+    feed->account = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_ACCOUNT);
+
+    if (!feed->account) {
+        ngx_modelgw_store_key_row(stmt, &feed->key);
+        return;
+    }
+
+    feed->name.len = ngx_modelgw_store_key_copy(stmt, 1, feed->name.data,
+                                                NGX_MODELGW_LEDGER_NAME);
+    feed->closed = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_FEED_CLOSED);
 }
 
 
@@ -600,40 +684,41 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
     ngx_modelgw_store_keys_t *filter, ngx_modelgw_store_listed_pt handler,
     void *data)
 {
-    ngx_int_t                   rc;
-    ngx_str_t                   note;
-    sqlite3_stmt               *stmt;
-    ngx_modelgw_managed_key_t   key;
+    ngx_int_t                  rc;
+    ngx_str_t                  note;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_managed_key_t  key;
 
-    if (ngx_modelgw_store_prepare(s, NGX_MODELGW_STORE_KEY
+    if (ngx_modelgw_stmt_prepare(s, NGX_MODELGW_STORE_KEY
             " WHERE" NGX_MODELGW_STORE_KEY_NEWEST
             " AND (?1 IS NULL OR id = ?1)"
-            " AND (?2 IS NULL OR instr(id, ?2) OR instr(account, ?2)"
-                " OR instr(note, ?2))"
+            " AND (?2 IS NULL OR instr(id, ?2) > 0 OR instr(account, ?2) > 0"
+                " OR instr(note, ?2) > 0)"
             " AND (?3 IS NULL OR account = ?3)"
-            " AND (?4 IS NULL OR ?4 = iif(state = 'active'"
-                " AND expires BETWEEN 1 AND ?7, 'expired', state))"
-            " AND (?5 IS NULL OR id > ?5) ORDER BY id LIMIT ?6", &stmt)
+            " AND (?4 IS NULL OR ?4 = CASE WHEN state = 'active'"
+                " AND expires BETWEEN 1 AND ?7 THEN 'expired' ELSE state END)"
+            " AND (?5 IS NULL OR id COLLATE BINARY > ?5)"
+            " ORDER BY id COLLATE BINARY LIMIT ?6", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, &filter->id);
-    ngx_modelgw_store_bind_str(stmt, 2, &filter->q);
-    ngx_modelgw_store_bind_str(stmt, 3, &filter->account);
-    ngx_modelgw_store_bind_str(stmt, 4, &filter->state);
-    ngx_modelgw_store_bind_str(stmt, 5, &filter->after);
-    (void) sqlite3_bind_int64(stmt, 6, filter->limit);
-    (void) sqlite3_bind_int64(stmt, 7, filter->now * 1000);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, &filter->id);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &filter->q);
+    ngx_modelgw_stmt_bind_str(&stmt, 3, &filter->account);
+    ngx_modelgw_stmt_bind_str(&stmt, 4, &filter->state);
+    ngx_modelgw_stmt_bind_str(&stmt, 5, &filter->after);
+    ngx_modelgw_stmt_bind_int(&stmt, 6, filter->limit);
+    ngx_modelgw_stmt_bind_int(&stmt, 7, filter->now * 1000);
 
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
 
-        ngx_modelgw_store_key_row(stmt, &key);
-        ngx_modelgw_store_column(stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
+        ngx_modelgw_store_key_row(&stmt, &key);
+        ngx_modelgw_stmt_text(&stmt, NGX_MODELGW_STORE_KEY_NOTE, &note);
 
         rc = handler(data, &key,
-                     sqlite3_column_int64(stmt, NGX_MODELGW_STORE_KEY_CREATED),
+                     ngx_modelgw_stmt_int(&stmt, NGX_MODELGW_STORE_KEY_CREATED),
                      &note);
 
         if (rc != NGX_OK) {
@@ -641,7 +726,7 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
         }
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : rc;
 }
@@ -650,13 +735,17 @@ ngx_modelgw_store_keys_list(ngx_modelgw_store_t *s,
 /* a row that was written by others may have anything: it is cut to fit */
 
 static void
-ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
+ngx_modelgw_store_key_row(ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_managed_key_t *key)
 {
+    ngx_str_t  digest;
+
     ngx_memzero(key, sizeof(ngx_modelgw_managed_key_t));
 
-    if (sqlite3_column_bytes(stmt, 0) == NGX_MODELGW_KEY_DIGEST) {
-        ngx_memcpy(key->digest, sqlite3_column_blob(stmt, 0),
-                   NGX_MODELGW_KEY_DIGEST);
+    ngx_modelgw_stmt_blob(stmt, 0, &digest);
+
+    if (digest.len == NGX_MODELGW_KEY_DIGEST) {
+        ngx_memcpy(key->digest, digest.data, NGX_MODELGW_KEY_DIGEST);
     }
 
     key->id.len = ngx_modelgw_store_key_copy(stmt, 1, key->id.data,
@@ -668,14 +757,14 @@ ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
     key->models_len = ngx_modelgw_store_key_copy(stmt, 4, key->models,
                                                  NGX_MODELGW_LEDGER_MODELS);
 
-    key->rpm = sqlite3_column_int64(stmt, 5);
-    key->tpm = sqlite3_column_int64(stmt, 6);
-    key->concurrency = sqlite3_column_int64(stmt, 7);
-    key->budget = sqlite3_column_int64(stmt, 8);
+    key->rpm = ngx_modelgw_stmt_int(stmt, 5);
+    key->tpm = ngx_modelgw_stmt_int(stmt, 6);
+    key->concurrency = ngx_modelgw_stmt_int(stmt, 7);
+    key->budget = ngx_modelgw_stmt_int(stmt, 8);
     key->window = ngx_modelgw_store_key_word(stmt, 9,
                                              ngx_modelgw_windows,
                                              NGX_MODELGW_WINDOW_TOTAL);
-    key->expires = sqlite3_column_int64(stmt, 10);
+    key->expires = ngx_modelgw_stmt_int(stmt, 10);
     key->state = ngx_modelgw_store_key_word(stmt, 11,
                                             ngx_modelgw_store_key_states,
                                             NGX_MODELGW_KEY_REVOKED);
@@ -686,37 +775,37 @@ ngx_modelgw_store_key_row(sqlite3_stmt *stmt, ngx_modelgw_managed_key_t *key)
         key->state = NGX_MODELGW_KEY_REVOKED;
     }
 
-    key->version = sqlite3_column_int64(stmt, 12);
-    key->old_until = sqlite3_column_int64(stmt, NGX_MODELGW_STORE_KEY_OLD);
+    key->version = ngx_modelgw_stmt_int(stmt, 12);
+    key->old_until = ngx_modelgw_stmt_int(stmt, NGX_MODELGW_STORE_KEY_OLD);
 }
 
 
 static size_t
-ngx_modelgw_store_key_copy(sqlite3_stmt *stmt, int i, u_char *data,
+ngx_modelgw_store_key_copy(ngx_modelgw_stmt_t *stmt, int i, u_char *data,
     size_t size)
 {
-    size_t  len;
+    ngx_str_t  text;
 
-    len = sqlite3_column_bytes(stmt, i);
-    len = ngx_min(len, size);
+    ngx_modelgw_stmt_text(stmt, i, &text);
+    text.len = ngx_min(text.len, size);
 
-    if (len) {
-        ngx_memcpy(data, sqlite3_column_text(stmt, i), len);
+    if (text.len) {
+        ngx_memcpy(data, text.data, text.len);
     }
 
-    return len;
+    return text.len;
 }
 
 
 /* The number of the word, at most n; 0: it is another one. */
 
 static ngx_uint_t
-ngx_modelgw_store_key_word(sqlite3_stmt *stmt, int i, ngx_str_t *words,
+ngx_modelgw_store_key_word(ngx_modelgw_stmt_t *stmt, int i, ngx_str_t *words,
     ngx_uint_t n)
 {
     ngx_str_t  text;
 
-    ngx_modelgw_store_column(stmt, i, &text);
+    ngx_modelgw_stmt_text(stmt, i, &text);
 
     for ( /* void */ ; n > 0; n--) {
 

@@ -1,7 +1,7 @@
 
 /*
  * What operators have made, for lists and for a start: the states of accounts,
- * and the audit log.
+ * and the audit log; and lists of names with numbers.
  */
 
 
@@ -9,14 +9,82 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
+
+
+#define NGX_MODELGW_STORE_ACTION_NODE  7  /* column */
 
 
 static ngx_int_t ngx_modelgw_store_names(ngx_modelgw_store_t *s,
     const char *sql, ngx_str_t *text, ngx_modelgw_store_name_pt handler,
     void *data);
 static void ngx_modelgw_store_action_row(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
+
+
+ngx_int_t
+ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
+                                     " FROM " NGX_MODELGW_STORE_BALANCES, 0,
+                                  handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_balances(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s, "SELECT name, balance, held"
+                                     " FROM " NGX_MODELGW_STORE_BALANCES, 0,
+                                  handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s,
+        "SELECT b.key, sum(l.spent + l.held), b.ends"
+        " FROM budgets b JOIN leases l ON l.account = b.name"
+        " WHERE b.starts <= ?1 AND b.ends > ?1"
+        " GROUP BY b.key, b.starts, b.ends", time, handler, data);
+}
+
+
+ngx_int_t
+ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    ngx_int_t           rc;
+    ngx_str_t           name;
+    ngx_modelgw_stmt_t  stmt;
+
+    if (ngx_modelgw_stmt_prepare(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, first);
+
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
+
+        ngx_modelgw_stmt_text(&stmt, 0, &name);
+
+        rc = handler(data, &name, ngx_modelgw_stmt_int(&stmt, 1),
+                     ngx_modelgw_stmt_int(&stmt, 2));
+
+        if (rc != NGX_OK) {
+            break;
+        }
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_DONE) ? NGX_OK : rc;
+}
 
 
 ngx_int_t
@@ -38,7 +106,7 @@ ngx_modelgw_store_noted(ngx_modelgw_store_t *s, ngx_str_t *text,
     ngx_modelgw_store_name_pt handler, void *data)
 {
     return ngx_modelgw_store_names(s, "SELECT name FROM accounts"
-                                      " WHERE instr(note, ?1)", text,
+                                      " WHERE instr(note, ?1) > 0", text,
                                    handler, data);
 }
 
@@ -49,19 +117,19 @@ static ngx_int_t
 ngx_modelgw_store_names(ngx_modelgw_store_t *s, const char *sql,
     ngx_str_t *text, ngx_modelgw_store_name_pt handler, void *data)
 {
-    ngx_int_t      rc;
-    ngx_str_t      name;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_str_t           name;
+    ngx_modelgw_stmt_t  stmt;
 
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, text);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, text);
 
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
+    while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
 
-        ngx_modelgw_store_column(stmt, 0, &name);
+        ngx_modelgw_stmt_text(&stmt, 0, &name);
 
         rc = handler(data, &name);
 
@@ -70,7 +138,7 @@ ngx_modelgw_store_names(ngx_modelgw_store_t *s, const char *sql,
         }
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : rc;
 }
@@ -98,33 +166,33 @@ ngx_int_t
 ngx_modelgw_store_note(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_str_t *out, ngx_pool_t *pool)
 {
-    ngx_int_t                 rc;
-    ngx_str_t                 note;
-    sqlite3_stmt             *stmt;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_out_piece_t   piece;
+    ngx_int_t                rc;
+    ngx_str_t                note;
+    ngx_modelgw_out_t        json;
+    ngx_modelgw_stmt_t       stmt;
+    ngx_modelgw_out_piece_t  piece;
 
-    if (ngx_modelgw_store_prepare(s, "SELECT note FROM accounts"
+    if (ngx_modelgw_stmt_prepare(s, "SELECT note FROM accounts"
                                      " WHERE name = ?1", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, account);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, account);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_str_set(&note, "");
 
-    rc = ngx_modelgw_store_next(s, stmt);
+    rc = ngx_modelgw_stmt_next(&stmt);
 
     if (rc == NGX_OK) {
-        ngx_modelgw_store_column(stmt, 0, &note);
+        ngx_modelgw_stmt_text(&stmt, 0, &note);
     }
 
     ngx_modelgw_out_string(&json, &note);
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR
                              : ngx_modelgw_store_finish(s, &json, "", out);
@@ -135,27 +203,31 @@ ngx_int_t
 ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     ngx_modelgw_store_actions_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
-    ngx_int_t                  rc;
-    sqlite3_stmt              *stmt;
-    ngx_modelgw_out_t          json;
-    ngx_modelgw_out_piece_t    piece;
-    ngx_modelgw_store_rows_t   rows;
+    ngx_int_t                 rc;
+    ngx_modelgw_out_t         json;
+    ngx_modelgw_stmt_t        stmt;
+    ngx_modelgw_out_piece_t   piece;
+    ngx_modelgw_store_rows_t  rows;
 
-    if (ngx_modelgw_store_prepare(s,
-            "SELECT id, actor, address, action, target, before, after"
+    if (ngx_modelgw_stmt_prepare(s,
+            "SELECT id, actor, address, action, target, before, after, "
+            NGX_MODELGW_STORE_ACTIONS_NODE
             " FROM actions WHERE (?1 IS NULL OR actor = ?1)"
-            " AND (?2 IS NULL OR target = ?2) AND id < ?3"
-            " ORDER BY id DESC LIMIT ?4", &stmt)
+            " AND (?2 IS NULL OR target = ?2) AND id <= ?3"
+            " AND (id < ?3 OR " NGX_MODELGW_STORE_ACTIONS_NODE " < ?5)"
+            " ORDER BY id DESC, " NGX_MODELGW_STORE_ACTIONS_NODE " DESC"
+            " LIMIT ?4", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, &filter->actor);
-    ngx_modelgw_store_bind_str(stmt, 2, &filter->target);
-    (void) sqlite3_bind_int64(stmt, 3, filter->after ? (int64_t) filter->after
+    ngx_modelgw_stmt_bind_str(&stmt, 1, &filter->actor);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &filter->target);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, filter->after ? (int64_t) filter->after
                                                      : INT64_MAX);
-    (void) sqlite3_bind_int64(stmt, 4, filter->limit + 1);
+    ngx_modelgw_stmt_bind_int(&stmt, 4, filter->limit + 1);
+    ngx_modelgw_stmt_bind_int(&stmt, 5, filter->node);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_modelgw_out_text(&json, "{\"actions\":[");
@@ -164,8 +236,9 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
 
     rows.limit = filter->limit;
     rows.separator = ",";
+    rows.columns[1] = NGX_MODELGW_STORE_ACTION_NODE;
 
-    rc = ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_action_row,
+    rc = ngx_modelgw_store_rows(s, &json, &stmt, ngx_modelgw_store_action_row,
                                 &rows);
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
@@ -174,6 +247,11 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
     if (rc == NGX_AGAIN) {
         ngx_modelgw_out_text(&json, "],\"more\":true,\"next\":\"");
         ngx_modelgw_out_number(&json, rows.last[0]);
+
+        if (s->cluster) {
+            ngx_modelgw_out_text(&json, "-");
+            ngx_modelgw_out_number(&json, rows.last[1]);
+        }
 
         return ngx_modelgw_store_finish(s, &json, "\"}", out);
     }
@@ -185,7 +263,7 @@ ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
 /* what it was before and after is JSON already */
 
 static void
-ngx_modelgw_store_action_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+ngx_modelgw_store_action_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
     ngx_str_t   text;
     ngx_uint_t  i;
@@ -197,12 +275,12 @@ ngx_modelgw_store_action_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
     };
 
     ngx_modelgw_out_text(out, "{\"id\":");
-    ngx_modelgw_out_number(out, sqlite3_column_int64(stmt, 0));
+    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 0));
     ngx_modelgw_out_text(out, ",\"time\":");
-    ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, 0));
+    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 0));
 
     for (i = 0; i < 6; i++) {
-        ngx_modelgw_store_column(stmt, i + 1, &text);
+        ngx_modelgw_stmt_text(stmt, i + 1, &text);
         ngx_modelgw_out(out, names[i].data, names[i].len);
 
         if (i < 4) {

@@ -29,7 +29,7 @@ static ngx_int_t ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price);
 static ngx_int_t ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price);
-static void ngx_modelgw_store_bind_rates(sqlite3_stmt *stmt, int i,
+static void ngx_modelgw_store_bind_rates(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_price_t *rates);
 
 
@@ -63,8 +63,8 @@ static ngx_int_t
 ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, uint64_t *id, ngx_modelgw_price_t *old)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s,
             "SELECT id, input, output, cache_read, cache_write, cache_write_1h"
@@ -75,22 +75,22 @@ ngx_modelgw_store_price_last(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, &price->group);
-    ngx_modelgw_store_bind_str(stmt, 2, &price->model);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, &price->group);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &price->model);
 
     *id = 0;
-    rc = ngx_modelgw_store_query_one(s, stmt);
+    rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        *id = sqlite3_column_int64(stmt, 0);
-        old->input = sqlite3_column_int64(stmt, 1);
-        old->output = sqlite3_column_int64(stmt, 2);
-        old->cache_read = sqlite3_column_int64(stmt, 3);
-        old->cache_write = sqlite3_column_int64(stmt, 4);
-        old->cache_write_1h = sqlite3_column_int64(stmt, 5);
+        *id = ngx_modelgw_stmt_int(&stmt, 0);
+        old->input = ngx_modelgw_stmt_int(&stmt, 1);
+        old->output = ngx_modelgw_stmt_int(&stmt, 2);
+        old->cache_read = ngx_modelgw_stmt_int(&stmt, 3);
+        old->cache_write = ngx_modelgw_stmt_int(&stmt, 4);
+        old->cache_write_1h = ngx_modelgw_stmt_int(&stmt, 5);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
@@ -102,7 +102,7 @@ static ngx_int_t
 ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s,
             "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
@@ -113,13 +113,14 @@ ngx_modelgw_store_price_insert(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, price->id);
-    ngx_modelgw_store_bind_str(stmt, 2, &price->group);
-    ngx_modelgw_store_bind_str(stmt, 3, &price->model);
-    (void) sqlite3_bind_int64(stmt, 4, price->time);
-    ngx_modelgw_store_bind_rates(stmt, 5, &price->rates);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, price->id);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &price->group);
+    ngx_modelgw_stmt_bind_str(&stmt, 3, &price->model);
+    ngx_modelgw_stmt_bind_int(&stmt, 4, price->time);
+    ngx_modelgw_store_bind_rates(&stmt, 5, &price->rates);
 
-    return ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored");
+    return ngx_modelgw_store_once(s, &stmt, 1,
+                                  "failed: a price was not stored");
 }
 
 
@@ -127,7 +128,7 @@ static ngx_int_t
 ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s,
             "INSERT INTO marks VALUES (" NGX_MODELGW_STORE_PRICE_MARK ", ?3)"
@@ -137,20 +138,21 @@ ngx_modelgw_store_price_mark(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, &price->group);
-    ngx_modelgw_store_bind_str(stmt, 2, &price->model);
-    (void) sqlite3_bind_int64(stmt, 3, price->id);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, &price->group);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &price->model);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, price->id);
 
-    return ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored");
+    return ngx_modelgw_store_once(s, &stmt, 1,
+                                  "failed: a price was not stored");
 }
 
 
 ngx_int_t
 ngx_modelgw_store_price_of(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call)
 {
-    ngx_str_t      model;
-    uint64_t      *known;
-    sqlite3_stmt  *stmt;
+    uint64_t            *known;
+    ngx_str_t            model;
+    ngx_modelgw_stmt_t   stmt;
 
     known = &s->prices[call->price_id % NGX_MODELGW_STORE_PRICES];
 
@@ -169,12 +171,12 @@ ngx_modelgw_store_price_of(ngx_modelgw_store_t *s, ngx_modelgw_call_t *call)
     model.data = call->model;
     model.len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
 
-    (void) sqlite3_bind_int64(stmt, 1, call->price_id);
-    ngx_modelgw_store_bind_str(stmt, 2, &model);
-    (void) sqlite3_bind_int64(stmt, 3, call->started);
-    ngx_modelgw_store_bind_rates(stmt, 4, &call->price);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, call->price_id);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &model);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, call->started);
+    ngx_modelgw_store_bind_rates(&stmt, 4, &call->price);
 
-    if (ngx_modelgw_store_once(s, stmt, 1, "failed: a price was not stored")
+    if (ngx_modelgw_store_once(s, &stmt, 1, "failed: a price was not stored")
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -191,10 +193,10 @@ ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
     ngx_modelgw_store_price_t *price, ngx_modelgw_price_t *old,
     uint64_t time)
 {
-    u_char         before[NGX_MODELGW_STORE_RATES];
-    u_char         after[NGX_MODELGW_STORE_RATES];
-    ngx_str_t      text;
-    sqlite3_stmt  *stmt;
+    u_char              before[NGX_MODELGW_STORE_RATES];
+    u_char              after[NGX_MODELGW_STORE_RATES];
+    ngx_str_t           text;
+    ngx_modelgw_stmt_t  stmt;
 
     if (ngx_modelgw_store_ready(s,
             "INSERT INTO actions VALUES (?1, ?1, 'configuration', '', 'price',"
@@ -204,19 +206,19 @@ ngx_modelgw_store_price_action(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, time);
-    ngx_modelgw_store_bind_str(stmt, 2, &price->group);
-    ngx_modelgw_store_bind_str(stmt, 3, &price->model);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, time);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, &price->group);
+    ngx_modelgw_stmt_bind_str(&stmt, 3, &price->model);
 
     text.data = before;
     text.len = ngx_modelgw_store_rates(before, old) - before;
-    ngx_modelgw_store_bind_str(stmt, 4, &text);
+    ngx_modelgw_stmt_bind_str(&stmt, 4, &text);
 
     text.data = after;
     text.len = ngx_modelgw_store_rates(after, &price->rates) - after;
-    ngx_modelgw_store_bind_str(stmt, 5, &text);
+    ngx_modelgw_stmt_bind_str(&stmt, 5, &text);
 
-    return ngx_modelgw_store_once(s, stmt, 1,
+    return ngx_modelgw_store_once(s, &stmt, 1,
                                   "failed: an action was not stored");
 }
 
@@ -250,12 +252,12 @@ ngx_modelgw_store_rates(u_char *p, ngx_modelgw_price_t *rates)
 
 
 static void
-ngx_modelgw_store_bind_rates(sqlite3_stmt *stmt, int i,
+ngx_modelgw_store_bind_rates(ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_price_t *rates)
 {
-    (void) sqlite3_bind_int64(stmt, i++, rates->input);
-    (void) sqlite3_bind_int64(stmt, i++, rates->output);
-    (void) sqlite3_bind_int64(stmt, i++, rates->cache_read);
-    (void) sqlite3_bind_int64(stmt, i++, rates->cache_write);
-    (void) sqlite3_bind_int64(stmt, i, rates->cache_write_1h);
+    ngx_modelgw_stmt_bind_int(stmt, i++, rates->input);
+    ngx_modelgw_stmt_bind_int(stmt, i++, rates->output);
+    ngx_modelgw_stmt_bind_int(stmt, i++, rates->cache_read);
+    ngx_modelgw_stmt_bind_int(stmt, i++, rates->cache_write);
+    ngx_modelgw_stmt_bind_int(stmt, i, rates->cache_write_1h);
 }

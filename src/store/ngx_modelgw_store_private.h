@@ -15,7 +15,9 @@
 #include <sqlite3.h>
 
 #include "ngx_modelgw_out.h"
+#include "ngx_modelgw_stmt.h"
 #include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_sums.h"
 
 
 #define NGX_MODELGW_STORE_ROWS    1000   /* calls before they are written */
@@ -29,38 +31,6 @@
 #define NGX_MODELGW_STORE_DAY     86400  /* seconds */
 #define NGX_MODELGW_STORE_HOUR    3600000  /* milliseconds */
 
-
-/*
- * The sums that "hours" and "days" have of calls: their columns, what they are
- * of rows of "calls", and how they are added to a row that exists.
- */
-
-#define NGX_MODELGW_STORE_SUMS                                                \
-    " calls, errors, input, cache_read, cache_write, cache_write_1h, output," \
-    " reasoning, cost, duration, first_bytes, first_byte "
-
-#define NGX_MODELGW_STORE_SUMS_OF_CALLS                                       \
-    " count(*) AS calls, sum(status NOT BETWEEN 200 AND 299) AS errors,"      \
-    " sum(input) AS input, sum(cache_read) AS cache_read,"                    \
-    " sum(cache_write) AS cache_write,"                                       \
-    " sum(cache_write_1h) AS cache_write_1h, sum(output) AS output,"          \
-    " sum(reasoning) AS reasoning, sum(cost) AS cost,"                        \
-    " sum(ended - time) AS duration, count(first_byte) AS first_bytes,"       \
-    " coalesce(sum(first_byte), 0) AS first_byte "
-
-#define ngx_modelgw_store_sums_set(to, sign, from)                            \
-    " calls = " to "calls " sign from "calls,"                                \
-    " errors = " to "errors " sign from "errors,"                             \
-    " input = " to "input " sign from "input,"                                \
-    " cache_read = " to "cache_read " sign from "cache_read,"                 \
-    " cache_write = " to "cache_write " sign from "cache_write,"              \
-    " cache_write_1h = " to "cache_write_1h " sign from "cache_write_1h,"     \
-    " output = " to "output " sign from "output,"                             \
-    " reasoning = " to "reasoning " sign from "reasoning,"                    \
-    " cost = " to "cost " sign from "cost,"                                   \
-    " duration = " to "duration " sign from "duration,"                       \
-    " first_bytes = " to "first_bytes " sign from "first_bytes,"              \
-    " first_byte = " to "first_byte " sign from "first_byte "
 
 /* the calls of a condition, summed up by hour and added to "hours" */
 
@@ -79,9 +49,39 @@
     "(SELECT coalesce(max(value), 0) FROM marks WHERE name = 'hours')"
 
 
-/* the first second of a row of "days" */
+/*
+ * The view "audit".  Both "difference" and "hours" must be 0 in every row: the
+ * balance less what it is derived from, credit and calls, and the cost in
+ * "hours" less that of their calls.
+ */
+
+#define ngx_modelgw_store_audit_sql(credit)                                   \
+    "CREATE VIEW audit AS "                                                   \
+        "SELECT account, sum(balance) AS balance, sum(derived) AS derived,"   \
+            " sum(balance) - sum(derived) AS difference, sum(hours) AS hours" \
+        " FROM (SELECT name AS account, balance, 0 AS derived, 0 AS hours"    \
+                " FROM accounts"                                              \
+            " UNION ALL SELECT account, 0, " credit                           \
+            " UNION ALL SELECT account, 0, -cost,"                            \
+                " iif(ended < " NGX_MODELGW_STORE_MARK ", -cost, 0)"          \
+                " FROM calls"                                                 \
+            " UNION ALL SELECT account, 0, 0, cost FROM hours"                \
+            " UNION ALL SELECT account, 0, -cost, 0 FROM days)"               \
+        " GROUP BY account;"
+
+
+/* the first second of a row of "days"; those from a time on, ?1 */
 
 #define NGX_MODELGW_STORE_DAY_TIME  "CAST(strftime('%s', day) AS INTEGER)"
+
+#define NGX_MODELGW_STORE_DAYS_SINCE                                          \
+    "day >= date((?1 + 86399999) / 1000, 'unixepoch')"
+
+/* a table of accounts with their balances; what tells actions of a time apart,
+   one number here */
+
+#define NGX_MODELGW_STORE_BALANCES      "accounts AS balances"
+#define NGX_MODELGW_STORE_ACTIONS_NODE  "(id IS NULL)"
 
 
 /* statements prepared when the file is opened for writing */
@@ -124,6 +124,7 @@ struct ngx_modelgw_store_s {
     ngx_uint_t                   batch;  /* between _begin() and _commit() */
     ngx_uint_t                   failed; /* nothing more is written */
     ngx_uint_t                   migrated; /* when it was opened */
+    ngx_uint_t                   journal; /* it is one, of a cluster's node */
 
     /* the table "temp.modelgw_batch" has the rows first <= row < end */
 
@@ -151,6 +152,16 @@ struct ngx_modelgw_store_s {
     /* of a writer; ino 0: not known yet */
 
     ngx_modelgw_store_file_t     wal_files[NGX_MODELGW_STORE_WAL_FILES];
+
+    /* of a cluster, without db */
+
+    ngx_uint_t                   cluster;
+    ngx_modelgw_pq_conf_t       *conf;   /* of a reader; NULL: attached */
+    ngx_modelgw_pq_t            *pq;     /* NULL: not connected yet */
+    volatile ngx_atomic_t        stop;   /* of a reader: interrupted */
+    ngx_uint_t                   cursors;
+    uint64_t                     node;
+    uint64_t                     keys_version; /* of a change */
 
     ngx_modelgw_store_error_t    error;
     const char                  *path;
@@ -189,18 +200,23 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_step(s, sql, 0, 0, n)
 
 /*
- * Reads the next row of a statement, which the caller finalizes.
- *     NGX_OK, NGX_DONE (there is none), NGX_ERROR
- */
-ngx_int_t ngx_modelgw_store_next(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
-
-/*
  * Calls the handler for each row, of a name and two numbers; first is bound if
  * there is a parameter.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
     int64_t first, ngx_modelgw_store_account_pt handler, void *data);
+
+/* stmt_pq.c: what functions of the same names do of a cluster */
+
+void ngx_modelgw_stmt_pq_prepare(ngx_modelgw_stmt_t *stmt, const char *sql);
+void ngx_modelgw_stmt_pq_bind_text(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
+    u_char *data, size_t len);
+ngx_int_t ngx_modelgw_stmt_pq_next(ngx_modelgw_stmt_t *stmt);
+void ngx_modelgw_store_cluster_close(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_begin(ngx_modelgw_store_t *s);
+ngx_int_t ngx_modelgw_store_cluster_commit(ngx_modelgw_store_t *s);
+void ngx_modelgw_store_cluster_rollback(ngx_modelgw_store_t *s);
 
 /* reading */
 
@@ -214,16 +230,10 @@ ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
 
 /*
  * Prepares a query, and binds these, and the span to ?4 and ?5: NGX_OK,
- * NGX_ERROR.  _bind_str() binds NULL for a string of no bytes; the string must
- * not change until the statement is finalized.  This cannot fail: nothing is
- * copied.
+ * NGX_ERROR.
  */
 ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
-void ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str);
-
-/* The text of a column, valid until the statement goes on. */
-void ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str);
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 
 /*
  * Writes a text as a cell of CSV, one that a spreadsheet would take for a
@@ -234,7 +244,7 @@ void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
 /* writes a row */
 
 typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 
 /* rows of an answer */
@@ -253,8 +263,8 @@ typedef struct {
  *     NGX_ERROR
  */
 ngx_int_t ngx_modelgw_store_rows(ngx_modelgw_store_t *s,
-    ngx_modelgw_out_t *out, sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
-    ngx_modelgw_store_rows_t *rows);
+    ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_store_row_pt row, ngx_modelgw_store_rows_t *rows);
 
 /* Writes the end; *text is the whole answer: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_finish(ngx_modelgw_store_t *s,
@@ -268,8 +278,8 @@ ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
  * it fails, or changes another number of rows, the batch is rolled back.
  *     NGX_OK, NGX_ERROR
  */
-ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
-    int changes, const char *failed);
+ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s,
+    ngx_modelgw_stmt_t *stmt, ngx_uint_t changes, const char *failed);
 
 /* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,
@@ -306,6 +316,16 @@ void ngx_modelgw_store_bind_name(sqlite3_stmt *stmt, int i,
     ngx_modelgw_ledger_name_t *name);
 
 
+/* store_journal.c: what a journal has besides, to be made with its tables */
+
+extern const char  ngx_modelgw_journal_schema[];
+
+/*
+ * Sets the id of a new journal, outside of a batch: NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_journal_init(ngx_modelgw_store_t *s, const char *id);
+
+
 /* store_change.c, store_keys.c: changes by operators */
 
 #define NGX_MODELGW_STORE_STATE   4096   /* bytes of a state as JSON */
@@ -340,14 +360,14 @@ typedef ngx_int_t (*ngx_modelgw_store_change_pt)(ngx_modelgw_store_t *s,
 
 /* Prepares a statement of a batch, which is rolled back if that fails. */
 ngx_int_t ngx_modelgw_store_ready(ngx_modelgw_store_t *s, const char *sql,
-    sqlite3_stmt **stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /*
  * Reads the first row of a statement, which the caller finalizes.
  *     NGX_OK, NGX_DECLINED (there is none), NGX_ERROR (as of a batch)
  */
 ngx_int_t ngx_modelgw_store_query_one(ngx_modelgw_store_t *s,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 /* Makes out write to the text, which becomes empty. */
 void ngx_modelgw_store_text(ngx_modelgw_out_t *out,
@@ -375,6 +395,12 @@ ngx_int_t ngx_modelgw_store_key_set(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 ngx_int_t ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
+/* store_nodes.c: the same; the store is the database of a cluster */
+ngx_int_t ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 
 /* Sets change->key, and its note, to what the store has: NGX_OK, NGX_ERROR. */

@@ -33,17 +33,17 @@ typedef struct {
 
 
 static ngx_int_t ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 static void ngx_modelgw_store_call_row(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 static void ngx_modelgw_store_call_line(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 static void ngx_modelgw_store_field(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt, int i, ngx_modelgw_store_field_e type);
+    ngx_modelgw_stmt_t *stmt, int i, ngx_modelgw_store_field_e type);
 static void ngx_modelgw_store_price_row(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 static void ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 
 
 #define NGX_MODELGW_STORE_CALL                                                \
@@ -90,7 +90,7 @@ static const char  ngx_modelgw_store_calls_sql[] =
     NGX_MODELGW_STORE_CALL " FROM calls" NGX_MODELGW_STORE_WHERE
     " AND ended >= ?4 AND ended < ?5"
     " AND (?6 IS NULL OR outcome = ?6) AND (?7 IS NULL OR \"end\" = ?7)"
-    " AND (?8 IS NULL OR status = ?8) AND (?9 IS NULL OR request_id = ?9)"
+    " AND (?8 < 0 OR status = ?8) AND (?9 IS NULL OR request_id = ?9)"
     " AND cost >= ?10 AND (ended < ?11 OR (ended = ?11 AND id < ?12))"
     " AND ended <= ?11 ORDER BY ended DESC, id DESC LIMIT ?13";
 
@@ -107,19 +107,19 @@ static const char  ngx_modelgw_store_call_sql[] =
 
 static const char  ngx_modelgw_store_topups_sql[] =
     "SELECT id, time, amount FROM topups WHERE account = ?1"
-    " ORDER BY time DESC, id LIMIT ?2";
+    " ORDER BY time DESC, id COLLATE BINARY LIMIT ?2";
 
 
 ngx_int_t
 ngx_modelgw_store_calls(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
-    u_char                     *p, end[64];
-    ngx_int_t                   rc;
-    sqlite3_stmt               *stmt;
-    ngx_modelgw_out_t           json;
-    ngx_modelgw_out_piece_t     piece;
-    ngx_modelgw_store_rows_t    rows;
+    u_char                    *p, end[64];
+    ngx_int_t                  rc;
+    ngx_modelgw_out_t          json;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_modelgw_store_rows_t   rows;
 
     if (ngx_modelgw_store_calls_query(s, filter, &stmt) != NGX_OK) {
         return NGX_ERROR;
@@ -133,7 +133,7 @@ ngx_modelgw_store_calls(ngx_modelgw_store_t *s,
     rows.columns[0] = NGX_MODELGW_STORE_CALL_ENDED;
     rows.columns[1] = NGX_MODELGW_STORE_CALL_ID;
 
-    rc = ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_call_row,
+    rc = ngx_modelgw_store_rows(s, &json, &stmt, ngx_modelgw_store_call_row,
                                 &rows);
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
@@ -157,13 +157,13 @@ ngx_int_t
 ngx_modelgw_store_calls_csv(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, ngx_str_t *out, ngx_pool_t *pool)
 {
-    ngx_int_t                   rc;
-    ngx_str_t                  *name;
-    ngx_uint_t                  i;
-    sqlite3_stmt               *stmt;
-    ngx_modelgw_out_t           csv;
-    ngx_modelgw_out_piece_t     piece;
-    ngx_modelgw_store_rows_t    rows;
+    ngx_int_t                  rc;
+    ngx_str_t                 *name;
+    ngx_uint_t                 i;
+    ngx_modelgw_out_t          csv;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_modelgw_store_rows_t   rows;
 
     if (ngx_modelgw_store_calls_query(s, filter, &stmt) != NGX_OK) {
         return NGX_ERROR;
@@ -190,7 +190,7 @@ ngx_modelgw_store_calls_csv(ngx_modelgw_store_t *s,
     rows.columns[0] = NGX_MODELGW_STORE_CALL_ENDED;
     rows.columns[1] = NGX_MODELGW_STORE_CALL_ID;
 
-    rc = ngx_modelgw_store_rows(s, &csv, stmt, ngx_modelgw_store_call_line,
+    rc = ngx_modelgw_store_rows(s, &csv, &stmt, ngx_modelgw_store_call_line,
                                 &rows);
 
     if (rc == NGX_ERROR
@@ -212,7 +212,7 @@ ngx_modelgw_store_calls_csv(ngx_modelgw_store_t *s,
 
 static ngx_int_t
 ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt)
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt)
 {
     uint64_t   ended, id;
     ngx_str_t  request_id;
@@ -226,18 +226,19 @@ ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
     request_id = filter->request_id;
     request_id.len = ngx_min(request_id.len, NGX_MODELGW_LEDGER_REQUEST);
 
-    ngx_modelgw_store_bind_str(*stmt, 6, &filter->outcome);
-    ngx_modelgw_store_bind_str(*stmt, 7, &filter->end);
-    ngx_modelgw_store_bind_str(*stmt, 8, &filter->status);
-    ngx_modelgw_store_bind_str(*stmt, 9, &request_id);
-    (void) sqlite3_bind_int64(*stmt, 10, filter->min_cost);
+    ngx_modelgw_stmt_bind_str(stmt, 6, &filter->outcome);
+    ngx_modelgw_stmt_bind_str(stmt, 7, &filter->end);
+    ngx_modelgw_stmt_bind_int(stmt, 8, ngx_atoi(filter->status.data,
+                                                filter->status.len));
+    ngx_modelgw_stmt_bind_str(stmt, 9, &request_id);
+    ngx_modelgw_stmt_bind_int(stmt, 10, filter->min_cost);
 
     ended = filter->after.id ? filter->after.ended : INT64_MAX;
     id = filter->after.id ? filter->after.id : INT64_MAX;
 
-    (void) sqlite3_bind_int64(*stmt, 11, ended);
-    (void) sqlite3_bind_int64(*stmt, 12, id);
-    (void) sqlite3_bind_int64(*stmt, 13, (int64_t) filter->limit + 1);
+    ngx_modelgw_stmt_bind_int(stmt, 11, ended);
+    ngx_modelgw_stmt_bind_int(stmt, 12, id);
+    ngx_modelgw_stmt_bind_int(stmt, 13, (int64_t) filter->limit + 1);
 
     return NGX_OK;
 }
@@ -273,7 +274,7 @@ ngx_modelgw_store_place(ngx_str_t *text, ngx_modelgw_store_place_t *place)
 
 
 static void
-ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
     ngx_str_t                  text;
     ngx_uint_t                 i;
@@ -292,11 +293,11 @@ ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
         ngx_modelgw_out(out, field->name.data, field->name.len);
         ngx_modelgw_out_text(out, "\":");
 
-        if (sqlite3_column_type(stmt, i) == SQLITE_NULL) {
+        if (ngx_modelgw_stmt_null(stmt, i)) {
             ngx_modelgw_out_text(out, "null");
 
         } else if (field->type == NGX_MODELGW_FIELD_STRING) {
-            ngx_modelgw_store_column(stmt, i, &text);
+            ngx_modelgw_stmt_text(stmt, i, &text);
             ngx_modelgw_out_string(out, &text);
 
         } else {
@@ -311,7 +312,7 @@ ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 /* of CSV: NULL is an empty cell */
 
 static void
-ngx_modelgw_store_call_line(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+ngx_modelgw_store_call_line(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
     ngx_str_t                   text;
     ngx_uint_t                  i;
@@ -325,10 +326,10 @@ ngx_modelgw_store_call_line(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
         }
 
         if (field->type == NGX_MODELGW_FIELD_STRING) {
-            ngx_modelgw_store_column(stmt, i, &text);
+            ngx_modelgw_stmt_text(stmt, i, &text);
             ngx_modelgw_store_cell(out, &text);
 
-        } else if (sqlite3_column_type(stmt, i) != SQLITE_NULL) {
+        } else if (!ngx_modelgw_stmt_null(stmt, i)) {
             ngx_modelgw_store_field(out, stmt, i, field->type);
         }
     }
@@ -340,12 +341,12 @@ ngx_modelgw_store_call_line(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 /* those that are the same in JSON and CSV */
 
 static void
-ngx_modelgw_store_field(ngx_modelgw_out_t *out, sqlite3_stmt *stmt, int i,
+ngx_modelgw_store_field(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt, int i,
     ngx_modelgw_store_field_e type)
 {
     int64_t  n;
 
-    n = sqlite3_column_int64(stmt, i);
+    n = ngx_modelgw_stmt_int(stmt, i);
 
     switch (type) {
 
@@ -408,32 +409,32 @@ ngx_int_t
 ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id,
     ngx_str_t *account, ngx_str_t *out, ngx_pool_t *pool)
 {
-    ngx_int_t                 rc;
-    sqlite3_stmt             *stmt;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_out_piece_t   piece;
+    ngx_int_t                rc;
+    ngx_modelgw_out_t        json;
+    ngx_modelgw_stmt_t       stmt;
+    ngx_modelgw_out_piece_t  piece;
 
-    if (ngx_modelgw_store_prepare(s, ngx_modelgw_store_call_sql, &stmt)
+    if (ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_call_sql, &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    (void) sqlite3_bind_int64(stmt, 1, id);
-    ngx_modelgw_store_bind_str(stmt, 2, account);
+    ngx_modelgw_stmt_bind_int(&stmt, 1, id);
+    ngx_modelgw_stmt_bind_str(&stmt, 2, account);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
 
-    rc = ngx_modelgw_store_next(s, stmt);
+    rc = ngx_modelgw_stmt_next(&stmt);
 
     if (rc == NGX_OK) {
         ngx_modelgw_out_text(&json, "{\"call\":");
-        ngx_modelgw_store_call_row(&json, stmt);
+        ngx_modelgw_store_call_row(&json, &stmt);
         ngx_modelgw_out_text(&json, ",\"price\":");
-        ngx_modelgw_store_price_row(&json, stmt);
+        ngx_modelgw_store_price_row(&json, &stmt);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(&stmt);
 
     if (rc != NGX_OK) {
         return (rc == NGX_DONE) ? NGX_DECLINED : NGX_ERROR;
@@ -444,7 +445,7 @@ ngx_modelgw_store_call_get(ngx_modelgw_store_t *s, uint64_t id,
 
 
 static void
-ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
     int                   i;
     u_char               *last, rates[NGX_MODELGW_STORE_RATES];
@@ -453,27 +454,27 @@ ngx_modelgw_store_price_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
 
     i = NGX_MODELGW_STORE_FIELDS;
 
-    if (sqlite3_column_type(stmt, i) == SQLITE_NULL) {
+    if (ngx_modelgw_stmt_null(stmt, i)) {
         ngx_modelgw_out_text(out, "null");
         return;
     }
 
-    ngx_modelgw_store_column(stmt, i++, &text);
+    ngx_modelgw_stmt_text(stmt, i++, &text);
     ngx_modelgw_out_text(out, "{\"group\":");
     ngx_modelgw_out_string(out, &text);
 
-    ngx_modelgw_store_column(stmt, i++, &text);
+    ngx_modelgw_stmt_text(stmt, i++, &text);
     ngx_modelgw_out_text(out, ",\"model\":");
     ngx_modelgw_out_string(out, &text);
 
     ngx_modelgw_out_text(out, ",\"from\":");
-    ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, i++));
+    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, i++));
 
-    price.input = sqlite3_column_int64(stmt, i++);
-    price.output = sqlite3_column_int64(stmt, i++);
-    price.cache_read = sqlite3_column_int64(stmt, i++);
-    price.cache_write = sqlite3_column_int64(stmt, i++);
-    price.cache_write_1h = sqlite3_column_int64(stmt, i);
+    price.input = ngx_modelgw_stmt_int(stmt, i++);
+    price.output = ngx_modelgw_stmt_int(stmt, i++);
+    price.cache_read = ngx_modelgw_stmt_int(stmt, i++);
+    price.cache_write = ngx_modelgw_stmt_int(stmt, i++);
+    price.cache_write_1h = ngx_modelgw_stmt_int(stmt, i);
 
     /* an object, which goes on with the members of this one */
 
@@ -488,19 +489,19 @@ ngx_int_t
 ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_uint_t limit, ngx_str_t *out, ngx_pool_t *pool)
 {
-    sqlite3_stmt              *stmt;
-    ngx_modelgw_out_t          json;
-    ngx_modelgw_out_piece_t    piece;
-    ngx_modelgw_store_rows_t   rows;
+    ngx_modelgw_out_t         json;
+    ngx_modelgw_stmt_t        stmt;
+    ngx_modelgw_out_piece_t   piece;
+    ngx_modelgw_store_rows_t  rows;
 
-    if (ngx_modelgw_store_prepare(s, ngx_modelgw_store_topups_sql, &stmt)
+    if (ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_topups_sql, &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(stmt, 1, account);
-    (void) sqlite3_bind_int64(stmt, 2, limit);
+    ngx_modelgw_stmt_bind_str(&stmt, 1, account);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, limit);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
     ngx_modelgw_out_text(&json, "[");
@@ -510,7 +511,7 @@ ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     rows.limit = limit;
     rows.separator = ",";
 
-    if (ngx_modelgw_store_rows(s, &json, stmt, ngx_modelgw_store_topup_row,
+    if (ngx_modelgw_store_rows(s, &json, &stmt, ngx_modelgw_store_topup_row,
                                &rows)
         == NGX_ERROR)
     {
@@ -522,32 +523,32 @@ ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
 
 
 static void
-ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out, sqlite3_stmt *stmt)
+ngx_modelgw_store_topup_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
     ngx_str_t  id;
 
-    ngx_modelgw_store_column(stmt, 0, &id);
+    ngx_modelgw_stmt_text(stmt, 0, &id);
 
     ngx_modelgw_out_text(out, "{\"id\":");
     ngx_modelgw_out_string(out, &id);
     ngx_modelgw_out_text(out, ",\"time\":");
-    ngx_modelgw_out_time(out, sqlite3_column_int64(stmt, 1));
+    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 1));
     ngx_modelgw_out_text(out, ",\"amount\":");
-    ngx_modelgw_amount_out(out, sqlite3_column_int64(stmt, 2));
+    ngx_modelgw_amount_out(out, ngx_modelgw_stmt_int(stmt, 2));
     ngx_modelgw_out_text(out, "}");
 }
 
 
 ngx_int_t
 ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
-    sqlite3_stmt *stmt, ngx_modelgw_store_row_pt row,
+    ngx_modelgw_stmt_t *stmt, ngx_modelgw_store_row_pt row,
     ngx_modelgw_store_rows_t *rows)
 {
     ngx_int_t   rc;
     ngx_uint_t  n;
 
     for (n = 0;
-         (rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK && n < rows->limit;
+         (rc = ngx_modelgw_stmt_next(stmt)) == NGX_OK && n < rows->limit;
          n++)
     {
         if (n) {
@@ -557,11 +558,11 @@ ngx_modelgw_store_rows(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
 
         row(out, stmt);
 
-        rows->last[0] = sqlite3_column_int64(stmt, rows->columns[0]);
-        rows->last[1] = sqlite3_column_int64(stmt, rows->columns[1]);
+        rows->last[0] = ngx_modelgw_stmt_int(stmt, rows->columns[0]);
+        rows->last[1] = ngx_modelgw_stmt_int(stmt, rows->columns[1]);
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(stmt);
 
     if (rc == NGX_OK) {
         return NGX_AGAIN;
@@ -587,43 +588,23 @@ ngx_modelgw_store_finish(ngx_modelgw_store_t *s, ngx_modelgw_out_t *out,
 
 ngx_int_t
 ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt)
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt)
 {
     int64_t  from, to;
 
-    if (ngx_modelgw_store_prepare(s, sql, stmt) != NGX_OK) {
+    if (ngx_modelgw_stmt_prepare(s, sql, stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    ngx_modelgw_store_bind_str(*stmt, 1, &filter->account);
-    ngx_modelgw_store_bind_str(*stmt, 2, &filter->key);
-    ngx_modelgw_store_bind_str(*stmt, 3, &filter->model);
+    ngx_modelgw_stmt_bind_str(stmt, 1, &filter->account);
+    ngx_modelgw_stmt_bind_str(stmt, 2, &filter->key);
+    ngx_modelgw_stmt_bind_str(stmt, 3, &filter->model);
 
     from = ngx_min(filter->from, (uint64_t) INT64_MAX);
     to = ngx_min(filter->to, (uint64_t) INT64_MAX);
 
-    (void) sqlite3_bind_int64(*stmt, 4, from);
-    (void) sqlite3_bind_int64(*stmt, 5, to ? to : INT64_MAX);
+    ngx_modelgw_stmt_bind_int(stmt, 4, from);
+    ngx_modelgw_stmt_bind_int(stmt, 5, to ? to : INT64_MAX);
 
     return NGX_OK;
-}
-
-
-/* a parameter that is not bound is NULL */
-
-void
-ngx_modelgw_store_bind_str(sqlite3_stmt *stmt, int i, ngx_str_t *str)
-{
-    if (str->len) {
-        (void) sqlite3_bind_text(stmt, i, (char *) str->data, str->len,
-                                 SQLITE_STATIC);
-    }
-}
-
-
-void
-ngx_modelgw_store_column(sqlite3_stmt *stmt, int i, ngx_str_t *str)
-{
-    str->data = (u_char *) sqlite3_column_text(stmt, i);
-    str->len = sqlite3_column_bytes(stmt, i);
 }

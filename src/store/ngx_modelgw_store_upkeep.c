@@ -22,6 +22,14 @@
 #define NGX_MODELGW_STORE_LATE  10000    /* younger calls looked at, at most */
 
 
+/* the last of ?2 calls that ended before ?1, of the ?3 with the lowest ids */
+
+#define ngx_modelgw_store_old_sql(condition)                                  \
+    "SELECT max(id), count(*) FROM (SELECT id FROM (SELECT id, ended"         \
+    " FROM calls" condition " ORDER BY id LIMIT ?3) WHERE ended < ?1"         \
+    " ORDER BY id LIMIT ?2)"
+
+
 typedef struct {
     const char  *sql;
     const char  *rows;                   /* counts what it should change */
@@ -299,6 +307,9 @@ ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s, int64_t before,
  * not be read to find that none is old enough: if there are more than
  * NGX_MODELGW_STORE_LATE younger calls in between, which takes a clock that was
  * wrong, older ones after them are left for another day.
+ *
+ * In a journal those that are in the outbox, or have a higher id than one of
+ * them, are left, too: the exchanger still needs them.
  */
 
 static ngx_int_t
@@ -309,9 +320,10 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
     sqlite3_stmt  *stmt;
 
     if (ngx_modelgw_store_prepare(s,
-            "SELECT max(id), count(*) FROM (SELECT id FROM (SELECT id, ended"
-            " FROM calls ORDER BY id LIMIT ?3) WHERE ended < ?1 ORDER BY id"
-            " LIMIT ?2)", &stmt)
+            s->journal ? ngx_modelgw_store_old_sql(
+                             " WHERE id < (SELECT coalesce(min(call),"
+                             " 0x7fffffffffffffff) FROM outbox)")
+                       : ngx_modelgw_store_old_sql(""), &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -383,15 +395,6 @@ ngx_modelgw_store_last_id(ngx_modelgw_store_t *s, uint64_t *id)
 
 
 ngx_int_t
-ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_account_pt handler, void *data)
-{
-    return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
-                                     " FROM accounts", 0, handler, data);
-}
-
-
-ngx_int_t
 ngx_modelgw_store_snapshot(ngx_modelgw_store_t *s)
 {
     int64_t  n;
@@ -418,36 +421,4 @@ ngx_modelgw_store_has_call(ngx_modelgw_store_t *s, uint64_t id)
     }
 
     return n ? NGX_OK : NGX_DECLINED;
-}
-
-
-ngx_int_t
-ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
-    ngx_modelgw_store_account_pt handler, void *data)
-{
-    ngx_int_t      rc;
-    ngx_str_t      name;
-    sqlite3_stmt  *stmt;
-
-    if (ngx_modelgw_store_prepare(s, sql, &stmt) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    (void) sqlite3_bind_int64(stmt, 1, first);
-
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
-
-        ngx_modelgw_store_column(stmt, 0, &name);
-
-        rc = handler(data, &name, sqlite3_column_int64(stmt, 1),
-                     sqlite3_column_int64(stmt, 2));
-
-        if (rc != NGX_OK) {
-            break;
-        }
-    }
-
-    (void) sqlite3_finalize(stmt);
-
-    return (rc == NGX_DONE) ? NGX_OK : rc;
 }

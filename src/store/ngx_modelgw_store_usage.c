@@ -93,11 +93,11 @@ static ngx_int_t ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
     ngx_modelgw_store_groups_t *groups, ngx_pool_t *pool);
 static ngx_int_t ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt);
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt);
+    ngx_modelgw_store_groups_t *groups, ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
-    sqlite3_stmt *stmt);
+    ngx_modelgw_stmt_t *stmt);
 static ngx_modelgw_store_group_t *ngx_modelgw_store_group(
     ngx_modelgw_store_groups_t *groups, ngx_str_t *name, int64_t time);
 static ngx_modelgw_store_group_t *ngx_modelgw_store_group_add(
@@ -139,9 +139,10 @@ static void ngx_modelgw_store_month_write(ngx_modelgw_out_t *out, int64_t n);
 
 #define ngx_modelgw_store_usage_calls(from, to)                               \
     " UNION ALL SELECT ended, key, model, account, 1,"                        \
-    " status NOT BETWEEN 200 AND 299, input, cache_read, cache_write,"        \
-    " cache_write_1h, output, reasoning, cost, ended - time,"                 \
-    " first_byte IS NOT NULL, coalesce(first_byte, 0) FROM calls"             \
+    " CASE WHEN status BETWEEN 200 AND 299 THEN 0 ELSE 1 END, input,"         \
+    " cache_read, cache_write, cache_write_1h, output, reasoning, cost,"      \
+    " ended - time, CASE WHEN first_byte IS NULL THEN 0 ELSE 1 END,"          \
+    " coalesce(first_byte, 0) FROM calls"                                     \
     NGX_MODELGW_STORE_WHERE " AND ended >= " from " AND ended < " to
 
 static const char  ngx_modelgw_store_usage_sql[] =
@@ -173,7 +174,7 @@ static const char  ngx_modelgw_store_usage_sql[] =
             " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"             \
         " UNION ALL SELECT " name ", cost, " NGX_MODELGW_STORE_DAY_TIME       \
             " * 1000 FROM days"                                               \
-            " WHERE day >= date((?1 + 86399999) / 1000, 'unixepoch'))"        \
+            " WHERE " NGX_MODELGW_STORE_DAYS_SINCE ") AS spent"               \
     " GROUP BY 1"
 
 static const char  ngx_modelgw_store_spent_keys[] =
@@ -291,8 +292,8 @@ ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_by_t *by, ngx_modelgw_store_filter_t *filter,
     ngx_modelgw_store_groups_t *groups, ngx_pool_t *pool)
 {
-    ngx_int_t      rc;
-    sqlite3_stmt  *stmt;
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
 
     ngx_memzero(groups, sizeof(ngx_modelgw_store_groups_t));
     ngx_rbtree_init(&groups->tree, &groups->sentinel,
@@ -309,7 +310,7 @@ ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_store_sum_up(s, groups, stmt);
+    rc = ngx_modelgw_store_sum_up(s, groups, &stmt);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -323,7 +324,7 @@ ngx_modelgw_store_usage_read(ngx_modelgw_store_t *s,
 
 static ngx_int_t
 ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_filter_t *filter, sqlite3_stmt **stmt)
+    ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt)
 {
     int64_t  from, to, first, last;
 
@@ -340,21 +341,21 @@ ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
             + (from % NGX_MODELGW_STORE_HOUR != 0);
     last = to / NGX_MODELGW_STORE_HOUR;
 
-    (void) sqlite3_bind_int64(*stmt, 6, first);
-    (void) sqlite3_bind_int64(*stmt, 7, last);
+    ngx_modelgw_stmt_bind_int(stmt, 6, first);
+    ngx_modelgw_stmt_bind_int(stmt, 7, last);
 
     /* without a whole hour all is before the first of them */
 
     if (first < last) {
-        (void) sqlite3_bind_int64(*stmt, 8, first * NGX_MODELGW_STORE_HOUR);
-        (void) sqlite3_bind_int64(*stmt, 9, last * NGX_MODELGW_STORE_HOUR);
+        ngx_modelgw_stmt_bind_int(stmt, 8, first * NGX_MODELGW_STORE_HOUR);
+        ngx_modelgw_stmt_bind_int(stmt, 9, last * NGX_MODELGW_STORE_HOUR);
 
     } else {
-        (void) sqlite3_bind_int64(*stmt, 8, to);
-        (void) sqlite3_bind_int64(*stmt, 9, to);
+        ngx_modelgw_stmt_bind_int(stmt, 8, to);
+        ngx_modelgw_stmt_bind_int(stmt, 9, to);
     }
 
-    (void) sqlite3_bind_int64(*stmt, 10, filter->zone);
+    ngx_modelgw_stmt_bind_int(stmt, 10, filter->zone);
 
     return NGX_OK;
 }
@@ -364,11 +365,11 @@ ngx_modelgw_store_usage_query(ngx_modelgw_store_t *s,
 
 static ngx_int_t
 ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_groups_t *groups, sqlite3_stmt *stmt)
+    ngx_modelgw_store_groups_t *groups, ngx_modelgw_stmt_t *stmt)
 {
     ngx_int_t  rc;
 
-    while ((rc = ngx_modelgw_store_next(s, stmt)) == NGX_OK) {
+    while ((rc = ngx_modelgw_stmt_next(stmt)) == NGX_OK) {
 
         if (ngx_modelgw_store_sum_row(groups, stmt) != NGX_OK) {
             rc = ngx_modelgw_store_fail_text(s, "failed: no memory");
@@ -381,7 +382,7 @@ ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
         }
     }
 
-    (void) sqlite3_finalize(stmt);
+    ngx_modelgw_stmt_finalize(stmt);
 
     return (rc == NGX_DONE) ? NGX_OK : rc;
 }
@@ -389,7 +390,7 @@ ngx_modelgw_store_sum_up(ngx_modelgw_store_t *s,
 
 static ngx_int_t
 ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
-    sqlite3_stmt *stmt)
+    ngx_modelgw_stmt_t *stmt)
 {
     int                             i;
     u_char                         *p, buf[NGX_MODELGW_STORE_GROUP];
@@ -406,11 +407,11 @@ ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
         d = &ngx_modelgw_store_dimensions[groups->by->bys[n]];
 
         if (d->number) {
-            time = d->number(sqlite3_column_int64(stmt, 0), groups->zone);
+            time = d->number(ngx_modelgw_stmt_int(stmt, 0), groups->zone);
             continue;
         }
 
-        ngx_modelgw_store_column(stmt, d->column, &name);
+        ngx_modelgw_stmt_text(stmt, d->column, &name);
 
         name.len = ngx_min(name.len, NGX_MODELGW_LEDGER_MODEL);
 
@@ -429,7 +430,7 @@ ngx_modelgw_store_sum_row(ngx_modelgw_store_groups_t *groups,
     }
 
     for (i = 0; i < NGX_MODELGW_STORE_NSUMS; i++) {
-        group->sums[i] += sqlite3_column_int64(stmt,
+        group->sums[i] += ngx_modelgw_stmt_int(stmt,
                                              NGX_MODELGW_STORE_FIRST_SUM + i);
     }
 

@@ -93,12 +93,19 @@ static ngx_int_t ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
 static ngx_int_t ngx_modelgw_store_calls_unhold(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_charge_now(ngx_modelgw_store_t *s,
+    ngx_modelgw_ledger_name_t *account, int64_t amount);
 static uint16_t *ngx_modelgw_store_slot(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_name_t *name);
 static ngx_int_t ngx_modelgw_store_flush(ngx_modelgw_store_t *s);
 static void ngx_modelgw_store_forget(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_run(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_uint_t *changes);
+static ngx_int_t ngx_modelgw_store_statement(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt);
+static ngx_int_t ngx_modelgw_store_statement_run(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt,
+    ngx_uint_t *changes);
 static ngx_int_t ngx_modelgw_store_calls_init(ngx_modelgw_store_t *s);
 static int ngx_modelgw_store_batch_connect(sqlite3 *db, void *data, int argc,
     const char *const *argv, sqlite3_vtab **table, char **error);
@@ -237,6 +244,10 @@ ngx_modelgw_store_write_init(ngx_modelgw_store_t *s)
 ngx_int_t
 ngx_modelgw_store_begin(ngx_modelgw_store_t *s)
 {
+    if (s->cluster) {
+        return ngx_modelgw_store_cluster_begin(s);
+    }
+
     if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_BEGIN, NULL) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -250,6 +261,10 @@ ngx_modelgw_store_begin(ngx_modelgw_store_t *s)
 ngx_int_t
 ngx_modelgw_store_commit(ngx_modelgw_store_t *s)
 {
+    if (s->cluster) {
+        return ngx_modelgw_store_cluster_commit(s);
+    }
+
     if (ngx_modelgw_store_calls_write(s) != NGX_OK
         || ngx_modelgw_store_flush(s) != NGX_OK
         || ngx_modelgw_store_run(s, NGX_MODELGW_STORE_COMMIT, NULL) != NGX_OK)
@@ -267,21 +282,28 @@ ngx_int_t
 ngx_modelgw_store_account(ngx_modelgw_store_t *s,
     ngx_modelgw_ledger_account_t *a)
 {
-    u_char        *p, text[sizeof("founding:") + NGX_MODELGW_LEDGER_NAME];
-    ngx_str_t      id, reason;
-    ngx_uint_t     made;
-    sqlite3_stmt  *stmt;
+    u_char              *p, text[sizeof("founding:") + NGX_MODELGW_LEDGER_NAME];
+    ngx_str_t            id, reason;
+    ngx_uint_t           made;
+    ngx_modelgw_stmt_t   stmt;
 
-    stmt = s->stmts[NGX_MODELGW_STORE_ACCOUNT];
-
-    ngx_modelgw_store_bind_name(stmt, 1, &a->name);
-    (void) sqlite3_bind_int64(stmt, 2, a->opened * 1000);
-
-    if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_ACCOUNT, &made) != NGX_OK) {
+    if (ngx_modelgw_store_statement(s, NGX_MODELGW_STORE_ACCOUNT, &stmt)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    if (!made || a->founding == 0) {
+    ngx_modelgw_stmt_bind_name(&stmt, 1, &a->name);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, a->opened * 1000);
+
+    if (ngx_modelgw_store_statement_run(s, NGX_MODELGW_STORE_ACCOUNT, &stmt,
+                                        &made)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (!made || a->founding == 0 || s->journal) {
         return NGX_OK;
     }
 
@@ -310,19 +332,22 @@ ngx_modelgw_store_topup_insert(ngx_modelgw_store_t *s, ngx_str_t *id,
     ngx_modelgw_ledger_name_t *account, int64_t amount, uint64_t time,
     ngx_str_t *reason, ngx_uint_t *made)
 {
-    sqlite3_stmt  *stmt;
+    ngx_modelgw_stmt_t  stmt;
 
-    stmt = s->stmts[NGX_MODELGW_STORE_TOPUP];
+    if (ngx_modelgw_store_statement(s, NGX_MODELGW_STORE_TOPUP, &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
-    (void) sqlite3_bind_text(stmt, 1, (char *) id->data, id->len,
-                             SQLITE_STATIC);
-    ngx_modelgw_store_bind_name(stmt, 2, account);
-    (void) sqlite3_bind_int64(stmt, 3, amount);
-    (void) sqlite3_bind_int64(stmt, 4, time);
-    (void) sqlite3_bind_text(stmt, 5, (char *) reason->data, reason->len,
-                             SQLITE_STATIC);
+    ngx_modelgw_stmt_bind_text(&stmt, 1, id->data, id->len);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, account);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, amount);
+    ngx_modelgw_stmt_bind_int(&stmt, 4, time);
+    ngx_modelgw_stmt_bind_text(&stmt, 5, reason->data, reason->len);
 
-    return ngx_modelgw_store_run(s, NGX_MODELGW_STORE_TOPUP, made);
+    return ngx_modelgw_store_statement_run(s, NGX_MODELGW_STORE_TOPUP, &stmt,
+                                           made);
 }
 
 
@@ -576,6 +601,10 @@ ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
     uint16_t                   *slot;
     ngx_modelgw_store_delta_t  *delta;
 
+    if (s->cluster) {
+        return ngx_modelgw_store_charge_now(s, account, amount);
+    }
+
     slot = ngx_modelgw_store_slot(s, account);
 
     if (*slot) {
@@ -605,6 +634,25 @@ ngx_modelgw_store_charge(ngx_modelgw_store_t *s,
     ngx_memcpy(delta->name.data, account->data, delta->name.len);
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_charge_now(ngx_modelgw_store_t *s,
+    ngx_modelgw_ledger_name_t *account, int64_t amount)
+{
+    ngx_modelgw_stmt_t  stmt;
+
+    if (ngx_modelgw_store_statement(s, NGX_MODELGW_STORE_CHARGE, &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_name(&stmt, 1, account);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, amount);
+
+    return ngx_modelgw_store_once(s, &stmt, 1, "failed: an account is missing");
 }
 
 
@@ -722,24 +770,65 @@ ngx_modelgw_store_run(ngx_modelgw_store_t *s, ngx_modelgw_store_statement_e i,
 }
 
 
-ngx_int_t
-ngx_modelgw_store_once(ngx_modelgw_store_t *s, sqlite3_stmt *stmt, int changes,
-    const char *failed)
+/* One of the statements, to be bound; its text has another one of a cluster. */
+
+static ngx_int_t
+ngx_modelgw_store_statement(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt)
+{
+    if (s->cluster) {
+        return ngx_modelgw_store_ready(s, ngx_modelgw_store_sql[i], stmt);
+    }
+
+    ngx_memzero(stmt, sizeof(ngx_modelgw_stmt_t));
+
+    stmt->store = s;
+    stmt->sqlite = s->stmts[i];
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_statement_run(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt,
+    ngx_uint_t *changes)
 {
     ngx_int_t  rc;
 
-    rc = NGX_OK;
-
-    ngx_set_errno(0);
-
-    if (sqlite3_step(stmt) != SQLITE_DONE) {
-        rc = ngx_modelgw_store_fault(s, NULL);
-
-    } else if (sqlite3_changes(s->db) != changes) {
-        rc = ngx_modelgw_store_fault_text(s, failed);
+    if (!s->cluster) {
+        return ngx_modelgw_store_run(s, i, changes);
     }
 
-    (void) sqlite3_finalize(stmt);
+    rc = ngx_modelgw_store_query_one(s, stmt);
+
+    *changes = ngx_modelgw_stmt_changes(stmt);
+
+    ngx_modelgw_stmt_finalize(stmt);
+
+    return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_once(ngx_modelgw_store_t *s, ngx_modelgw_stmt_t *stmt,
+    ngx_uint_t changes, const char *failed)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_modelgw_stmt_next(stmt);
+
+    if (rc == NGX_ERROR) {
+        (void) ngx_modelgw_store_abandon(s);
+
+    } else if (ngx_modelgw_stmt_changes(stmt) != changes) {
+        rc = ngx_modelgw_store_fault_text(s, failed);
+
+    } else {
+        rc = NGX_OK;
+    }
+
+    ngx_modelgw_stmt_finalize(stmt);
 
     return rc;
 }
@@ -771,6 +860,11 @@ ngx_modelgw_store_abandon(ngx_modelgw_store_t *s)
     s->nrows = 0;
 
     ngx_modelgw_store_forget(s);
+
+    if (s->cluster) {
+        ngx_modelgw_store_cluster_rollback(s);
+        return NGX_ERROR;
+    }
 
     /* SQLite has already done so after some errors */
 

@@ -17,6 +17,7 @@ TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_NPM=$(abspath $(NPM)) \
               MODELGW_SCAN_CLI=$(abspath $(UNIT)/json/scan_cli) \
               MODELGW_COST_CLI=$(abspath $(UNIT)/ledger/cost_cli) \
+              MODELGW_ENGINES_CLI=$(abspath $(UNIT)/store/engines_cli) \
               MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so) \
               MODELGW_MODULE_MEMORY=$(abspath $(BUILD)/memory.so)
 PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
@@ -126,6 +127,18 @@ torture: setup-test module $(VENV)/.complete
 torture-quick: setup-test module $(VENV)/.complete
 	$(TORTURE) --quick $(TORTURE_ARGS)
 
+# The same of a cluster: nodes, databases and what is between them are killed;
+# an hour, or so many SECONDS; the short form is part of "make test".
+
+CLUSTER_TEST = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              $(TEST_ENV) $(VENV)/bin/python t/cluster/torture_cluster.py
+
+cluster-test: setup-test module $(VENV)/.complete
+	@$(CLUSTER_TEST) $(if $(SECONDS),--seconds $(SECONDS)) $(CLUSTER_ARGS)
+
+cluster-test-quick: setup-test module $(VENV)/.complete
+	@$(CLUSTER_TEST) --quick $(CLUSTER_ARGS)
+
 # limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
 # "test"
 
@@ -136,7 +149,7 @@ limits-minute: setup-test module $(VENV)/.complete
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
         $(BUILD)/finalize.so $(BUILD)/memory.so \
         $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
-            json/scan_cli.c ledger/cost_cli.c)))
+            json/scan_cli.c ledger/cost_cli.c store/engines_cli.c)))
 
 # a module for tests, for the packaged nginx: a filter that ends an answer
 

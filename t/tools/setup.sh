@@ -25,6 +25,7 @@ nginx-dev           /usr/share/nginx/src/conf_flags
 libyajl-dev         /usr/include/yajl/yajl_parse.h
 libssl-dev          /usr/include/openssl/evp.h
 libsqlite3-dev      /usr/include/sqlite3.h
+libpq-dev           /usr/include/postgresql/libpq-fe.h
 libpcre2-dev        /usr/include/pcre2.h
 zlib1g-dev          /usr/include/zlib.h
 END
@@ -56,6 +57,9 @@ libnginx-mod-http-headers-more-filter  /usr/lib/nginx/modules/ngx_http_headers_m
 jq                  jq
 prometheus          promtool
 chromium            chromium
+postgresql          /usr/lib/postgresql
+postgresql-client   psql
+sqlite3             sqlite3
 fonts-dejavu-core   /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 END
         ;;

@@ -24,10 +24,11 @@ CHECK_WITHIN = 3        # lines from an allocation to its "== NULL"
 
 MODULE = "ngx_http_modelgw_module.c"
 OBJECT = "ngx_http_modelgw_module"      # nginx's macros name it in every room
-ORDER = (("json", "key"),
+ORDER = (("json", "key", "pq"),
          ("answer",),
          ("error", "ledger", "metrics", "translate"),
          ("store",),
+         ("cluster",),
          ("http/conf",),
          ("http/zone",),
          ("http",),
@@ -45,9 +46,11 @@ PLACES = (
            r"|cached_|current_msec|random|pid|process|worker)|NGX_(HTTP|LOG)_"
            r"|\b(time|gettimeofday|localtime\w*|s?rand|s?random|getrandom"
            r"|getpid)\("),
-    (HTTP + ("src/ledger/ngx_modelgw_ledger.c",), r"clock_gettime"),
+    (HTTP + ("src/ledger/ngx_modelgw_ledger.c",
+             "src/pq/ngx_modelgw_pq.c"), r"clock_gettime"),
     (("src/json/ngx_modelgw_document.c",), r"\byajl_"),
     (("src/store/",), r"sqlite3"),
+    (("src/pq/",), r"libpq|\bPQ[a-z]\w+\(|\bPG(conn|result|RES_)"),
     (("src/key/ngx_modelgw_key.c",),
      r"openssl/|\b(CRYPTO|EVP|OPENSSL|RAND|SSL)_|\bSHA\d+(_|\()"),
 )
@@ -66,7 +69,7 @@ NOWHERE = (
 
 DIRECTIVE = re.compile(r"#(define|undef|if|ifdef|ifndef|elif|else|endif"
                        r"|error)\b")
-INCLUDE = re.compile(r'#include (?:"(\w+\.h)"|<(?:\w+/)?(\w+\.h)>)')
+INCLUDE = re.compile(r'#include (?:"(\w+\.h)"|<(?:\w+/)?([\w-]+\.h)>)')
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 # What files may declare, by their endings.  Bodies are written as "@",

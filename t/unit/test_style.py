@@ -357,7 +357,8 @@ def test_function_size(tmp_path, name):
 
 
 HTTP = "src/http/ and ngx_http_modelgw_module.c"
-LEDGER = HTTP + " and src/ledger/ngx_modelgw_ledger.c"
+CLOCK = HTTP + " and src/ledger/ngx_modelgw_ledger.c and" \
+    " src/pq/ngx_modelgw_pq.c"
 @pytest.mark.parametrize("line,where", [
     ("#include <ngx_http.h>", HTTP),
     ("#include <ngx_event.h>", HTTP),
@@ -385,11 +386,14 @@ LEDGER = HTTP + " and src/ledger/ngx_modelgw_ledger.c"
     ("/* ngx_connection_t */", HTTP),
     ("/* ngx_pid */", HTTP),
     ("/* ngx_worker */", HTTP),
-    ("/* clock_gettime() */", LEDGER),
+    ("/* clock_gettime() */", CLOCK),
     ("#include <yajl/yajl_parse.h>", "src/json/ngx_modelgw_document.c"),
     ("/* yajl_alloc() */", "src/json/ngx_modelgw_document.c"),
     ("#include <sqlite3.h>", "src/store/"),
     ("/* sqlite3_open() */", "src/store/"),
+    ("#include <libpq-fe.h>", "src/pq/"),
+    ("/* PQexec() */", "src/pq/"),
+    ("/* PGRES_TUPLES_OK */", "src/pq/"),
     ("#include <openssl/evp.h>", "src/key/ngx_modelgw_key.c"),
     ("/* EVP_DigestInit() */", "src/key/ngx_modelgw_key.c"),
     ("/* SHA256(p) */", "src/key/ngx_modelgw_key.c"),

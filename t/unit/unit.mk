@@ -15,7 +15,8 @@ CORE        = core/ngx_palloc core/ngx_string core/ngx_array core/ngx_list \
 INCLUDES    = $(ROOMS:%=-Isrc/%) -It/unit $(ROOMS:%=-It/unit/%) -I$(NGINX_OBJS)/objs \
               -I$(CORE_SRC)/src/core -I$(CORE_SRC)/src/event \
               -I$(CORE_SRC)/src/event/modules \
-              -I$(CORE_SRC)/src/event/quic -I$(CORE_SRC)/src/os/unix
+              -I$(CORE_SRC)/src/event/quic -I$(CORE_SRC)/src/os/unix \
+              -I/usr/include/postgresql
 WARNINGS    = -W -Wall -Wextra -Wpointer-arith -Wno-unused-parameter -Werror
 ASAN        = -g -O1 -fsanitize=address -fno-omit-frame-pointer \
               -DNGX_DEBUG_PALLOC=1

@@ -60,6 +60,7 @@ ngx_http_modelgw_create_main_conf(ngx_conf_t *cf)
      *     mmcf->ledger = NULL;
      *     mmcf->zone = NULL;
      *     mmcf->ledger_path = { 0, NULL };
+     *     mmcf->cluster = NULL;
      *     mmcf->budget_place = { NULL, 0 };
      *     mmcf->config_time = 0;
      *     mmcf->metrics = NULL;

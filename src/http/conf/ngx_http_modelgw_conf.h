@@ -14,6 +14,7 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_caps.h"
+#include "ngx_modelgw_cluster.h"
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
@@ -218,6 +219,8 @@ typedef struct {
     time_t                            ledger_keep; /* seconds */
     int64_t                           founding;    /* nano-euro */
     ngx_http_modelgw_place_t          founding_place;
+    ngx_modelgw_cluster_conf_t       *cluster;     /* NULL: one machine */
+    ngx_http_modelgw_place_t          cluster_place;
     ngx_http_modelgw_place_t          budget_place; /* of the first budget= */
     ngx_str_t                         budget_name;  /* of its key or group */
     ngx_fd_t                          ledger_lock; /* the cycle's own */
@@ -519,6 +522,13 @@ ngx_uint_t ngx_http_modelgw_model_enabled(ngx_modelgw_key_t *key,
 /* The credential line of a group: sets its header and secret. */
 char *ngx_http_modelgw_credential(ngx_conf_t *cf,
     ngx_http_modelgw_group_t *group);
+
+
+/* cluster.c */
+
+/* modelgw_cluster CONNINFO [password=file:PATH] [option ...] */
+char *ngx_http_modelgw_set_cluster(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 
 /* names.c: sets of header names */

@@ -63,7 +63,28 @@ static struct {
 
     [NGX_HTTP_MODELGW_LINE_SAVED] = {
         NGX_LOG_ERR, "a file of the ledger was lost while it was open, its "
-                     "content is in the ledger now: " }
+                     "content is in the ledger now: " },
+
+    [NGX_HTTP_MODELGW_LINE_AWAY] = {
+        NGX_LOG_ALERT, "the cluster cannot be reached, calls go on with what "
+                       "is lent: " },
+
+    [NGX_HTTP_MODELGW_LINE_AGAIN] = {
+        NGX_LOG_NOTICE, "the cluster is reached again" },
+
+    [NGX_HTTP_MODELGW_LINE_REFUSED] = {
+        NGX_LOG_ALERT, "this node must not work with the cluster's database, "
+                       "calls are refused: " },
+
+    [NGX_HTTP_MODELGW_LINE_LEFT] = {
+        NGX_LOG_NOTICE, "this node has left the cluster, calls are refused" },
+
+    [NGX_HTTP_MODELGW_LINE_FENCED] = {
+        NGX_LOG_WARN, "the cluster has gone on without this node, which joins "
+                      "it again: " },
+
+    [NGX_HTTP_MODELGW_LINE_CLUSTER] = {
+        NGX_LOG_NOTICE, "cluster: " }
 };
 
 
@@ -183,6 +204,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
 
     ngx_http_modelgw_process_log(mmcf->shared, ngx_cycle->log);
     ngx_http_modelgw_process_stalled(mmcf);
+    ngx_http_modelgw_node_check(mmcf, ngx_cycle->log);
 
     ev->log = ngx_cycle->log;
 
@@ -390,6 +412,32 @@ ngx_http_modelgw_process_log(ngx_http_modelgw_shared_t *shared, ngx_log_t *log)
                           line.len, line.text);
         }
     }
+}
+
+
+void
+ngx_http_modelgw_process_report(ngx_modelgw_ledger_t *ledger,
+    ngx_http_modelgw_shared_t *shared, ngx_http_modelgw_line_e what,
+    u_char *text, size_t len)
+{
+    ngx_http_modelgw_line_t  *line;
+
+    ngx_modelgw_ledger_lock(ledger);
+
+    if (shared->reported - shared->logged < NGX_HTTP_MODELGW_LINES) {
+
+        line = &shared->lines[shared->reported % NGX_HTTP_MODELGW_LINES];
+
+        line->what = what;
+        line->len = ngx_min(len, NGX_MODELGW_STORE_ERROR);
+        ngx_memcpy(line->text, text, line->len);
+
+        ngx_memory_barrier();
+
+        shared->reported++;
+    }
+
+    ngx_modelgw_ledger_unlock(ledger);
 }
 
 

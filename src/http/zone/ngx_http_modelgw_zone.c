@@ -57,7 +57,8 @@ static ngx_int_t ngx_http_modelgw_zone_check_models(ngx_conf_t *cf,
     ngx_array_t *models);
 static ngx_int_t ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
-static ngx_uint_t ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys,
+static ngx_uint_t ngx_http_modelgw_zone_fits(
+    ngx_http_modelgw_main_conf_t *mmcf, size_t size, ngx_uint_t keys,
     ngx_uint_t accounts);
 static ngx_uint_t ngx_http_modelgw_zone_count_keys(ngx_modelgw_keys_t *keys);
 static ngx_int_t ngx_http_modelgw_zone_count_accounts(ngx_modelgw_keys_t *keys,
@@ -290,6 +291,14 @@ ngx_http_modelgw_zone_check_none(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    if (mmcf->cluster) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"modelgw_cluster\" but no \"modelgw_ledger\" in http, "
+                      "in which the node keeps what it has borrowed, in %s:%ui",
+                      mmcf->cluster_place.file, mmcf->cluster_place.line);
+        return NGX_ERROR;
+    }
+
     zone = ngx_http_modelgw_zone_known();
     old = zone ? zone->data : NULL;
 
@@ -369,7 +378,7 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
         }
     }
 
-    if (ngx_http_modelgw_zone_fits(mmcf->zone_size, keys, accounts)) {
+    if (ngx_http_modelgw_zone_fits(mmcf, mmcf->zone_size, keys, accounts)) {
         return NGX_OK;
     }
 
@@ -377,7 +386,8 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     high = low * 2;
 
     while (high < NGX_HTTP_MODELGW_ZONE_MAX / ngx_pagesize
-           && !ngx_http_modelgw_zone_fits(high * ngx_pagesize, keys, accounts))
+           && !ngx_http_modelgw_zone_fits(mmcf, high * ngx_pagesize, keys,
+                                          accounts))
     {
         low = high;
         high *= 2;
@@ -386,7 +396,9 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     while (high - low > 1) {
         size = low + (high - low) / 2;
 
-        if (ngx_http_modelgw_zone_fits(size * ngx_pagesize, keys, accounts)) {
+        if (ngx_http_modelgw_zone_fits(mmcf, size * ngx_pagesize, keys,
+                                       accounts))
+        {
             high = size;
 
         } else {
@@ -409,7 +421,8 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
  */
 
 static ngx_uint_t
-ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
+ngx_http_modelgw_zone_fits(ngx_http_modelgw_main_conf_t *mmcf, size_t size,
+    ngx_uint_t keys, ngx_uint_t accounts)
 {
     size_t                     pages;
     ngx_modelgw_ledger_room_t  room;
@@ -420,7 +433,9 @@ ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
 
     if (pages > 3) {
         ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize,
-                                NGX_MODELGW_LEDGER_CREDIT, &room);
+                                mmcf->cluster ? NGX_MODELGW_LEDGER_CLUSTER
+                                              : NGX_MODELGW_LEDGER_CREDIT,
+                                &room);
     }
 
     return room.keys >= keys && room.accounts >= accounts && room.calls;
@@ -569,6 +584,10 @@ ngx_http_modelgw_zone_create(ngx_shm_zone_t *zone)
     mmcf->shared = (ngx_http_modelgw_shared_t *) p;
     mmcf->shared->managed = mmcf->managed;
 
+    if (ngx_http_modelgw_node_start(mmcf, zone->shm.log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (ngx_modelgw_redo_mutex_init(&mmcf->shared->budgets) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
                       "robust mutexes are not supported");
@@ -642,8 +661,19 @@ ngx_http_modelgw_zone_adopt(ngx_shm_zone_t *zone,
         return NGX_ERROR;
     }
 
+    if ((mmcf->cluster == NULL) != (old->cluster == NULL)) {
+        ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
+                      "\"modelgw_cluster\" cannot be added or removed by a "
+                      "reload: stop nginx, then start it");
+        return NGX_ERROR;
+    }
+
     mmcf->ledger = old->ledger;
     mmcf->shared = old->shared;
+
+    if (ngx_http_modelgw_node_start(mmcf, zone->shm.log) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     if (ngx_http_modelgw_zone_keys_same(mmcf, zone->shm.log) != NGX_OK
         || ngx_http_modelgw_zone_check_more(mmcf, zone->shm.log) != NGX_OK) {
@@ -761,6 +791,14 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
     mmcf->shared->flush = mmcf->ledger_flush;
     mmcf->shared->keep = mmcf->ledger_keep;
     mmcf->shared->configuration++;
+
+    if (mmcf->cluster) {
+        mmcf->shared->exchange = mmcf->cluster->exchange;
+        mmcf->shared->offline = mmcf->cluster->offline;
+        mmcf->shared->lost = mmcf->cluster->lost;
+
+        ngx_http_modelgw_node_check(mmcf, cycle->log);
+    }
 
     old = ngx_http_modelgw_zone_old(cycle);
 
@@ -933,7 +971,10 @@ ngx_http_modelgw_zone_account(ngx_http_modelgw_zone_ctx_t *ctx,
         p = ngx_modelgw_amount(amount, mmcf->founding);
 
         ngx_log_error(NGX_LOG_NOTICE, ctx->log, 0,
-                      "account \"%V\" opened with %*s euro founding credit",
+                      mmcf->cluster
+                      ? "account \"%V\" is opened by the cluster, with %*s "
+                        "euro founding credit if it is new there"
+                      : "account \"%V\" opened with %*s euro founding credit",
                       &key->account, p - amount, amount);
     }
 }

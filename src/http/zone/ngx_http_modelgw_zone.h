@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_session.h"
 #include "ngx_modelgw_store.h"
@@ -25,12 +26,21 @@
 #define NGX_HTTP_MODELGW_LINES  8    /* log lines kept at a time */
 
 
-/* the events that a writer reports, with the text of an error */
+/* the events that a writer or an exchanger reports, with a text */
 
 typedef enum {
     NGX_HTTP_MODELGW_LINE_FAILED = 0,
     NGX_HTTP_MODELGW_LINE_RESTORED,      /* without a text */
-    NGX_HTTP_MODELGW_LINE_SAVED
+    NGX_HTTP_MODELGW_LINE_SAVED,
+
+    /* of a cluster */
+
+    NGX_HTTP_MODELGW_LINE_AWAY,          /* the database is not reached */
+    NGX_HTTP_MODELGW_LINE_AGAIN,         /* without a text */
+    NGX_HTTP_MODELGW_LINE_REFUSED,
+    NGX_HTTP_MODELGW_LINE_LEFT,          /* without a text */
+    NGX_HTTP_MODELGW_LINE_FENCED,
+    NGX_HTTP_MODELGW_LINE_CLUSTER        /* another sentence */
 } ngx_http_modelgw_line_e;
 
 
@@ -68,6 +78,12 @@ struct ngx_http_modelgw_shared_s {
     ngx_atomic_t               keep;         /* seconds */
     ngx_atomic_t               configuration; /* its number */
 
+    /* of modelgw_cluster, ms; 0: off, or there is none */
+
+    ngx_atomic_t               exchange;
+    ngx_atomic_t               offline;
+    ngx_atomic_t               lost;
+
     /* of the writer */
 
     ngx_atomic_t               unsynced;     /* 1: the WAL may be in memory
@@ -78,7 +94,8 @@ struct ngx_http_modelgw_shared_s {
 
     ngx_atomic_t               stalled;      /* 1: a worker has logged it */
 
-    /* a ring of lines, reported by the writer, logged by any worker */
+    /* a ring of lines, reported under the ledger's lock, logged by any
+       worker */
 
     ngx_atomic_t               reported;     /* lines reported so far */
     ngx_atomic_t               logged;       /* lines logged so far */
@@ -192,6 +209,33 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
 
 
 /*
+ * node.c: the node of a cluster; without modelgw_cluster its functions do
+ * nothing, and _refuses() returns NULL
+ */
+
+/*
+ * When the zone is created, or a reload keeps it: checks that the workers' user
+ * can read the file of the password, and others cannot.
+ *     NGX_OK, NGX_ERROR (logged)
+ */
+ngx_int_t ngx_http_modelgw_node_start(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
+
+/*
+ * Returns NULL, or the reason why the node admits no call: a sentence for
+ * clients, without a period.
+ */
+const char *ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf);
+
+/* Stops calls if the last exchange is too long ago, and logs it. */
+void ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
+
+/* Milliseconds since the last exchange, if node->exchanged is not 0. */
+uint64_t ngx_http_modelgw_node_passed(ngx_modelgw_lease_node_t *node);
+
+
+/*
  * sessions.c: the shared memory of sign-ins to the admin interface, if there is
  * a modelgw_operators; all but the first function need it
  */
@@ -290,6 +334,15 @@ void ngx_http_modelgw_process_exit(ngx_cycle_t *cycle);
 
 /* The same, 2 s at most. */
 void ngx_http_modelgw_process_exit_master(ngx_cycle_t *cycle);
+
+/*
+ * Reports a line for the workers to log, from any thread, which does not hold
+ * the ledger's lock.  A text that is too long is cut; a line for which there is
+ * no place is dropped.
+ */
+void ngx_http_modelgw_process_report(ngx_modelgw_ledger_t *ledger,
+    ngx_http_modelgw_shared_t *shared, ngx_http_modelgw_line_e what,
+    u_char *text, size_t len);
 
 /*
  * Starts a thread with all signals blocked, as they are for the event loop's

@@ -21,7 +21,7 @@ static ngx_modelgw_store_error_t  error;
 static void
 refused(unit_store_t *u, const char *text)
 {
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_DECLINED);
     unit_error_has(&error, text);
 
     assert_null(ngx_modelgw_store_open(u->path, &error));
@@ -65,7 +65,7 @@ test_new(void **state)
     mode_t                mask;
     ngx_modelgw_store_t  *s;
 
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_OK);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_OK);
     assert_int_equal(access(u->path, F_OK), -1);
 
     assert_null(ngx_modelgw_store_open_read(u->path, NULL, &error));
@@ -91,11 +91,11 @@ test_new(void **state)
 
     /* its tables are in the file itself, not in the WAL */
 
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_OK);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_OK);
 
     ngx_modelgw_store_close(s);
 
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_OK);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_OK);
     ngx_modelgw_store_close(unit_open(u));
 }
 
@@ -113,7 +113,7 @@ test_empty(void **state)
     assert_int_equal(fchmod(fileno(f), 0644), 0);
     fclose(f);
 
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_OK);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_OK);
     assert_null(ngx_modelgw_store_open_read(u->path, NULL, &error));
     unit_error_has(&error, "is empty");
 
@@ -171,7 +171,7 @@ test_no_database(void **state)
         fwrite(texts[i], strlen(texts[i]) + 1, 1, f);
         fclose(f);
 
-        assert_int_equal(ngx_modelgw_store_check(u->path, &error),
+        assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error),
                          NGX_DECLINED);
         assert_null(ngx_modelgw_store_open(u->path, &error));
         unit_error_has(&error, "file is not a database");
@@ -184,7 +184,7 @@ test_no_database(void **state)
     assert_non_null(f);
     fclose(f);
 
-    assert_int_equal(ngx_modelgw_store_check(u->path, &error), NGX_OK);
+    assert_int_equal(ngx_modelgw_store_check(u->path, 0, &error), NGX_OK);
 }
 
 
@@ -200,7 +200,7 @@ test_directory(void **state)
 
     sprintf(path, "%s/none/ledger.db", u->dir);
 
-    assert_int_equal(ngx_modelgw_store_check(path, &error), NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_store_check(path, 0, &error), NGX_DECLINED);
     unit_error_has(&error, "none\" is not writable (2: No such file");
 
     assert_null(ngx_modelgw_store_open(path, &error));
@@ -239,7 +239,7 @@ says(const char *text)
 static ngx_uint_t
 may_not_make(unit_store_t *u)
 {
-    return ngx_modelgw_store_check(u->path, &error) == NGX_DECLINED
+    return ngx_modelgw_store_check(u->path, 0, &error) == NGX_DECLINED
            && says("is not writable (13: ")
            && ngx_modelgw_store_open(u->path, &error) == NULL
            && says("cannot be created (13: ");
@@ -249,7 +249,7 @@ may_not_make(unit_store_t *u)
 static ngx_uint_t
 may_not_write(unit_store_t *u)
 {
-    return ngx_modelgw_store_check(u->path, &error) == NGX_DECLINED
+    return ngx_modelgw_store_check(u->path, 0, &error) == NGX_DECLINED
            && says("cannot be written")
            && ngx_modelgw_store_open(u->path, &error) == NULL
            && says("cannot be written");
@@ -259,7 +259,7 @@ may_not_write(unit_store_t *u)
 static ngx_uint_t
 may_not_read(unit_store_t *u)
 {
-    return ngx_modelgw_store_check(u->path, &error) == NGX_DECLINED
+    return ngx_modelgw_store_check(u->path, 0, &error) == NGX_DECLINED
            && says("(13: ")
            && ngx_modelgw_store_open(u->path, &error) == NULL
            && says("(13: ");

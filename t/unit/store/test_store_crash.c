@@ -370,7 +370,7 @@ check_file(unit_store_t *u, uint64_t done)
     ngx_modelgw_store_t        *s;
     ngx_modelgw_store_error_t   error;
 
-    if (ngx_modelgw_store_check(u->path, &error) != NGX_OK) {
+    if (ngx_modelgw_store_check(u->path, 0, &error) != NGX_OK) {
         fail_msg("%.*s", (int) error.len, error.data);
     }
 

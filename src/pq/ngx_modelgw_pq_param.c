@@ -1,0 +1,262 @@
+
+/*
+ * Parameters of statements in binary: a number is 8 bytes in network order, an
+ * array has a header and its elements, each with its length before it
+ * (array_send() in PostgreSQL's src/backend/utils/adt/arrayfuncs.c).
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_pq_private.h"
+
+
+/* dimensions, flags, type of the elements, their number, lower bound */
+#define NGX_MODELGW_PQ_HEADER      20
+
+#define NGX_MODELGW_PQ_ARRAY_MAX   (256 * 1024 * 1024)
+
+
+static u_char *ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len);
+static size_t ngx_modelgw_pq_utf8(const u_char *p, const u_char *last);
+
+
+void
+ngx_modelgw_pq_param_int(ngx_modelgw_pq_param_t *param, u_char *buf, int64_t n)
+{
+    (void) ngx_modelgw_pq_put(buf, n, sizeof(int64_t));
+
+    param->type = NGX_MODELGW_PQ_INT8;
+    param->len = sizeof(int64_t);
+    param->data = buf;
+}
+
+
+void
+ngx_modelgw_pq_param_text(ngx_modelgw_pq_param_t *param, u_char *data,
+    size_t len)
+{
+    param->type = NGX_MODELGW_PQ_TEXT;
+    param->len = len;
+    param->data = data ? data : (u_char *) "";
+}
+
+
+void
+ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type)
+{
+    a->pos = a->start;
+    a->type = type;
+    a->n = 0;
+    a->nulls = 0;
+    a->failed = 0;
+
+    (void) ngx_modelgw_pq_reserve(a, NGX_MODELGW_PQ_HEADER);
+}
+
+
+void
+ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n)
+{
+    size_t   len;
+    u_char  *p;
+
+    len = (a->type == NGX_MODELGW_PQ_BOOL) ? 1
+          : (a->type == NGX_MODELGW_PQ_INT4) ? sizeof(int32_t)
+          : sizeof(int64_t);
+
+    p = ngx_modelgw_pq_reserve(a, sizeof(int32_t) + len);
+    if (p == NULL) {
+        return;
+    }
+
+    p = ngx_modelgw_pq_put(p, len, sizeof(int32_t));
+    (void) ngx_modelgw_pq_put(p, n, len);
+
+    a->n++;
+}
+
+
+void
+ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
+{
+    size_t   n;
+    u_char  *p, *last;
+
+    p = ngx_modelgw_pq_reserve(a, sizeof(int32_t) + len);
+    if (p == NULL) {
+        return;
+    }
+
+    a->n++;
+
+    p = ngx_modelgw_pq_put(p, len, sizeof(int32_t));
+
+    if (len == 0) {
+        return;
+    }
+
+    ngx_memcpy(p, data, len);
+
+    if (a->type != NGX_MODELGW_PQ_TEXT) {
+        return;
+    }
+
+    last = p + len;
+
+    while (p < last) {
+        n = ngx_modelgw_pq_utf8(p, last);
+
+        if (n == 0) {
+            *p = '?';
+            n = 1;
+        }
+
+        p += n;
+    }
+}
+
+
+void
+ngx_modelgw_pq_array_null(ngx_modelgw_pq_array_t *a)
+{
+    u_char  *p;
+
+    p = ngx_modelgw_pq_reserve(a, sizeof(int32_t));
+    if (p == NULL) {
+        return;
+    }
+
+    (void) ngx_modelgw_pq_put(p, (uint32_t) -1, sizeof(int32_t));
+
+    a->n++;
+    a->nulls = 1;
+}
+
+
+/* array_send(): an array without elements has no dimension */
+
+ngx_int_t
+ngx_modelgw_pq_array_end(ngx_modelgw_pq_array_t *a,
+    ngx_modelgw_pq_param_t *param)
+{
+    u_char      *p;
+    ngx_uint_t   i;
+
+    static const uint32_t  types[][2] = {
+        { NGX_MODELGW_PQ_BOOL, NGX_MODELGW_PQ_BOOL_ARRAY },
+        { NGX_MODELGW_PQ_BYTEA, NGX_MODELGW_PQ_BYTEA_ARRAY },
+        { NGX_MODELGW_PQ_INT4, NGX_MODELGW_PQ_INT4_ARRAY },
+        { NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8_ARRAY },
+        { NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_TEXT_ARRAY }
+    };
+
+    if (a->failed) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_modelgw_pq_put(a->start, a->n ? 1 : 0, sizeof(int32_t));
+    p = ngx_modelgw_pq_put(p, a->nulls, sizeof(int32_t));
+    p = ngx_modelgw_pq_put(p, a->type, sizeof(int32_t));
+    p = ngx_modelgw_pq_put(p, a->n, sizeof(int32_t));
+    (void) ngx_modelgw_pq_put(p, 1, sizeof(int32_t));
+
+    for (i = 0; types[i][0] != a->type; i++) { /* void */ }
+
+    param->type = types[i][1];
+    param->len = a->n ? (size_t) (a->pos - a->start) : 3 * sizeof(int32_t);
+    param->data = a->start;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_modelgw_pq_array_free(ngx_modelgw_pq_array_t *a)
+{
+    free(a->start);
+    ngx_memzero(a, sizeof(ngx_modelgw_pq_array_t));
+}
+
+
+/* NULL: there is no memory, or the array is too large, now or before */
+
+static u_char *
+ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len)
+{
+    size_t   used, size;
+    u_char  *p;
+
+    if (a->failed) {
+        return NULL;
+    }
+
+    if ((size_t) (a->end - a->pos) < len) {
+        used = a->pos - a->start;
+        size = ngx_max(2 * (size_t) (a->end - a->start), used + len);
+        size = ngx_max(size, 1024);
+
+        p = (size > NGX_MODELGW_PQ_ARRAY_MAX) ? NULL : realloc(a->start, size);
+        if (p == NULL) {
+            a->failed = 1;
+            return NULL;
+        }
+
+        a->start = p;
+        a->pos = p + used;
+        a->end = p + size;
+    }
+
+    p = a->pos;
+    a->pos += len;
+
+    return p;
+}
+
+
+/* The length of the character (RFC 3629), 0 if there is none or it is NUL. */
+
+static size_t
+ngx_modelgw_pq_utf8(const u_char *p, const u_char *last)
+{
+    size_t  i, n;
+    u_char  low, high;
+
+    if (*p < 0x80) {
+        return *p != '\0';
+    }
+
+    n = (*p < 0xe0) ? 2 : (*p < 0xf0) ? 3 : 4;
+
+    if (*p < 0xc2 || *p > 0xf4 || (size_t) (last - p) < n) {
+        return 0;
+    }
+
+    low = (*p == 0xe0) ? 0xa0 : (*p == 0xf0) ? 0x90 : 0x80;
+    high = (*p == 0xed) ? 0x9f : (*p == 0xf4) ? 0x8f : 0xbf;
+
+    for (i = 1; i < n; i++) {
+        if (p[i] < low || p[i] > high) {
+            return 0;
+        }
+
+        low = 0x80;
+        high = 0xbf;
+    }
+
+    return n;
+}
+
+
+/* Writes the last bytes of a number in network order. */
+
+u_char *
+ngx_modelgw_pq_put(u_char *p, uint64_t n, size_t len)
+{
+    while (len) {
+        *p++ = (u_char) (n >> 8 * --len);
+    }
+
+    return p;
+}
