@@ -286,7 +286,7 @@ test_claims(void **state)
 
     assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
     assert_int_equal(ask.need, 40);
-    assert_int_equal(ask.want, 2 * 50 + 3 + 4);
+    assert_int_equal(ask.want, 3 + 4);
     assert_int_equal(ask.recall, 0);
     assert_int_equal(ask.back, 0);
     unit_assert_str(ask.name, ask.len, "alice");
@@ -299,6 +299,12 @@ test_claims(void **state)
     assert_int_equal(lease_try(l, one, TIME, lacks), NGX_ERROR);
     assert_int_equal(lease_try(l, two, TIME, lacks), NGX_OK);
     assert_int_equal(lease_try(l, three, TIME, lacks), NGX_DECLINED);
+
+    /* from now on also in advance, twice the largest that was held */
+
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.need, 4);
+    assert_int_equal(ask.want, 2 * 50);
 
     ngx_modelgw_claim_free(l, one);
     ngx_modelgw_claim_free(l, three);
@@ -840,7 +846,7 @@ test_budget(void **state)
 
     assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_OK);
     assert_int_equal(ask.need, 10);
-    assert_int_equal(ask.want, 20);
+    assert_int_equal(ask.want, 0);
     assert_int_equal(ask.limit, 500);
     assert_int_equal(ask.ends, ends);
     unit_assert_str(ask.name, ask.len, "#k/day/1699920000000");
@@ -926,6 +932,63 @@ test_budget_load(void **state)
 
     lease_said(l, &budget, ends, 70, 70, 0);
     assert_int_equal(ngx_modelgw_lease_active(l, &budget), 0);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
+/* A record of a key that is used again has no lease of the other one. */
+
+static void
+test_key_again(void **state)
+{
+    u_char                 text[16];
+    uint32_t               i, n;
+    uint64_t               ends;
+    ngx_str_t              name;
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_lease_t   *lease;
+    ngx_modelgw_ledger_t  *l;
+
+    ngx_modelgw_budget_t       b = { 500, DAY };
+    ngx_modelgw_ledger_left_t  left;
+
+    l = lease_create();
+    lease = ngx_modelgw_lease(l, &budget);
+    ends = ngx_modelgw_budget_end(DAY, TIME);
+    name.data = text;
+
+    for (n = 1; n < l->keys.max; n++) {
+        name.len = ngx_sprintf(text, "key-%uD", n) - text;
+        assert_int_equal(ngx_modelgw_ledger_key(l, &name, &i), NGX_OK);
+    }
+
+    budget_known(l, DAY, TIME);
+    (void) budget_check(l, 1, &b, TIME, &left);
+    lease_said(l, &budget, ends, 30, 0, 0);
+    lease->used = TIME;
+    lease->peak = 7;
+    (void) lease_ask(l, &budget, TIME, &ask);
+
+    ngx_modelgw_ledger_generation(l);
+    assert_int_equal(ledger_key(l, "other"), budget.index);
+
+    assert_int_equal(lease->granted, 0);
+    assert_int_equal(lease->limit, 0);
+    assert_int_equal(lease->peak, 0);
+
+    name = unit_str("other");
+    assert_int_equal(ngx_modelgw_ledger_budget_set(l, budget.index, DAY), 1);
+    ngx_modelgw_ledger_lock(l);
+    ngx_modelgw_ledger_budget_begin_locked(l, budget.index, TIME);
+    ngx_modelgw_ledger_unlock(l);
+    ngx_modelgw_ledger_budget_known(l, budget.index);
+
+    /* an answer for the other one */
+
+    lease_said(l, &budget, ask.ends, 90, 0, 0);
+    assert_int_equal(lease_available(l, &budget, TIME), 0);
+    assert_int_equal(budget_check(l, 1, &b, TIME, &left), NGX_DECLINED);
 
     ledger_destroy(l, LEDGER_SIZE);
 }
@@ -1104,6 +1167,7 @@ main(void)
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_load),
+        cmocka_unit_test(test_key_again),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_node),
         cmocka_unit_test(test_changes),
