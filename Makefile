@@ -55,7 +55,7 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
         bench-instructions bench-scan bench-ledger bench-store \
         bench-questions \
         limits-minute setup-build help clean distclean \
-        torture torture-quick test-busy test-console console-pictures
+        torture torture-quick cluster-test cluster-test-quick test-busy test-console console-pictures
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -126,11 +126,12 @@ install: module $(if $(shell command -v npm)$(wildcard $(CONSOLE)/.complete),\
 	    { echo "nginx -V names no --modules-path; set MODULES_DIR"; exit 1; }
 	install -D -m 644 $(MODULE) \
 	    $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
-	install -D -m 755 conf/modelgwctl $(DESTDIR)$(SBIN_DIR)/modelgwctl
+	install -d -m 755 $(DESTDIR)$(SBIN_DIR)
+	install -m 755 $(wildcard conf/modelgwctl*) $(DESTDIR)$(SBIN_DIR)
 	install -D -m 644 conf/openapi.json \
 	    $(DESTDIR)$(SHARE_DIR)/openapi.json
-	install -D -m 644 conf/cluster/schema.sql \
-	    $(DESTDIR)$(SHARE_DIR)/cluster/schema.sql
+	install -d -m 755 $(DESTDIR)$(SHARE_DIR)/cluster
+	install -m 644 conf/cluster/*.sql $(DESTDIR)$(SHARE_DIR)/cluster
 	install -d -m 755 $(DESTDIR)$(CONF_DIR)
 	@for f in conf/modelgw/*.conf; do \
 	    to=$(DESTDIR)$(CONF_DIR)/$${f##*/}; \
@@ -177,7 +178,7 @@ clang:
 # Everything, cheapest first; what fails does not hide what comes after it.
 
 STEPS       = style fuzz-quick clang unit pytest test-console torture-quick \
-              vectors test-asan test-matrix
+              cluster-test-quick vectors test-asan test-matrix
 
 test check: setup-test
 	@rm -f $(BUILD)/notices; mkdir -p $(BUILD); failed=; begin=$$SECONDS; \
@@ -245,6 +246,8 @@ help:
 	@echo 'make fuzz            libFuzzer on floor 0 (FUZZ_SECONDS)'
 	@echo 'make torture         money through 1000 kills, 100 power cuts'
 	@echo 'make torture-quick   the same with 20 and 3, in half a minute'
+	@echo 'make cluster-test    several nodes, all that can fail does: an hour'
+	@echo 'make cluster-test-quick  the same in four minutes'
 	@echo 'make limits-minute   limits of keys under load, three minutes'
 	@echo 'make bench           CPU, latency, memory beside plain: 40 minutes'
 	@echo 'make bench-quick     its most telling lines: 5 minutes (BENCH_ARGS)'

@@ -8,7 +8,7 @@
 //   keys.js       keys: make, change, rotate, revoke
 //   models.js     groups and models, prices
 //   calls.js      calls, one call with its cost
-//   system.js     refusals, status, audit log, operators
+//   system.js     refusals, status, nodes, audit log, operators
 //   connect.js    what to paste into clients
 //   app.js        this: sign-in, navigation, which screen
 //
@@ -23,7 +23,7 @@ import { Accounts, Account, Billing } from "./accounts.js";
 import { Keys, Key } from "./keys.js";
 import { Models } from "./models.js";
 import { Calls, Call } from "./calls.js";
-import { Refusals, Status, Actions, Operators } from "./system.js";
+import { Refusals, Status, Nodes, Actions, Operators } from "./system.js";
 import { ConnectPage } from "./connect.js";
 
 
@@ -37,6 +37,7 @@ const OPERATOR = {
   calls: ["Calls", Calls, Call],
   refusals: ["Refusals", Refusals],
   status: ["Status", Status],
+  nodes: ["Nodes", Nodes],
   actions: ["Audit log", Actions],
   operators: ["Operators", Operators],
   connect: ["Connect", ConnectPage],
@@ -127,7 +128,7 @@ function Safe({ children }) {
 
 function Navigation({ at, open, close }) {
   const items = Object.entries(screens())
-    .filter(([way, [title]]) => title && (way !== "operators" || who().role === "admin"));
+    .filter(([way, [title]]) => title && (way !== "operators" || who().role === "admin") && (way !== "nodes" || who().cluster));
   return html`
     <nav id="navigation" aria-label="Console" class=${open ? "open" : ""}>
       <ul>${items.map(([way, [title]]) => html`

@@ -1,8 +1,8 @@
-// Refusals, status, the audit log, operators.
+// Refusals, status, the nodes of a cluster, the audit log, operators.
 
-import { html, useGet, count, size, Time, Badge, Link, KeyLink, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Filter }
-  from "./ui.js";
-import { path } from "./api.js";
+import { html, useGet, count, size, notify, Time, Money, Badge, Link, KeyLink, Loaded, Page, Section, Facts, Tiles, Table, Pager, Field, Filter,
+  Form, Opener } from "./ui.js";
+import { path, patch, post, who } from "./api.js";
 
 
 export function Refusals() {
@@ -80,6 +80,63 @@ export function Status() {
           ["Configuration loaded (UTC)", html`<${Time} at=${s.config_time} />`],
         ]} /><//>
         <p class="hint">Asked again every 5 seconds.</p>`}<//>
+    <//>`;
+}
+
+
+// The nodes of a cluster: any of them answers for all.
+
+const NODE = { member: "good", draining: "warn", away: "bad", left: "off", "written off": "off" };
+
+function Drain({ node, done }) {
+  const back = node.state === "draining" || node.state === "left";
+  const title = back ? "Rejoin" : "Drain";
+  return html`
+    <${Opener} text=${title} title=${`${title} ${node.name}?`}>${close => html`
+      <${Form} name=${title} submit=${title} cancel=${close} send=${async () => {
+        await patch(path`/nodes/${node.num}`, { drain: !back });
+        notify(back ? `${node.name} is to join again` : `${node.name} is to leave`);
+        close();
+        done();
+      }}>
+        <p>${back ? "The node admits calls again." : "The node refuses new calls with 503, ships what it has, gives back what it has borrowed, and leaves. Take it out of the balancer first."}</p>
+      <//>`}<//>`;
+}
+
+const WriteOff = ({ node, done }) => html`
+  <${Opener} text="Write off" title=${`Write off ${node.name}?`} danger>${close => html`
+    <${Form} name="Write off" submit="Write off" danger cancel=${close} send=${async v => {
+      const { amount } = await post(path`/nodes/${node.num}/write-off`, { charge: Boolean(v.charge) });
+      notify(`€ ${amount} of ${node.name} are taken back`);
+      close();
+      done();
+    }}>
+      <p>For a node that does not come back: what it has borrowed, € ${node.lent}, is free again. If it still runs, as much may be
+        spent twice. Calls that it has not shipped are charged if it comes back.</p>
+      <${Field} label="Charge the accounts for it" kind="checkbox" name="charge" hint="books the amount as calls that were lost" />
+    <//>`}<//>`;
+
+export function Nodes() {
+  const from = useGet("/nodes", null, { every: 5000 });
+  const admin = who().role === "admin";
+  return html`
+    <${Page} title="Nodes">
+      ${from.error?.status === 404 ? html`<div class="problem" role="alert"><p><strong>This is one machine</strong></p>
+          <p>With <code>modelgw_cluster</code> in nginx.conf several share accounts, keys and limits.</p></div>`
+        : html`<${Loaded} from=${from}>${({ cluster, nodes }) => html`
+        <${Table} name="Nodes" rows=${nodes} columns=${[
+          ["Node", n => n.num === cluster.self ? html`<strong>${n.name}</strong> (this one)` : n.name],
+          ["State", n => html`<${Badge} text=${n.state} kind=${NODE[n.state]} />`],
+          ["Seen (UTC)", n => html`<${Time} at=${n.seen} />`],
+          ["Borrowed €", n => html`<${Money} of=${n.lent} />`, "num"],
+          ["Held €", n => html`<${Money} of=${n.held} />`, "num"],
+          ["Calls not shipped", n => count(n.behind), "num"],
+          ["Version", n => n.version, "num"],
+          ...(admin ? [["", n => html`${n.state !== "written off" && n.state !== "away" && html`<${Drain} node=${n} done=${from.reload} />`}
+            ${n.state === "away" && html`<${WriteOff} node=${n} done=${from.reload} />`}`]] : []),
+        ]} empty="No node has joined yet: nginx's error log says why." />
+        <${Facts} items=${[["Cluster", html`<code>${cluster.id}</code>`], ["Version", `${cluster.version}, takes nodes from ${cluster.oldest} on`]]} />
+        <p class="hint">Asked again every 5 seconds. What a node has borrowed is a part of the balances of accounts.</p>`}<//>`}
     <//>`;
 }
 

@@ -111,6 +111,7 @@ CREATE TABLE modelgw.calls (
     PRIMARY KEY (node, pos)
 );
 CREATE INDEX calls_account ON modelgw.calls (account, ended);
+CREATE INDEX calls_key     ON modelgw.calls (key, ended);
 CREATE INDEX calls_ended   ON modelgw.calls (ended);
 CREATE INDEX calls_id      ON modelgw.calls (id);
 
@@ -194,6 +195,7 @@ CREATE TABLE modelgw.limits (
     kind         INTEGER  NOT NULL,         -- 0 requests, 1 tokens, 2 calls in flight (its lock only)
     second       BIGINT   NOT NULL,         -- of the last change
     counts       BIGINT[] NOT NULL,         -- in each second from 60 before it to 5 after
+    total        BIGINT   NOT NULL,         -- of these
     lim          BIGINT   NOT NULL,         -- as it was said last
     PRIMARY KEY (key, kind)
 );
@@ -225,3 +227,12 @@ CREATE VIEW modelgw.audit AS
 
 INSERT INTO modelgw.cluster (id, version, oldest, keys_version, clerk, clerk_until)
 VALUES (md5(random()::text || clock_timestamp()::text), 1, 1, 0, '', 0);
+
+-- Rows that are updated all the time: PostgreSQL keeps room for their next version on the same page, and cleans up
+-- before the tables have grown.
+ALTER TABLE modelgw.nodes SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.accounts SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.leases SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.recalls SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.limits SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE modelgw.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);

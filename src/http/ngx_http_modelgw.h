@@ -17,6 +17,7 @@
 
 #include "ngx_modelgw_error.h"
 #include "ngx_modelgw_key.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_scan.h"
@@ -64,18 +65,22 @@ typedef struct ngx_http_modelgw_large_s   ngx_http_modelgw_large_t;
 typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
 typedef struct ngx_http_modelgw_retry_s   ngx_http_modelgw_retry_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
+typedef struct ngx_http_modelgw_wait_s    ngx_http_modelgw_wait_t;
 
 
 /*
  * The state of a request, with the file that enters it.  States follow in this
- * order; DROPPING is entered only if the scan fails.  A refused request keeps
- * its state, and one of the administration is always NEW.
+ * order; DROPPING is entered only if the scan fails, WAITING in a cluster only.
+ * A refused request keeps its state, and one of the administration is always
+ * NEW.
  *
  *     NEW        ctx.c      the client is unknown
  *     KNOWN      access.c   request.key is valid
  *     READING    body.c     nginx reads the body, the body filter scans it
  *     DROPPING   body.c     the scan has failed, the rest is read and dropped
  *     READ       body.c     the body is complete, verdict.c decides on it
+ *     WAITING    wait.c     all checks are passed, but no credit is lent yet,
+ *                           or no tokens of the key's limit
  *     READY      verdict.c  all checks are passed, the body is rewritten, and
  *                           $modelgw_upstream has a value
  *     FORWARDED  forward.c  the value was read, the proxy owns the request
@@ -90,6 +95,7 @@ typedef enum {
     NGX_HTTP_MODELGW_READING,
     NGX_HTTP_MODELGW_DROPPING,
     NGX_HTTP_MODELGW_READ,
+    NGX_HTTP_MODELGW_WAITING,
     NGX_HTTP_MODELGW_READY,
     NGX_HTTP_MODELGW_FORWARDED
 } ngx_http_modelgw_state_e;
@@ -182,7 +188,7 @@ typedef struct {
 } ngx_http_modelgw_call_t;
 
 
-/* the call's slot in the ledger: limit.c, hold.c, settle.c */
+/* the call's slot in the ledger: limit.c, hold.c, wait.c, settle.c */
 
 typedef struct {
     ngx_modelgw_call_t                 *slot;         /* NULL: none, or
@@ -194,7 +200,13 @@ typedef struct {
                                                          tpm */
     ngx_modelgw_budget_t                budget;       /* limit 0: none */
     ngx_modelgw_ledger_left_t           left;         /* of it, less the hold */
+    ngx_http_modelgw_wait_t            *wait;         /* NULL: it has not waited
+                                                         for credit */
+    ngx_msec_t                          waited;       /* ms that it did */
     unsigned                            met:1;        /* "left" is set */
+    unsigned                            limited:1;    /* it waits for its part
+                                                         of a limit before its
+                                                         body is read */
     unsigned                            settled:1;    /* it was sent, and has
                                                          ended */
 } ngx_http_modelgw_money_t;
@@ -372,13 +384,25 @@ ngx_modelgw_key_t *ngx_http_modelgw_managed_key(ngx_pool_t *pool,
 
 /*
  * Takes a request of rpm, and a slot for the call if the key has a concurrency.
- * Called when the headers were read.
- *     NGX_OK        taken, or not limited
+ * Called when the headers were read.  _again() is called in the precontent
+ * phase if ctx->money.limited is set.
+ *     NGX_OK        taken, or not limited; or ctx->money.limited is set: it is
+ *                   not decided yet
+ *     NGX_AGAIN     _again() has parked the request
  *     NGX_DECLINED  refused: 429, or 503 if the zone is full
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_limit_request(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_limit_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* Whether a request that waits for its part of a limit is to try again. */
+ngx_uint_t ngx_http_modelgw_limit_answered(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger);
+
+/* Wakes the exchanger, if a limit is to be said to the database now. */
+void ngx_http_modelgw_limit_wake(ngx_modelgw_ledger_t *ledger);
 
 /* Adds the header Retry-After: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
@@ -387,10 +411,12 @@ ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
 /*
  * Takes tokens of tpm for ctx->money.slot.  The caller has the ledger's lock.
  *     NGX_OK        taken, or not limited
+ *     NGX_AGAIN     wait for an answer, by ngx_http_modelgw_wait_limit(), then
+ *                   try again
  *     NGX_DECLINED  not available; ctx->error is left to _refuse_tokens()
  */
 ngx_int_t ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_ledger_t *ledger, int64_t tokens);
+    ngx_http_modelgw_main_conf_t *mmcf, int64_t tokens);
 
 /* Sets ctx->error (429): NGX_DECLINED, or NGX_ERROR if there is no memory. */
 ngx_int_t ngx_http_modelgw_limit_refuse_tokens(ngx_http_request_t *r,
@@ -409,6 +435,7 @@ ngx_int_t ngx_http_modelgw_limit_headers(ngx_http_request_t *r,
  * The handler of the precontent phase; is called again when the body was read.
  *     NGX_DECLINED  not a gateway location, or ready: proxy_pass comes next
  *     NGX_DONE      the body is being read, or the response is sent
+ *     NGX_AGAIN     the request waits for credit
  *     a status      no memory, the body cannot be read, or the request must not
  *                   be here
  */
@@ -505,6 +532,7 @@ ngx_int_t ngx_http_modelgw_verdict_scan(ngx_http_request_t *r,
 /*
  * Checks the body, which was read and scanned, and rewrites it.
  *     NGX_OK        the state is READY
+ *     NGX_AGAIN     the state is WAITING: to be called again by the phase
  *     NGX_DECLINED  refused
  *     NGX_ERROR     no memory
  */
@@ -549,11 +577,15 @@ ngx_uint_t ngx_http_modelgw_hold_paid(ngx_http_request_t *r,
 /*
  * Takes the tokens and the money that the call may use.  Called when the body
  * was checked, and before it is rewritten; but responses are translated before.
+ * _again() is called in the state WAITING.
  *     NGX_OK
+ *     NGX_AGAIN     the state is WAITING: the credit is not lent yet
  *     NGX_DECLINED  refused: 400, 402, 429, 503
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_hold(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_hold_again(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
@@ -567,6 +599,35 @@ ngx_int_t ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
 /* Marks the call as sent: the upstream may get it from now on. */
 void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+
+/* wait.c: calls of a cluster that wait for their hold, or a limit */
+
+/*
+ * Parks the request until its claim is resolved, then runs its phases again.
+ * The claim is freed with the request, or by _result().
+ *     NGX_AGAIN  the state is WAITING
+ *     NGX_ERROR  no memory; the claim is freed
+ */
+ngx_int_t ngx_http_modelgw_wait(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_claim_t *claim);
+
+/*
+ * The same until ngx_http_modelgw_limit_answered().  _limited() returns 1 if
+ * that was the last wait of the request.
+ *     NGX_AGAIN, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_wait_limit(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+ngx_uint_t ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * Copies the claim of a request that was parked, and frees it.  One that nobody
+ * has resolved in time is SILENT.
+ *     NGX_OK
+ *     NGX_AGAIN  it is not resolved yet
+ */
+ngx_int_t ngx_http_modelgw_wait_result(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_claim_t *result);
 
 /* settle.c: the money of a call, from then on */
 

@@ -9,10 +9,11 @@
  * that fails ends the upstream.  Nor does it notice a client that had stopped
  * reading and then closes.
  *
- *     watched   from the verdict on; ctx->abort is NULL.  nginx's handlers for
- *               this are off (proxy_ignore_client_abort is set as the
- *               configuration is read), the read event's is ours.  A failed
- *               write counts as a close, too: filter.c calls abort_drain()
+ *     watched   from the verdict on, or while it waits for credit, in a
+ *               cluster; ctx->abort is NULL.  nginx's handlers for this are off
+ *               (proxy_ignore_client_abort is set as the configuration is
+ *               read), the read event's is ours.  A failed write counts as a
+ *               close, too: filter.c calls abort_drain()
  *     drained   ctx->abort.  connection->error is set, so that the connection
  *               ends with the request.  filter.c sends nothing and marks all
  *               of it as sent: the upstream's loop never waits for the client.
@@ -99,8 +100,8 @@ ngx_http_modelgw_abort_read(ngx_http_request_t *r)
 
         if (ngx_http_modelgw_abort_premature(r, ctx)) {
             ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                          "client prematurely closed connection, "
-                          "upstream request canceled");
+                          "client prematurely closed connection%s",
+                          r->upstream ? ", upstream request canceled" : "");
         }
 
         ngx_http_modelgw_abort_cut(r);

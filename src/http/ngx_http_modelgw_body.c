@@ -16,7 +16,8 @@
  *                         the refusal instead of a reset, and may use its
  *                         connection again
  *     read callback       this file; it runs the phases again
- *     handler, 2nd call   this file, then the proxy module
+ *     handler, 2nd call   this file, then the proxy module; or in a cluster
+ *                         wait.c, until credit is lent, and a 3rd call
  */
 
 
@@ -28,6 +29,8 @@
 
 
 static ngx_int_t ngx_http_modelgw_body_outside(ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_body_limited(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_body_done(ngx_http_request_t *r);
@@ -84,7 +87,8 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
     }
 
     if (ctx->state < NGX_HTTP_MODELGW_READ) {
-        return ngx_http_modelgw_body_start(r, ctx);
+        return ctx->money.limited ? ngx_http_modelgw_body_limited(r, ctx)
+                                  : ngx_http_modelgw_body_start(r, ctx);
     }
 
     if (ctx->state >= NGX_HTTP_MODELGW_READY) {
@@ -93,11 +97,15 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
 
     rc = ngx_http_modelgw_verdict(r, ctx);
 
+    if (rc == NGX_OK) {
+        return NGX_DECLINED;
+    }
+
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_reply_error(r, ctx);
     }
 
-    return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return (rc == NGX_AGAIN) ? NGX_AGAIN : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -129,6 +137,33 @@ ngx_http_modelgw_body_outside(ngx_http_request_t *r)
                   "\"%V\", which has no \"modelgw on\"", &clcf->name);
 
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* A limit of the key was not decided in the access phase. */
+
+static ngx_int_t
+ngx_http_modelgw_body_limited(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_limit_again(r, ctx);
+
+    switch (rc) {
+
+    case NGX_OK:
+        return ngx_http_modelgw_body_start(r, ctx);
+
+    case NGX_AGAIN:
+        return NGX_AGAIN;
+
+    case NGX_DECLINED:
+        return ngx_http_modelgw_reply_error(r, ctx);
+
+    default: /* NGX_ERROR */
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 }
 
 

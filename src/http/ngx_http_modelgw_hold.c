@@ -15,6 +15,10 @@
  * ngx_http_modelgw_hold() is called once for a request, after the checks of the
  * body and before it is rewritten; but a responses call is translated before.
  * ngx_http_modelgw_settle() gives back what was taken, however the call ends.
+ *
+ * In a cluster only what is lent to this node can be held.  A call that it does
+ * not cover makes a claim, and waits for more (wait.c): the exchanger holds its
+ * cost, or refuses it.
  */
 
 
@@ -24,11 +28,13 @@
 
 #include "ngx_modelgw_cost.h"
 #include "ngx_modelgw_key.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 /* tokens; _EST is used for the estimate, the others are upper bounds */
@@ -42,7 +48,10 @@
 
 /* bytes of a text about credit or a budget */
 
-#define NGX_HTTP_MODELGW_HOLD_TEXT          128
+#define NGX_HTTP_MODELGW_HOLD_TEXT          192
+
+#define NGX_HTTP_MODELGW_HOLD_AWAY                                            \
+    " euro are held by a node that does not answer"
 
 
 /* what a member of the body means for the price */
@@ -119,11 +128,19 @@ static ngx_int_t ngx_http_modelgw_hold_full(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_hold_budget_locked(
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
+static ngx_int_t ngx_http_modelgw_hold_taken(ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_bound_t *b);
+static ngx_int_t ngx_http_modelgw_hold_claim(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_int_t ngx_http_modelgw_hold_silent(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc);
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc,
+    int64_t away);
 static ngx_int_t ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
-    int64_t available);
+    int64_t available, int64_t away);
+static void ngx_http_modelgw_hold_away(u_char *p, int64_t away);
 static ngx_int_t ngx_http_modelgw_hold_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
     ngx_http_modelgw_shortage_t *shortage);
@@ -490,11 +507,16 @@ static ngx_int_t
 ngx_http_modelgw_hold_check(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_main_conf_t *mmcf)
 {
+    const char  *reason;
+
     if (!ngx_modelgw_ledger_writable(mmcf->ledger)) {
+        reason = ngx_http_modelgw_node_refuses(mmcf);
+
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
                                       "SERVICE_UNAVAILABLE",
-                                      "The ledger cannot be written, try "
-                                      "again later");
+                                      "%s, try again later",
+                                      reason ? reason
+                                             : "The ledger cannot be written");
     }
 
     if (ctx->request.key->account_index == NGX_MODELGW_LEDGER_NONE) {
@@ -638,7 +660,7 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         ctx->money.slot->hold = b->cost;
         ctx->money.slot->estimate = b->estimate;
 
-        tokens = ngx_http_modelgw_limit_tokens_locked(ctx, ledger,
+        tokens = ngx_http_modelgw_limit_tokens_locked(ctx, mmcf,
                                                       b->estimate + b->output);
 
         if (tokens == NGX_OK) {
@@ -658,18 +680,38 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         return ngx_http_modelgw_hold_full(r, ctx, mmcf);
     }
 
+    if (mmcf->cluster) {
+        ngx_http_modelgw_limit_wake(ledger);
+    }
+
+    if (tokens == NGX_AGAIN) {
+        return ngx_http_modelgw_wait_limit(r, ctx);
+    }
+
     if (tokens != NGX_OK) {
         return ngx_http_modelgw_limit_refuse_tokens(r, ctx);
     }
 
     if (budget != NGX_OK) {
-        return ngx_http_modelgw_hold_exceeded(r, ctx, b, budget);
+        return (mmcf->cluster && budget == NGX_DECLINED)
+               ? ngx_http_modelgw_hold_claim(r, ctx, mmcf)
+               : ngx_http_modelgw_hold_exceeded(r, ctx, b, budget, 0);
     }
 
     if (credit != NGX_OK) {
-        return ngx_http_modelgw_hold_insufficient(r, ctx, b, available);
+        return mmcf->cluster
+               ? ngx_http_modelgw_hold_claim(r, ctx, mmcf)
+               : ngx_http_modelgw_hold_insufficient(r, ctx, b, available, 0);
     }
 
+    return ngx_http_modelgw_hold_taken(ctx, b);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_hold_taken(ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_bound_t *b)
+{
     if (ctx->money.met) {
         ctx->money.left.amount -= b->cost;
     }
@@ -677,6 +719,123 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_hold_describe(ctx);
 
     return NGX_OK;
+}
+
+
+/*
+ * The call was declined.  The lock was released meanwhile, so that a call that
+ * is not declined does nothing for this: if there is enough by now, the
+ * exchanger finds it.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_hold_claim(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_int_t             rc;
+    ngx_time_t           *tp;
+    ngx_modelgw_claim_t  *claim;
+
+    tp = ngx_timeofday();
+
+    ngx_modelgw_ledger_lock(mmcf->ledger);
+
+    rc = ngx_modelgw_claim_locked(mmcf->ledger, ctx->money.slot,
+                                  ctx->request.key->account_index,
+                                  &ctx->money.budget,
+                                  (uint64_t) tp->sec * 1000 + tp->msec,
+                                  mmcf->cluster->wait, &claim);
+
+    ngx_modelgw_ledger_unlock(mmcf->ledger);
+
+    if (rc != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "too many calls wait for credit of the cluster: %d",
+                      NGX_MODELGW_CLAIMS);
+
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                      "SERVICE_UNAVAILABLE",
+                                      "Too many calls wait for credit, try "
+                                      "again later");
+    }
+
+    ngx_modelgw_exchange_wake(mmcf->ledger);
+
+    return ngx_http_modelgw_wait(r, ctx, claim);
+}
+
+
+/* The bound is what it was: nothing that it is computed from has changed. */
+
+ngx_int_t
+ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    int64_t                        n[NGX_HTTP_MODELGW_MARK_KINDS];
+    ngx_modelgw_claim_t            claim;
+    ngx_http_modelgw_bound_t       bound;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    ngx_http_modelgw_hold_count(ctx, n);
+    ngx_http_modelgw_hold_bound(r, ctx, n, &bound);
+
+    if (ngx_http_modelgw_wait_limited(ctx)) {
+        mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+        return ngx_http_modelgw_hold_take(r, ctx, &bound, mmcf);
+    }
+
+    if (ngx_http_modelgw_wait_result(ctx, &claim) != NGX_OK) {
+        return NGX_AGAIN;
+    }
+
+    ctx->money.left = claim.left;
+    ctx->money.met = 0;
+
+    switch (claim.state) {
+
+    case NGX_MODELGW_CLAIM_HELD:
+        return ngx_http_modelgw_hold_taken(ctx, &bound);
+
+    case NGX_MODELGW_CLAIM_CREDIT:
+        return ngx_http_modelgw_hold_insufficient(r, ctx, &bound,
+                                                  claim.available, claim.away);
+
+    case NGX_MODELGW_CLAIM_BUDGET:
+        ctx->money.left.amount = claim.available;
+        ctx->money.met = 1;
+
+        return ngx_http_modelgw_hold_exceeded(r, ctx, &bound, NGX_DECLINED,
+                                              claim.away);
+
+    default: /* NGX_MODELGW_CLAIM_SILENT, NGX_MODELGW_CLAIM_GONE */
+        return ngx_http_modelgw_hold_silent(r, ctx);
+    }
+}
+
+
+/* It is not known whether there is credit: 503. */
+
+static ngx_int_t
+ngx_http_modelgw_hold_silent(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    const char                    *reason;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    reason = ngx_http_modelgw_node_refuses(mmcf);
+
+    if (reason == NULL) {
+        reason = (ngx_modelgw_node(mmcf->ledger)->state
+                  == NGX_MODELGW_NODE_MEMBER)
+                 ? "A node of the cluster that may have credit has not answered"
+                 : "The cluster cannot be reached, and not enough credit is "
+                   "lent to this node";
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                  "SERVICE_UNAVAILABLE", "%s, try again later",
+                                  reason);
 }
 
 
@@ -723,7 +882,8 @@ ngx_http_modelgw_hold_budget_locked(ngx_http_modelgw_ctx_t *ctx,
 
 static ngx_int_t
 ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc)
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b, ngx_int_t rc,
+    int64_t away)
 {
     u_char                       *p, *last, text[NGX_HTTP_MODELGW_HOLD_TEXT];
     ngx_tm_t                      tm;
@@ -759,7 +919,7 @@ ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
                          tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
     }
 
-    *p = '\0';
+    ngx_http_modelgw_hold_away(p, away);
 
     shortage.left = ctx->money.left.amount;
     shortage.code = "BUDGET_EXCEEDED";
@@ -775,7 +935,7 @@ ngx_http_modelgw_hold_exceeded(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_bound_t *b,
-    int64_t available)
+    int64_t available, int64_t away)
 {
     u_char                       *p, left[NGX_HTTP_MODELGW_HOLD_TEXT];
     ngx_http_modelgw_shortage_t   shortage;
@@ -783,7 +943,9 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     ctx->request.reason = NGX_HTTP_MODELGW_REASON_CREDIT;
 
     p = ngx_modelgw_amount(left, available);
-    ngx_memcpy(p, " are left", sizeof(" are left"));
+    p = ngx_cpymem(p, " are left", sizeof(" are left") - 1);
+
+    ngx_http_modelgw_hold_away(p, away);
 
     shortage.left = available;
     shortage.code = "INSUFFICIENT_CREDIT";
@@ -792,6 +954,22 @@ ngx_http_modelgw_hold_insufficient(ngx_http_request_t *r,
     shortage.action = "add credit";
 
     return ngx_http_modelgw_hold_refuse(r, ctx, b, &shortage);
+}
+
+
+/* Ends the text, with what other nodes have that cannot be asked. */
+
+static void
+ngx_http_modelgw_hold_away(u_char *p, int64_t away)
+{
+    if (away > 0) {
+        p = ngx_cpymem(p, ", ", sizeof(", ") - 1);
+        p = ngx_modelgw_amount(p, away);
+        p = ngx_cpymem(p, NGX_HTTP_MODELGW_HOLD_AWAY,
+                       sizeof(NGX_HTTP_MODELGW_HOLD_AWAY) - 1);
+    }
+
+    *p = '\0';
 }
 
 
@@ -869,10 +1047,19 @@ ngx_int_t
 ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    u_char     text[NGX_MODELGW_AMOUNT_LEN];
-    ngx_str_t  value;
+    u_char                         text[NGX_MODELGW_AMOUNT_LEN];
+    ngx_str_t                      value;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
     if (!ctx->money.met) {
+        return NGX_OK;
+    }
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    /* the node knows what is lent to it, not what is left in all */
+
+    if (mmcf->cluster && ctx->error.code.len == 0) {
         return NGX_OK;
     }
 

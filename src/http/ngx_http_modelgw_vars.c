@@ -31,6 +31,10 @@ static ngx_int_t ngx_http_modelgw_vars_complete(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_wait(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_modelgw_vars_seconds(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, ngx_msec_t ms);
 static ngx_int_t ngx_http_modelgw_vars_call(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_modelgw_vars_cost(ngx_http_request_t *r,
@@ -103,6 +107,9 @@ static ngx_http_variable_t  ngx_http_modelgw_vars[] = {
 
     { ngx_string("modelgw_first_byte_time"), NULL,
       ngx_http_modelgw_vars_first_byte, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("modelgw_wait_time"), NULL, ngx_http_modelgw_vars_wait,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("modelgw_call"), NULL, ngx_http_modelgw_vars_call,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -290,7 +297,6 @@ static ngx_int_t
 ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_str_t                text;
     ngx_http_modelgw_ctx_t  *ctx;
 
     ctx = ngx_http_modelgw_get_ctx(r->main);
@@ -299,14 +305,39 @@ ngx_http_modelgw_vars_first_byte(ngx_http_request_t *r,
         return ngx_http_modelgw_vars_set(v, NULL);
     }
 
+    return ngx_http_modelgw_vars_seconds(r, v, ctx->answer.first_byte);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_wait(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    if (ctx == NULL || ctx->money.wait == NULL) {
+        return ngx_http_modelgw_vars_set(v, NULL);
+    }
+
+    return ngx_http_modelgw_vars_seconds(r, v, ctx->money.waited);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_vars_seconds(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, ngx_msec_t ms)
+{
+    ngx_str_t  text;
+
     text.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
     if (text.data == NULL) {
         return NGX_ERROR;
     }
 
-    text.len = ngx_sprintf(text.data, "%T.%03M",
-                           (time_t) (ctx->answer.first_byte / 1000),
-                           ctx->answer.first_byte % 1000)
+    text.len = ngx_sprintf(text.data, "%T.%03M", (time_t) (ms / 1000),
+                           ms % 1000)
                - text.data;
 
     return ngx_http_modelgw_vars_set(v, &text);

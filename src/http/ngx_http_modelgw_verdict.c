@@ -56,6 +56,11 @@ static ngx_uint_t ngx_http_modelgw_verdict_upstream(ngx_http_modelgw_api_t *api,
 static void ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_group_t *group, ngx_http_modelgw_api_t *api,
     ngx_modelgw_scan_conf_t *conf);
+static ngx_int_t ngx_http_modelgw_verdict_check(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ngx_uint_t ngx_http_modelgw_verdict_early(ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_verdict_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_verdict_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_verdict_required(ngx_http_request_t *r,
@@ -309,39 +314,17 @@ ngx_http_modelgw_verdict_conf(ngx_http_modelgw_main_conf_t *mmcf,
 ngx_int_t
 ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_int_t   rc;
-    ngx_uint_t  early;
+    ngx_int_t  rc;
 
-    rc = ngx_http_modelgw_verdict_body(r, ctx);
+    rc = (ctx->state == NGX_HTTP_MODELGW_WAITING)
+         ? ngx_http_modelgw_verdict_again(r, ctx)
+         : ngx_http_modelgw_verdict_check(r, ctx);
 
-    if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_verdict_model(r, ctx);
+    if (rc == NGX_AGAIN) {
+        return NGX_AGAIN;
     }
 
-    if (rc == NGX_OK
-        && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES)
-    {
-        rc = ngx_http_modelgw_responses(r, ctx);
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_access_again(r, ctx);
-    }
-
-    /* the translation of a responses call may have many more tokens */
-
-    early = (ctx->call.translate
-             && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES);
-
-    if (rc == NGX_OK && early) {
-        rc = ngx_http_modelgw_translate_request(r, ctx);
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_modelgw_hold(r, ctx);
-    }
-
-    if (rc == NGX_OK && !early) {
+    if (rc == NGX_OK && !ngx_http_modelgw_verdict_early(ctx)) {
         rc = ctx->call.translate
              ? ngx_http_modelgw_translate_request(r, ctx)
              : ngx_http_modelgw_verdict_rewrite(r, ctx);
@@ -365,6 +348,62 @@ ngx_http_modelgw_verdict(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ctx->request.scan = NULL;
 
     return rc;
+}
+
+
+/* All up to the hold; the codes of ngx_http_modelgw_hold(). */
+
+static ngx_int_t
+ngx_http_modelgw_verdict_check(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_verdict_body(r, ctx);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_verdict_model(r, ctx);
+    }
+
+    if (rc == NGX_OK
+        && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES)
+    {
+        rc = ngx_http_modelgw_responses(r, ctx);
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_modelgw_access_again(r, ctx);
+    }
+
+    if (rc == NGX_OK && ngx_http_modelgw_verdict_early(ctx)) {
+        rc = ngx_http_modelgw_translate_request(r, ctx);
+    }
+
+    return (rc == NGX_OK) ? ngx_http_modelgw_hold(r, ctx) : rc;
+}
+
+
+/* The translation of a responses call may have many more tokens. */
+
+static ngx_uint_t
+ngx_http_modelgw_verdict_early(ngx_http_modelgw_ctx_t *ctx)
+{
+    return ctx->call.translate
+           && ctx->request.endpoint->protocol == NGX_MODELGW_RESPONSES;
+}
+
+
+/* The key may have been revoked while the call has waited. */
+
+static ngx_int_t
+ngx_http_modelgw_verdict_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_hold_again(r, ctx);
+
+    return (rc == NGX_OK) ? ngx_http_modelgw_access_again(r, ctx) : rc;
 }
 
 

@@ -133,7 +133,8 @@ typedef struct {
     size_t                len;           /* of its name */
     u_char                name[NGX_MODELGW_FUND_NAME];
     uint64_t              ends;          /* of a budget: of its window */
-    int64_t               limit;         /* of a budget */
+    int64_t               limit;         /* of a budget; 0: not known here, so
+                                            that it is not opened or changed */
     int64_t               granted;       /* as this node knows it */
     int64_t               returned;
     int64_t               forced;

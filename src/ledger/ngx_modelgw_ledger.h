@@ -216,7 +216,9 @@ typedef enum {
     NGX_MODELGW_CHANGE_TOPUP = 0,        /* or a correction */
     NGX_MODELGW_CHANGE_ACCOUNT_NEW,
     NGX_MODELGW_CHANGE_ACCOUNT_SET,
-    NGX_MODELGW_CHANGE_KEY_NEW,
+    NGX_MODELGW_CHANGE_NODE_SET,         /* of a cluster; so is the next one */
+    NGX_MODELGW_CHANGE_NODE_WRITE_OFF,
+    NGX_MODELGW_CHANGE_KEY_NEW,          /* from here on: of keys */
     NGX_MODELGW_CHANGE_KEY_SET,
     NGX_MODELGW_CHANGE_KEY_ROTATE,
     NGX_MODELGW_CHANGE_KEY_REVOKE,

@@ -28,13 +28,12 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-#include <sched.h>
-
 #include "ngx_modelgw_managed.h"
 
 
 #define NGX_MODELGW_MANAGED_SPINS   1000
-#define NGX_MODELGW_MANAGED_YIELDS  1100 /* then the processor is left first */
+#define NGX_MODELGW_MANAGED_SLEEPS  1010 /* then a millisecond passes first: the
+                                            writer may not have a processor */
 
 
 typedef struct {
@@ -85,6 +84,8 @@ static void ngx_modelgw_managed_close(ngx_modelgw_managed_t *m);
 static ngx_int_t ngx_modelgw_managed_add(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
 static void ngx_modelgw_managed_reuse(ngx_modelgw_managed_t *m);
+static void ngx_modelgw_managed_retire_id(ngx_modelgw_managed_t *m,
+    ngx_modelgw_ledger_name_t *name);
 static void ngx_modelgw_managed_retire(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
 static void ngx_modelgw_managed_delete(ngx_modelgw_managed_t *m,
@@ -165,10 +166,15 @@ ngx_modelgw_managed_read(ngx_modelgw_managed_t *m,
     ngx_uint_t                  i;
     ngx_modelgw_managed_key_t  *found;
 
-    for (i = 0; i < NGX_MODELGW_MANAGED_YIELDS; i++) {
+    for (i = 0; i < NGX_MODELGW_MANAGED_SLEEPS; i++) {
 
         if (i >= NGX_MODELGW_MANAGED_SPINS) {
-            (void) sched_yield();
+
+            if (__atomic_load_n(&m->filling, __ATOMIC_RELAXED)) {
+                break;
+            }
+
+            ngx_msleep(1);
         }
 
         seq = __atomic_load_n(&m->seq, __ATOMIC_ACQUIRE);
@@ -435,8 +441,69 @@ ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
 }
 
 
+/*
+ * Those that were revoked, or have no record, come last: records that are not
+ * in use any more make room for those that are.
+ */
+
+ngx_int_t
+ngx_modelgw_managed_replace(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *keys, size_t stride, ngx_uint_t n)
+{
+    ngx_int_t                   rc;
+    ngx_uint_t                  i, revoked;
+    ngx_modelgw_managed_key_t  *key, *old;
+
+    rc = NGX_OK;
+
+    ngx_modelgw_managed_open(m);
+
+    ngx_modelgw_managed_retire_id(m, &keys->id);
+
+    for (revoked = 0; revoked < 2; revoked++) {
+
+        for (i = 0; i < n; i++) {
+            key = (ngx_modelgw_managed_key_t *) ((u_char *) keys + i * stride);
+
+            if ((key->state == NGX_MODELGW_KEY_REVOKED) != revoked) {
+                continue;
+            }
+
+            old = ngx_modelgw_managed_by_digest(m, key->digest);
+
+            if (old && revoked) {
+                ngx_modelgw_managed_retire(m, old);
+                continue;
+            }
+
+            if (old) {
+                ngx_modelgw_managed_delete(m, old);
+            }
+
+            if (ngx_modelgw_managed_add(m, key) != NGX_OK && !revoked) {
+                rc = NGX_DECLINED;
+            }
+        }
+    }
+
+    ngx_modelgw_managed_close(m);
+
+    return rc;
+}
+
+
 void
 ngx_modelgw_managed_revoke(ngx_modelgw_managed_t *m,
+    ngx_modelgw_ledger_name_t *name)
+{
+    ngx_modelgw_managed_open(m);
+    ngx_modelgw_managed_retire_id(m, name);
+    ngx_modelgw_managed_close(m);
+}
+
+
+static void
+ngx_modelgw_managed_retire_id(ngx_modelgw_managed_t *m,
     ngx_modelgw_ledger_name_t *name)
 {
     uint64_t                    slot;
@@ -448,13 +515,9 @@ ngx_modelgw_managed_revoke(ngx_modelgw_managed_t *m,
 
     slot = m->nslots;
 
-    ngx_modelgw_managed_open(m);
-
     while ((key = ngx_modelgw_managed_of_id(m, &id, &slot)) != NULL) {
         ngx_modelgw_managed_retire(m, key);
     }
-
-    ngx_modelgw_managed_close(m);
 }
 
 

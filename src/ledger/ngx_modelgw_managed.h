@@ -59,10 +59,12 @@ ngx_uint_t ngx_modelgw_managed_free(ngx_modelgw_managed_t *m);
  * of its id, but for their digests; those that were rotated expire no later
  * than the key, and no later than before.  _rotate() adds a key, and lets the
  * others of its id expire at "until", seconds since the Epoch; 0: at once.
- * _revoke() revokes all of an id.  A key that is put as revoked takes only a
- * record that is free.
+ * _replace() puts n keys of one id, of which each is "stride" bytes after the
+ * one before, and revokes the others of the id, all at once: a search finds
+ * what was there before, or what is there then.  _revoke() revokes all of an
+ * id.  A key that is put as revoked takes only a record that is free.
  *     NGX_OK
- *     NGX_DECLINED  no room
+ *     NGX_DECLINED  no room; _replace() has put what there is room for
  */
 ngx_int_t ngx_modelgw_managed_put(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
@@ -70,6 +72,8 @@ void ngx_modelgw_managed_update(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key);
 ngx_int_t ngx_modelgw_managed_rotate(ngx_modelgw_managed_t *m,
     ngx_modelgw_managed_key_t *key, uint64_t until);
+ngx_int_t ngx_modelgw_managed_replace(ngx_modelgw_managed_t *m,
+    ngx_modelgw_managed_key_t *keys, size_t stride, ngx_uint_t n);
 void ngx_modelgw_managed_revoke(ngx_modelgw_managed_t *m,
     ngx_modelgw_ledger_name_t *id);
 

@@ -123,6 +123,13 @@ static const uint64_t  ngx_modelgw_metrics_flush[] = {
     2500000
 };
 
+/* as the buckets of ngx_modelgw_lease_node_t */
+
+static const uint64_t  ngx_modelgw_metrics_exchange[] = {
+    250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000,
+    512000, 1024000, 2048000, 4096000
+};
+
 
 #define ngx_modelgw_metrics_bounds(bounds)                                    \
     sizeof(bounds) / sizeof(uint64_t)
@@ -148,7 +155,11 @@ const ngx_modelgw_metrics_hist_t  ngx_modelgw_metrics_hists[] = {
 
     [NGX_MODELGW_METRICS_HIST_FLUSH] = {
         ngx_modelgw_metrics_bounds(ngx_modelgw_metrics_flush), 6, 0,
-        ngx_modelgw_metrics_flush }
+        ngx_modelgw_metrics_flush },
+
+    [NGX_MODELGW_METRICS_HIST_EXCHANGE] = {
+        ngx_modelgw_metrics_bounds(ngx_modelgw_metrics_exchange), 6, 0,
+        ngx_modelgw_metrics_exchange }
 };
 
 

@@ -663,7 +663,9 @@ ngx_modelgw_pq_text(ngx_modelgw_pq_result_t *result, ngx_uint_t row,
 void
 ngx_modelgw_pq_clear(ngx_modelgw_pq_result_t *result)
 {
-    libpq.PQclear((PGresult *) result);
+    if (result) {
+        libpq.PQclear((PGresult *) result);
+    }
 }
 
 

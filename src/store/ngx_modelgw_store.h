@@ -503,5 +503,16 @@ ngx_int_t ngx_modelgw_store_actions(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_topups(ngx_modelgw_store_t *s, ngx_str_t *account,
     ngx_uint_t limit, ngx_str_t *out, ngx_pool_t *pool);
 
+/*
+ * Of the database of a cluster: {"cluster":{"id":…,"version":…,"oldest":…,
+ * "clerk":…,"self":…},"nodes":[{"num":…,"name":…,"state":"member","joined":…,
+ * "seen":…,"version":…,"lent":"…","held":"…","behind":…,"keys_version":…}…]}:
+ * lent is what it has left of its leases, behind how many calls of its journal
+ * are not shipped, as it said last.  self: the number of this node, 0: none.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self,
+    ngx_str_t *out, ngx_pool_t *pool);
+
 
 #endif /* _NGX_MODELGW_STORE_H_INCLUDED_ */

@@ -65,6 +65,8 @@ static ngx_modelgw_store_change_pt
     [NGX_MODELGW_CHANGE_TOPUP] = ngx_modelgw_store_change_topup,
     [NGX_MODELGW_CHANGE_ACCOUNT_NEW] = ngx_modelgw_store_change_account_new,
     [NGX_MODELGW_CHANGE_ACCOUNT_SET] = ngx_modelgw_store_change_account_set,
+    [NGX_MODELGW_CHANGE_NODE_SET] = ngx_modelgw_store_node_set,
+    [NGX_MODELGW_CHANGE_NODE_WRITE_OFF] = ngx_modelgw_store_node_write_off,
     [NGX_MODELGW_CHANGE_KEY_NEW] = ngx_modelgw_store_key_new,
     [NGX_MODELGW_CHANGE_KEY_SET] = ngx_modelgw_store_key_set,
     [NGX_MODELGW_CHANGE_KEY_ROTATE] = ngx_modelgw_store_key_rotate,

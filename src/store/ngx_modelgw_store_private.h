@@ -397,6 +397,12 @@ ngx_int_t ngx_modelgw_store_key_rotate(ngx_modelgw_store_t *s,
 ngx_int_t ngx_modelgw_store_key_revoke(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
 
+/* store_nodes.c: the same; the store is the database of a cluster */
+ngx_int_t ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+ngx_int_t ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action);
+
 /* Sets change->key, and its note, to what the store has: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);

@@ -6,14 +6,17 @@ import os
 import random
 import shutil
 import sqlite3
+import threading
 import time
 
 import pytest
 
+import postgres
 from client import assert_flat
 from cluster import Load, call
-from gateway import Key
-from test_shared_credit import BODY, BOB, COST, HOLD, make_exact
+from gateway import Key, within
+from test_shared_credit import BODY, BOB, HOLD
+from upstream import Blackhole
 
 ROUNDS = int(os.environ.get("MODELGW_ROUNDS", 3))   # the long form has 300
 
@@ -551,10 +554,23 @@ def test_a_schema_that_does_not_fit(cluster, server, change, admits):
     assert_flat(call(c, 0, node.bob).response, 503, "SERVICE_UNAVAILABLE")
 
 
+def test_nginx_t_does_not_wait_for_the_database(cluster):
+    """A reload must not hang on it."""
+    hole = Blackhole()
+    try:
+        c = cluster(start=False, n=1, proxied=False, check=False,
+                    conninfo="host=127.0.0.1 port=%d dbname=modelgw "
+                    "user=modelgw" % hole.port)
+        node = c.nodes[0]
+        assert node.check().returncode == 0
+        within(node.check_again, 1)
+    finally:
+        hole.stop()
+
+
 def test_tls(cluster):
     """verify-full, with a certificate that fits; with others nothing is
     admitted, and nobody is told the password."""
-    import postgres
     with postgres.Server(tls=True) as secure:
         c = cluster(servers=[secure], n=1, conninfo=secure.tls_conninfo())
         assert call(c, 0, c.nodes[0].bob).status == 200
@@ -580,7 +596,6 @@ def test_tls(cluster):
 
 def test_no_deadlock_is_a_check(server):
     """differences() counts those of the server's log."""
-    import threading
     server.run("INSERT INTO modelgw.marks VALUES ('a', 1), ('b', 1)")
 
     def both(first, second, gate):

@@ -73,7 +73,7 @@ GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA modelgw TO modelgw;
 GRANT DELETE ON %s TO modelgw;
 """
 DELETED = ("calls", "hours", "days", "recalls", "limits", "slots", "nodes",
-           "leases", "keys", "budgets")
+           "leases", "keys", "budgets", "accounts")
 
 
 class Error(Exception):

@@ -127,6 +127,18 @@ torture: setup-test module $(VENV)/.complete
 torture-quick: setup-test module $(VENV)/.complete
 	$(TORTURE) --quick $(TORTURE_ARGS)
 
+# The same of a cluster: nodes, databases and what is between them are killed;
+# an hour, or so many SECONDS; the short form is part of "make test".
+
+CLUSTER_TEST = MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+              $(TEST_ENV) $(VENV)/bin/python t/cluster/torture_cluster.py
+
+cluster-test: setup-test module $(VENV)/.complete
+	@$(CLUSTER_TEST) $(if $(SECONDS),--seconds $(SECONDS)) $(CLUSTER_ARGS)
+
+cluster-test-quick: setup-test module $(VENV)/.complete
+	@$(CLUSTER_TEST) --quick $(CLUSTER_ARGS)
+
 # limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
 # "test"
 

@@ -58,6 +58,8 @@ jq                  jq
 prometheus          promtool
 chromium            chromium
 postgresql          /usr/lib/postgresql
+postgresql-client   psql
+sqlite3             sqlite3
 fonts-dejavu-core   /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 END
         ;;

@@ -46,7 +46,8 @@ PLACES = (
            r"|cached_|current_msec|random|pid|process|worker)|NGX_(HTTP|LOG)_"
            r"|\b(time|gettimeofday|localtime\w*|s?rand|s?random|getrandom"
            r"|getpid)\("),
-    (HTTP + ("src/ledger/ngx_modelgw_ledger.c", "src/pq/"), r"clock_gettime"),
+    (HTTP + ("src/ledger/ngx_modelgw_ledger.c",
+             "src/pq/ngx_modelgw_pq.c"), r"clock_gettime"),
     (("src/json/ngx_modelgw_document.c",), r"\byajl_"),
     (("src/store/",), r"sqlite3"),
     (("src/pq/",), r"libpq|\bPQ[a-z]\w+\(|\bPG(conn|result|RES_)"),

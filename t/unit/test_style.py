@@ -357,7 +357,8 @@ def test_function_size(tmp_path, name):
 
 
 HTTP = "src/http/ and ngx_http_modelgw_module.c"
-CLOCK = HTTP + " and src/ledger/ngx_modelgw_ledger.c and src/pq/"
+CLOCK = HTTP + " and src/ledger/ngx_modelgw_ledger.c and" \
+    " src/pq/ngx_modelgw_pq.c"
 @pytest.mark.parametrize("line,where", [
     ("#include <ngx_http.h>", HTTP),
     ("#include <ngx_event.h>", HTTP),

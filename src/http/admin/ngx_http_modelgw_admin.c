@@ -210,6 +210,19 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
       NGX_HTTP_MODELGW_ROLES_VIEW,
       NULL, ngx_http_modelgw_admin_status, NULL, 0, NULL },
 
+    { ngx_string("nodes"), ngx_null_string, NGX_HTTP_GET,
+      NGX_HTTP_MODELGW_ROLES_VIEW,
+      ngx_http_modelgw_admin_nodes_find, ngx_http_modelgw_admin_nodes, NULL,
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
+
+    { ngx_string("nodes/"), ngx_string("/write-off"), NGX_HTTP_POST,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
+      NULL, NULL, &ngx_http_modelgw_admin_node_write_off, 0, NULL },
+
+    { ngx_string("nodes/"), ngx_null_string, NGX_HTTP_PATCH,
+      NGX_HTTP_MODELGW_ROLE_ADMIN,
+      NULL, NULL, &ngx_http_modelgw_admin_node_set, 0, NULL },
+
     { ngx_string("operators"), ngx_null_string, NGX_HTTP_GET,
       NGX_HTTP_MODELGW_ROLE_ADMIN,
       NULL, NULL, &ngx_http_modelgw_admin_operators, 0, NULL },

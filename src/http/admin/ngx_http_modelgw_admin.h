@@ -388,6 +388,13 @@ ngx_int_t ngx_http_modelgw_admin_refusals(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store);
 
 
+/* admin_nodes.c: as admin_refusals.c, for the nodes of a cluster */
+ngx_int_t ngx_http_modelgw_admin_nodes_find(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *id, ngx_http_modelgw_job_t *job);
+ngx_int_t ngx_http_modelgw_admin_nodes(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store);
+
+
 /* admin_list.c */
 
 /* Handlers of jobs, of the type ngx_http_modelgw_job_pt. */
@@ -555,7 +562,8 @@ ngx_int_t ngx_http_modelgw_admin_change_failed(ngx_http_modelgw_change_t *c);
     ngx_memcpy((name)->data, (text)->data, (text)->len)
 
 
-/* admin_topup.c, admin_account.c, admin_key.c, admin_session.c: their kinds */
+/* admin_topup.c, admin_account.c, admin_key.c, admin_nodes.c,
+   admin_session.c: their kinds */
 
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_topup;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_account_new;
@@ -568,6 +576,8 @@ extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_new;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_get;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_session_end;
 extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_operators;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_node_set;
+extern ngx_http_modelgw_change_kind_t  ngx_http_modelgw_admin_node_write_off;
 
 
 #endif /* _NGX_HTTP_MODELGW_ADMIN_H_INCLUDED_ */

@@ -525,6 +525,10 @@ ngx_http_modelgw_session_write(ngx_modelgw_out_t *out,
     ngx_http_modelgw_session_text(out, ",\"gateway_url\":",
                                   &mlcf->gateway_url);
 
+    if (c->mmcf->cluster) {
+        ngx_modelgw_out_text(out, ",\"cluster\":true");
+    }
+
     if (c->mmcf->managed) {
         ngx_modelgw_out_text(out, ",\"managed_keys\":true}");
 

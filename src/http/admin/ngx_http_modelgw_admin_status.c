@@ -9,6 +9,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_out.h"
 
@@ -24,6 +26,8 @@ static void ngx_http_modelgw_admin_status_memory(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_admin_status_ledger(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf, uint64_t oldest);
+static void ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_uint_t ngx_http_modelgw_admin_status_calls(
     ngx_modelgw_ledger_t *ledger, uint64_t *oldest);
 static void ngx_http_modelgw_admin_status_group(ngx_modelgw_out_t *out,
@@ -69,6 +73,10 @@ ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
                                        mmcf->config_time * (uint64_t) 1000);
 
     ngx_http_modelgw_admin_status_memory(&out, mmcf);
+
+    if (mmcf->cluster) {
+        ngx_http_modelgw_admin_status_cluster(&out, mmcf);
+    }
 
     ngx_modelgw_out_text(&out, ",\"groups\":[");
 
@@ -158,6 +166,58 @@ ngx_http_modelgw_admin_status_ledger(ngx_modelgw_out_t *out,
     ngx_http_modelgw_admin_status_time(out, "oldest_open", oldest);
     ngx_http_modelgw_admin_status_number(out, "last_flush_ms",
                                          shared->flushed);
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+static void
+ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    u_char                    *p, amount[NGX_MODELGW_AMOUNT_LEN];
+    uint64_t                   pos, end;
+    const char                *state;
+    ngx_modelgw_lease_node_t  *node;
+
+    static const char  *states[] = {
+        [NGX_MODELGW_NODE_NEW] = "new",
+        [NGX_MODELGW_NODE_MEMBER] = "member",
+        [NGX_MODELGW_NODE_AWAY] = "away",
+        [NGX_MODELGW_NODE_OFFLINE] = "offline",
+        [NGX_MODELGW_NODE_LEFT] = "left",
+        [NGX_MODELGW_NODE_REFUSED] = "refused"
+    };
+
+    node = ngx_modelgw_node(mmcf->ledger);
+    state = states[node->state];
+    pos = node->pos;
+    end = node->end;
+
+    ngx_modelgw_out_text(out, ",\"cluster\":{\"state\":\"");
+    ngx_modelgw_out(out, (u_char *) state, ngx_strlen(state));
+    ngx_modelgw_out_text(out, "\"");
+
+    ngx_http_modelgw_admin_status_number(out, "node", node->num);
+    ngx_http_modelgw_admin_status_number(out, "live", node->live);
+    ngx_http_modelgw_admin_status_number(out, "behind",
+                                         end > pos ? end - pos : 0);
+    ngx_http_modelgw_admin_status_number(out, "waiting", node->waiting);
+
+    ngx_http_modelgw_admin_status_member(out, "lent");
+    p = ngx_modelgw_amount(amount, node->borrowed);
+    ngx_modelgw_out_text(out, "\"");
+    ngx_modelgw_out(out, amount, p - amount);
+    ngx_modelgw_out_text(out, "\"");
+
+    ngx_http_modelgw_admin_status_member(out, "last_exchange_ms");
+
+    if (node->exchanged) {
+        ngx_modelgw_out_number(out, ngx_http_modelgw_node_passed(node));
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
+
     ngx_modelgw_out_text(out, "}");
 }
 

@@ -46,6 +46,8 @@ ngx_int_t ngx_http_modelgw_scrape(ngx_http_modelgw_job_t *job,
 
 /* scrape_text.c */
 
+#define NGX_HTTP_MODELGW_SCRAPE_WAITS  3
+
 typedef struct {
     ngx_str_t                     name;
     ngx_uint_t                    configured;
@@ -112,6 +114,18 @@ typedef struct {
     uint64_t                            managed; /* keys in use */
     uint64_t                            managed_max;
     int64_t                             started;
+
+    ngx_modelgw_lease_node_t           *node;    /* NULL: no cluster */
+    int64_t                             up;
+    int64_t                             passed;  /* ms, since an exchange */
+    int64_t                             behind;
+    uint64_t                            waits[NGX_HTTP_MODELGW_SCRAPE_WAITS];
+                                                 /* lent, 402, 503 */
+    int64_t                             lent;
+    int64_t                             waiting_claims;
+    int64_t                             recalls;
+    int64_t                             fenced;
+    int64_t                             exchange_failures;
 #if (NGX_STAT_STUB)
     int64_t                             active;
     int64_t                             reading;

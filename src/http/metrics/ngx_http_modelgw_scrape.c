@@ -24,6 +24,7 @@
 #include "ngx_modelgw_out.h"
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_metrics.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_SCRAPE_TEXT  65536      /* bytes allocated at first */
@@ -45,6 +46,7 @@ static void ngx_http_modelgw_scrape_key(ngx_http_modelgw_scrape_t *s,
 static void ngx_http_modelgw_scrape_ledger(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_accounts(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_calls(ngx_http_modelgw_scrape_t *s);
+static void ngx_http_modelgw_scrape_cluster(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_nginx(ngx_http_modelgw_scrape_t *s);
 
 
@@ -93,6 +95,10 @@ ngx_http_modelgw_scrape_collect(ngx_http_modelgw_scrape_t *s)
     if (s->ledger) {
         ngx_http_modelgw_scrape_ledger(s);
         ngx_http_modelgw_scrape_calls(s);
+    }
+
+    if (s->mmcf->cluster) {
+        ngx_http_modelgw_scrape_cluster(s);
     }
 
     /* after the ledger: what has stopped calls is counted already */
@@ -442,6 +448,32 @@ ngx_http_modelgw_scrape_accounts(ngx_http_modelgw_scrape_t *s)
     } else {
         s->omitted[1] = 1;
     }
+}
+
+
+static void
+ngx_http_modelgw_scrape_cluster(ngx_http_modelgw_scrape_t *s)
+{
+    uint64_t                   pos, end;
+    ngx_modelgw_lease_node_t  *node;
+
+    node = ngx_modelgw_node(s->ledger);
+    pos = node->pos;
+    end = node->end;
+
+    s->node = node;
+    s->up = (node->state == NGX_MODELGW_NODE_MEMBER);
+    s->passed = ngx_http_modelgw_node_passed(node);
+    s->behind = (end > pos) ? end - pos : 0;
+    s->lent = node->borrowed;
+    s->waiting_claims = node->waiting;
+    s->recalls = node->recalls;
+    s->fenced = node->fenced;
+    s->exchange_failures = node->failures;
+
+    s->waits[0] = node->lent;
+    s->waits[1] = node->refused;
+    s->waits[2] = node->silent;
 }
 
 

@@ -33,7 +33,8 @@ typedef void (*ngx_http_modelgw_scrape_pt)(ngx_http_modelgw_scrape_t *s);
 typedef enum {
     NGX_HTTP_MODELGW_SCRAPE_ALWAYS = 0,
     NGX_HTTP_MODELGW_SCRAPE_LEDGER,
-    NGX_HTTP_MODELGW_SCRAPE_CREDIT
+    NGX_HTTP_MODELGW_SCRAPE_CREDIT,
+    NGX_HTTP_MODELGW_SCRAPE_CLUSTER
 } ngx_http_modelgw_scrape_need_e;
 
 
@@ -83,6 +84,9 @@ static void ngx_http_modelgw_scrape_in_flight(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_flush(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_zone(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_workers(ngx_http_modelgw_scrape_t *s);
+static void ngx_http_modelgw_scrape_exchange(ngx_http_modelgw_scrape_t *s);
+static void ngx_http_modelgw_scrape_since(ngx_http_modelgw_scrape_t *s);
+static void ngx_http_modelgw_scrape_waits(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_omitted(ngx_http_modelgw_scrape_t *s);
 static void ngx_http_modelgw_scrape_build(ngx_http_modelgw_scrape_t *s);
 
@@ -233,6 +237,56 @@ static ngx_http_modelgw_scrape_metric_t  ngx_http_modelgw_scrape_metrics[] = {
         "Calls that were settled for a worker that was killed.",
         LEDGER, dead, 0),
 
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_up", "gauge",
+        "Whether this node reaches the cluster and is a member of it.",
+        CLUSTER, up, 0),
+
+    ngx_http_modelgw_scrape_samples(
+        "modelgw_cluster_exchange_seconds", "histogram",
+        "Time of an exchange with the database.",
+        CLUSTER, ngx_http_modelgw_scrape_exchange),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_failures_total", "counter",
+        "Exchanges that have failed.",
+        CLUSTER, exchange_failures, 0),
+
+    ngx_http_modelgw_scrape_samples(
+        "modelgw_cluster_seconds_since_exchange", "gauge",
+        "Time since the last exchange began.",
+        CLUSTER, ngx_http_modelgw_scrape_since),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_behind_calls", "gauge",
+        "Calls that the database does not have yet.",
+        CLUSTER, behind, 0),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_lent_euro", "gauge",
+        "What is left of what was lent to this node.",
+        CLUSTER, lent, NGX_HTTP_MODELGW_SCRAPE_EURO),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_waiting", "gauge",
+        "Calls that wait for credit.",
+        CLUSTER, waiting_claims, 0),
+
+    ngx_http_modelgw_scrape_samples(
+        "modelgw_cluster_waits_total", "counter",
+        "Calls that have waited for credit, by how it ended.",
+        CLUSTER, ngx_http_modelgw_scrape_waits),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_recalls_total", "counter",
+        "Recalls of credit that this node has answered.",
+        CLUSTER, recalls, 0),
+
+    ngx_http_modelgw_scrape_number(
+        "modelgw_cluster_fenced_total", "counter",
+        "Times that the cluster has gone on without this node.",
+        CLUSTER, fenced, 0),
+
     ngx_http_modelgw_scrape_samples(
         "modelgw_zone_used_ratio", "gauge",
         "How much of the room in shared memory is used.",
@@ -322,6 +376,12 @@ ngx_http_modelgw_scrape_write(ngx_http_modelgw_scrape_t *s)
 
         if (metric->need == NGX_HTTP_MODELGW_SCRAPE_CREDIT
             && !ngx_modelgw_ledger_credit(s->ledger))
+        {
+            continue;
+        }
+
+        if (metric->need == NGX_HTTP_MODELGW_SCRAPE_CLUSTER
+            && s->node == NULL)
         {
             continue;
         }
@@ -835,6 +895,46 @@ ngx_http_modelgw_scrape_workers(ngx_http_modelgw_scrape_t *s)
     for (i = 0; i < 2; i++) {
         ngx_http_modelgw_scrape_word(s, 0, "state", i ? "leaving" : "running");
         ngx_modelgw_metrics_sample(&s->text, s->workers[i], 0);
+    }
+}
+
+
+static void
+ngx_http_modelgw_scrape_exchange(ngx_http_modelgw_scrape_t *s)
+{
+    uint64_t  cells[NGX_MODELGW_EXCHANGE_BUCKETS + 1];
+
+    ngx_memcpy(cells, s->node->exchanges,
+               NGX_MODELGW_EXCHANGE_BUCKETS * sizeof(uint64_t));
+
+    cells[NGX_MODELGW_EXCHANGE_BUCKETS] = s->node->exchange_usec;
+
+    ngx_modelgw_metrics_histogram(&s->text, NGX_MODELGW_METRICS_HIST_EXCHANGE,
+                                  cells);
+}
+
+
+/* absent before the first one */
+
+static void
+ngx_http_modelgw_scrape_since(ngx_http_modelgw_scrape_t *s)
+{
+    if (s->node->exchanged) {
+        ngx_modelgw_metrics_sample(&s->text, s->passed, 3);
+    }
+}
+
+
+static void
+ngx_http_modelgw_scrape_waits(ngx_http_modelgw_scrape_t *s)
+{
+    ngx_uint_t  i;
+
+    static const char  *results[] = { "lent", "402", "503" };
+
+    for (i = 0; i < NGX_HTTP_MODELGW_SCRAPE_WAITS; i++) {
+        ngx_http_modelgw_scrape_word(s, 0, "result", results[i]);
+        ngx_modelgw_metrics_sample(&s->text, (int64_t) s->waits[i], 0);
     }
 }
 

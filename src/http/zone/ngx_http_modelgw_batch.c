@@ -39,6 +39,7 @@ typedef struct {
     ngx_uint_t             due;              /* holds for the next batch */
     ngx_uint_t             begun;            /* 1: the transaction has begun */
     ngx_uint_t             refill;           /* 1: of the table of keys */
+    ngx_uint_t             job;              /* 1: the exchanger's, too */
     uint32_t               first;            /* new account */
     uint32_t               last;             /* new account, exclusive */
     ngx_uint_t             n;                /* number of changes */
@@ -71,6 +72,8 @@ static ngx_int_t ngx_http_modelgw_batch_holds(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
+static ngx_int_t ngx_http_modelgw_batch_job(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_effect(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_batch_t *b);
 static ngx_int_t ngx_http_modelgw_batch_budgets(ngx_http_modelgw_writer_t *w,
@@ -100,6 +103,12 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
            != NGX_OK)
     {
         ngx_modelgw_store_error(w->store, &w->error);
+        return NGX_ERROR;
+    }
+
+    if (w->cluster && !w->windows
+        && ngx_http_modelgw_journal_windows(w) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -227,6 +236,10 @@ ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
 
     held = ngx_modelgw_ledger_held_count(w->ledger);
 
+    /* the accounts of its leases are counted after it, and written before */
+
+    b->job = (w->cluster && ngx_http_modelgw_journal_asked(w));
+
     b->done = ngx_min(ngx_modelgw_ledger_done_count(w->ledger),
                       NGX_HTTP_MODELGW_BATCH_CALLS);
     b->held = ngx_min(w->due, NGX_HTTP_MODELGW_BATCH_CALLS);
@@ -243,10 +256,15 @@ ngx_http_modelgw_batch_fill(ngx_http_modelgw_writer_t *w,
         b->done = 0;
         b->held = 0;
         b->due = w->due;
+        b->job = 0;
         return;
     }
 
-    ngx_http_modelgw_batch_fill_changes(w, b);
+    /* those of a cluster are made in its database, and come from there */
+
+    if (w->cluster == NULL) {
+        ngx_http_modelgw_batch_fill_changes(w, b);
+    }
 }
 
 
@@ -297,7 +315,8 @@ ngx_http_modelgw_batch_write(ngx_http_modelgw_writer_t *w,
     if (ngx_http_modelgw_batch_accounts(w, b) != NGX_OK
         || ngx_http_modelgw_batch_changes(w, b) != NGX_OK
         || ngx_http_modelgw_batch_holds(w, b) != NGX_OK
-        || ngx_http_modelgw_batch_calls(w, b) != NGX_OK)
+        || ngx_http_modelgw_batch_calls(w, b) != NGX_OK
+        || ngx_http_modelgw_batch_job(w, b) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -493,9 +512,27 @@ ngx_http_modelgw_batch_calls(ngx_http_modelgw_writer_t *w,
         {
             return NGX_ERROR;
         }
+
+        if (w->cluster) {
+            ngx_modelgw_lease_used(w->ledger, call, call->ended);
+        }
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_batch_job(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_batch_t *b)
+{
+    if (!b->job) {
+        return NGX_OK;
+    }
+
+    return (ngx_http_modelgw_batch_begin(w, b) == NGX_OK
+            && ngx_http_modelgw_journal_write(w) == NGX_OK)
+           ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -509,10 +546,21 @@ ngx_http_modelgw_batch_effect(ngx_http_modelgw_writer_t *w,
 
     if (b->n == 0) {
         ngx_http_modelgw_batch_durable(w, b);
-        return NGX_OK;
+
+        if (!b->job) {
+            return NGX_OK;
+        }
     }
 
     ngx_modelgw_redo_mutex_lock(&w->shared->budgets);
+
+    if (b->job) {
+        rc = ngx_http_modelgw_journal_publish(w);
+
+        ngx_modelgw_redo_mutex_unlock(&w->shared->budgets);
+
+        return rc;
+    }
 
     rc = ngx_http_modelgw_batch_budgets(w, b);
 
@@ -676,6 +724,11 @@ ngx_http_modelgw_batch_failed(ngx_http_modelgw_writer_t *w)
     ngx_uint_t             i;
     ngx_modelgw_change_t  *change;
 
+    if (w->cluster) {
+        ngx_http_modelgw_journal_failed(w);
+        return;
+    }
+
     i = 0;
 
     for ( ;; ) {
@@ -700,5 +753,6 @@ ngx_http_modelgw_batch_more(ngx_http_modelgw_writer_t *w)
     return ngx_modelgw_ledger_done_count(w->ledger)
            >= NGX_HTTP_MODELGW_BATCH_CALLS
            || ngx_modelgw_ledger_stored(w->ledger)
-              < ngx_modelgw_ledger_accounts(w->ledger);
+              < ngx_modelgw_ledger_accounts(w->ledger)
+           || (w->cluster && ngx_http_modelgw_journal_asked(w));
 }

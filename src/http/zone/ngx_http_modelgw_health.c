@@ -113,6 +113,8 @@ ngx_http_modelgw_health_init(ngx_shm_zone_t *zone, void *data)
 const char *
 ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf)
 {
+    const char  *reason;
+
     if (mmcf->ledger == NULL) {
         return NULL;
     }
@@ -126,7 +128,9 @@ ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf)
     if (ngx_modelgw_ledger_credit(mmcf->ledger)
         && !ngx_modelgw_ledger_writable(mmcf->ledger))
     {
-        return "The ledger cannot be written";
+        reason = ngx_http_modelgw_node_refuses(mmcf);
+
+        return reason ? reason : "The ledger cannot be written";
     }
 
     return NULL;

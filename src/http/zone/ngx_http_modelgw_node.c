@@ -1,13 +1,26 @@
 
-/* The node of a cluster: what is checked when it starts. */
+/*
+ * The node of a cluster, as workers and the master see it: what is checked
+ * when it starts, whether it admits calls, and when it stops to, since it has
+ * not reached the database for too long.
+ *
+ * The time since the last exchange is that of CLOCK_BOOTTIME, which counts
+ * while the machine sleeps, and is not set.  It is looked at by the timer of
+ * each worker: an exchanger that hangs, or has died, does not keep calls going.
+ */
 
 
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_lease.h"
+#include "ngx_modelgw_ledger.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
+
+
+#define NGX_HTTP_MODELGW_NODE_LIVE      3000     /* ms since an exchange */
 
 
 typedef struct {
@@ -18,6 +31,26 @@ typedef struct {
 
 
 static ngx_int_t ngx_http_modelgw_node_open(void *data);
+static uint64_t ngx_http_modelgw_node_clock(void);
+
+
+/* for clients, by ngx_modelgw_node_e; NULL: calls are admitted */
+
+static const char  *ngx_http_modelgw_node_words[] = {
+
+    [NGX_MODELGW_NODE_NEW] = "The node has not joined its cluster yet",
+
+    [NGX_MODELGW_NODE_MEMBER] = NULL,
+    [NGX_MODELGW_NODE_AWAY] = NULL,
+
+    [NGX_MODELGW_NODE_OFFLINE] =
+        "The node has not reached its cluster for too long",
+
+    [NGX_MODELGW_NODE_LEFT] = "The node has left its cluster",
+
+    [NGX_MODELGW_NODE_REFUSED] =
+        "The node cannot work with the database of its cluster"
+};
 
 
 ngx_int_t
@@ -80,4 +113,99 @@ ngx_http_modelgw_node_open(void *data)
     (void) ngx_close_file(fd);
 
     return NGX_OK;
+}
+
+
+const char *
+ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    ngx_modelgw_lease_node_t  *node;
+
+    if (mmcf->cluster == NULL) {
+        return NULL;
+    }
+
+    node = ngx_modelgw_node(mmcf->ledger);
+
+    if (node->state == NGX_MODELGW_NODE_NEW && node->exchanged) {
+        return NULL;
+    }
+
+    return ngx_http_modelgw_node_words[node->state];
+}
+
+
+void
+ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
+{
+    uint64_t                   state, passed, offline;
+    ngx_modelgw_lease_node_t  *node;
+
+    if (mmcf->cluster == NULL) {
+        return;
+    }
+
+    node = ngx_modelgw_node(mmcf->ledger);
+    offline = mmcf->shared->offline;
+
+    state = __atomic_load_n(&node->state, __ATOMIC_ACQUIRE);
+    passed = ngx_http_modelgw_node_passed(node);
+
+    /* by an exchange that has ended late, or by a reload */
+
+    if (state == NGX_MODELGW_NODE_OFFLINE && passed < offline) {
+        ngx_modelgw_node_set(mmcf->ledger,
+                             passed < NGX_HTTP_MODELGW_NODE_LIVE
+                             ? NGX_MODELGW_NODE_MEMBER : NGX_MODELGW_NODE_AWAY);
+        return;
+    }
+
+    if (state >= NGX_MODELGW_NODE_OFFLINE
+        || node->exchanged == 0
+        || passed < offline)
+    {
+        return;
+    }
+
+    /* one worker logs it */
+
+    if (__sync_bool_compare_and_swap(&node->state, state,
+                                     NGX_MODELGW_NODE_OFFLINE))
+    {
+        ngx_modelgw_node_set(mmcf->ledger, NGX_MODELGW_NODE_OFFLINE);
+
+        ngx_log_error(NGX_LOG_ALERT, log, 0,
+                      "the cluster was not reached for %uL s, calls are "
+                      "refused until it is", passed / 1000);
+    }
+}
+
+
+/*
+ * What the journal has may be older than the clock, and so below 0; what
+ * another process has set, a little ahead of ours.
+ */
+
+uint64_t
+ngx_http_modelgw_node_passed(ngx_modelgw_lease_node_t *node)
+{
+    int64_t  passed;
+
+    passed = (int64_t) (ngx_http_modelgw_node_clock()
+                        - __atomic_load_n(&node->exchanged, __ATOMIC_ACQUIRE));
+
+    return ngx_max(passed, 0);
+}
+
+
+/* Returns ms. */
+
+static uint64_t
+ngx_http_modelgw_node_clock(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_BOOTTIME, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }

@@ -204,6 +204,7 @@ ngx_http_modelgw_process_timer(ngx_event_t *ev)
 
     ngx_http_modelgw_process_log(mmcf->shared, ngx_cycle->log);
     ngx_http_modelgw_process_stalled(mmcf);
+    ngx_http_modelgw_node_check(mmcf, ngx_cycle->log);
 
     ev->log = ngx_cycle->log;
 

@@ -32,6 +32,8 @@
 #define NGX_HTTP_MODELGW_WRITER_STEP     10     /* ms */
 #define NGX_HTTP_MODELGW_WRITER_RETRY    100    /* ms */
 #define NGX_HTTP_MODELGW_WRITER_MAX      1000   /* ms between retries */
+#define NGX_HTTP_MODELGW_WRITER_OLD      1000   /* ms after a reload, until its
+                                                   workers may write */
 
 #define NGX_HTTP_MODELGW_WRITER_GRACE    1500   /* ms, less than the time after
                                                    which a flush hangs */
@@ -64,6 +66,8 @@ typedef ngx_int_t (*ngx_http_modelgw_writer_step_pt)(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_http_modelgw_writer_pin(void);
 static void ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w);
 static void *ngx_http_modelgw_writer_thread(void *data);
+static void ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w);
+static ngx_uint_t ngx_http_modelgw_writer_old(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
@@ -115,12 +119,16 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->ledger = mmcf->ledger;
     w->shared = mmcf->shared;
     w->user = user;
+    w->mmcf = mmcf;
+    w->cluster = mmcf->cluster;
 
     w->configuration = mmcf->shared->configuration;
 
     w->prices = ngx_http_modelgw_prices_copy(mmcf, cycle->log);
-    if (w->prices == NULL) {
-        ngx_free(w->path);
+    if (w->prices == NULL
+        || (w->cluster && ngx_http_modelgw_journal_init(&w->job) != NGX_OK))
+    {
+        ngx_http_modelgw_writer_free(w);
         return NGX_ERROR;
     }
 
@@ -182,6 +190,8 @@ ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w)
         ngx_free(w->prices);
         w->prices = NULL;
     }
+
+    ngx_http_modelgw_journal_free(&w->job);
 }
 
 
@@ -258,8 +268,6 @@ ngx_http_modelgw_writer_thread(void *data)
 {
     ngx_http_modelgw_writer_t *w = data;
 
-    uint64_t  start;
-
     w->err = w->user ? ngx_http_modelgw_user_become(w->user) : 0;
 
     if (w->err) {
@@ -268,6 +276,33 @@ ngx_http_modelgw_writer_thread(void *data)
         w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
         return NULL;
     }
+
+    for ( ;; ) {
+        ngx_http_modelgw_writer_write(w);
+
+        if (w->stop) {
+            break;
+        }
+
+        /* another thread becomes the writer, if there is any */
+
+        w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
+
+        ngx_http_modelgw_writer_sleep(w, NGX_HTTP_MODELGW_WRITER_MAX);
+    }
+
+    w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
+
+    return NULL;
+}
+
+
+/* Becomes the writer, until it is to stop or too old. */
+
+static void
+ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
+{
+    uint64_t  start;
 
     /*
      * a writer that was killed while the disk hung could not report a failure;
@@ -285,6 +320,12 @@ ngx_http_modelgw_writer_thread(void *data)
                                  + NGX_HTTP_MODELGW_WRITER_GRACE;
     }
 
+    if (w->cluster) {
+        w->windows = 0;
+        ngx_http_modelgw_journal_open(&w->job);
+        (void) ngx_http_modelgw_exchanger_start(w);
+    }
+
     while (w->stop == 0
            || (w->stop == NGX_HTTP_MODELGW_WRITER_STOP
                && !ngx_modelgw_ledger_durable(w->ledger, w->done)))
@@ -292,9 +333,20 @@ ngx_http_modelgw_writer_thread(void *data)
 
         start = ngx_http_modelgw_writer_clock();
 
+        if (w->cluster && ngx_http_modelgw_writer_old(w)) {
+            break;
+        }
+
         ngx_http_modelgw_writer_flush(w, start);
 
         ngx_http_modelgw_writer_pause(w, start);
+    }
+
+    /* it reads what was written, and so ships it before the store is closed */
+
+    if (w->cluster) {
+        ngx_http_modelgw_journal_close(&w->job);
+        ngx_http_modelgw_exchanger_stop(w);
     }
 
     if (w->store) {
@@ -312,10 +364,44 @@ ngx_http_modelgw_writer_thread(void *data)
     }
 
     ngx_modelgw_ledger_resign(w->ledger);
+}
 
-    w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
 
-    return NULL;
+/*
+ * Keys of a cluster get budgets of their groups by the writer, so it should
+ * know the groups that are configured now; a worker that is leaving may have
+ * calls for hours.  Once for a configuration: if there is no other thread, this
+ * one becomes the writer again.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_writer_old(ngx_http_modelgw_writer_t *w)
+{
+    uint64_t           now;
+    ngx_atomic_uint_t  configuration;
+
+    configuration = w->shared->configuration;
+
+    if (w->configuration == configuration || w->left == configuration
+        || w->stop || ngx_process == NGX_PROCESS_SINGLE)
+    {
+        return 0;
+    }
+
+    now = ngx_http_modelgw_writer_clock();
+
+    if (w->leave == 0) {
+        w->leave = now + NGX_HTTP_MODELGW_WRITER_OLD;
+    }
+
+    if (now < w->leave) {
+        return 0;
+    }
+
+    w->leave = 0;
+    w->left = configuration;
+
+    return 1;
 }
 
 
@@ -526,8 +612,20 @@ ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w)
         return NGX_ERROR;
     }
 
-    return ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
-                                        &w->roll_up, (time_t) w->shared->keep,
+    if (ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
+                                     &w->roll_up, (time_t) w->shared->keep,
+                                     NGX_HTTP_MODELGW_ROLL_UP)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (w->cluster == NULL) {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_writer_step(w, ngx_modelgw_journal_trim, &w->trim,
+                                        NGX_MODELGW_JOURNAL_KEEP,
                                         NGX_HTTP_MODELGW_ROLL_UP);
 }
 
@@ -588,6 +686,7 @@ ngx_http_modelgw_writer_pause(ngx_http_modelgw_writer_t *w, uint64_t start)
     }
 
     if (w->due == 0 && ngx_min(w->hours, w->roll_up) > time(NULL)
+        && (w->cluster == NULL || w->trim > time(NULL))
         && !w->stop)
     {
         ngx_modelgw_ledger_wait(w->ledger, NGX_HTTP_MODELGW_WRITER_IDLE);
@@ -619,32 +718,13 @@ ngx_http_modelgw_writer_sleep(ngx_http_modelgw_writer_t *w, ngx_msec_t time)
 }
 
 
-/*
- * Lines are dropped if workers have not logged the previous ones for seconds.
- */
-
 void
 ngx_http_modelgw_writer_report(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_line_e what)
 {
-    ngx_http_modelgw_line_t    *line;
-    ngx_http_modelgw_shared_t  *shared;
-
-    shared = w->shared;
-
-    if (shared->reported - shared->logged == NGX_HTTP_MODELGW_LINES) {
-        return;
-    }
-
-    line = &shared->lines[shared->reported % NGX_HTTP_MODELGW_LINES];
-
-    line->what = what;
-    line->len = (what == NGX_HTTP_MODELGW_LINE_RESTORED) ? 0 : w->error.len;
-    ngx_memcpy(line->text, w->error.data, line->len);
-
-    ngx_memory_barrier();
-
-    shared->reported++;
+    ngx_http_modelgw_process_report(w->ledger, w->shared, what, w->error.data,
+                                    (what == NGX_HTTP_MODELGW_LINE_RESTORED)
+                                    ? 0 : w->error.len);
 }
 
 

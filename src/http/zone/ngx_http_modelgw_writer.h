@@ -13,6 +13,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_journal.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -77,10 +79,16 @@ ngx_int_t ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
 /*
  * When a configuration takes effect: names the limits of the keys, and warns of
  * those that the configuration has, too.  Those of which it is to be read what
- * they have spent are added to pending.
+ * they have spent are added to pending.  _use() does so for one key.
+ *     NGX_OK        (_use()) the key is used
+ *     NGX_DECLINED  the configuration has its id or its digest; log NULL: it
+ *                   does not say so, for a thread
  */
 void ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_pending_t *pending, ngx_log_t *log);
+ngx_int_t ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_modelgw_managed_key_t *key, ngx_http_modelgw_pending_t *pending,
+    ngx_log_t *log);
 
 
 /* zone_store.c: loads the store into shared memory when nginx starts */
@@ -148,12 +156,57 @@ ngx_int_t ngx_http_modelgw_budget_find(ngx_modelgw_ledger_t *ledger, char *path,
     ngx_modelgw_store_error_t *error);
 
 
+/*
+ * journal.c: what the exchanger of a cluster has the writer write.
+ *
+ * The exchanger is a thread of the writer's process.  It reads the journal by a
+ * connection of its own, and writes by a job, of which there is one at a time.
+ * If it does not wait any longer, the job may be made nevertheless.
+ */
+
+typedef struct {
+    ngx_modelgw_journal_t     *journal;  /* the row of the node */
+    ngx_modelgw_ask_t         *asks;     /* of leases: their totals */
+    ngx_uint_t                 nasks;
+    ngx_modelgw_feed_t        *feed;     /* keys and accounts */
+    ngx_uint_t                 nfeed;
+} ngx_http_modelgw_journal_job_t;
+
+typedef enum {
+    NGX_HTTP_MODELGW_JOB_NONE = 0,
+    NGX_HTTP_MODELGW_JOB_ASKED,
+    NGX_HTTP_MODELGW_JOB_TAKEN,          /* the writer is at it */
+    NGX_HTTP_MODELGW_JOB_MADE,
+    NGX_HTTP_MODELGW_JOB_FAILED
+} ngx_http_modelgw_job_e;
+
+/* under the mutex; what is TAKEN is the writer's */
+
+typedef struct {
+    pthread_mutex_t            mutex;
+    pthread_cond_t             cond;
+    ngx_http_modelgw_job_e     state;
+    ngx_uint_t                 waits;    /* 1: the exchanger waits for it */
+    ngx_uint_t                 closed;   /* 1: no more jobs */
+    ngx_uint_t                 fed;      /* rows of the feed that are written
+                                            and published */
+    ngx_uint_t                 n;        /* rows, in this batch */
+    ngx_modelgw_journal_t      journal;  /* copies */
+    ngx_http_modelgw_journal_job_t  job;
+    u_char                    *memory;   /* of the copies */
+} ngx_http_modelgw_job_t;
+
+
 typedef struct {
     ngx_modelgw_ledger_t       *ledger;
     ngx_http_modelgw_shared_t  *shared;
     ngx_modelgw_store_price_t  *prices;      /* NULL: stored */
     ngx_atomic_uint_t           configuration; /* whose prices these are */
     ngx_modelgw_metrics_t      *metrics;     /* NULL: none */
+    ngx_http_modelgw_main_conf_t  *mmcf;     /* of that configuration */
+    ngx_modelgw_cluster_conf_t *cluster;     /* NULL: one machine */
+    ngx_http_modelgw_job_t      job;         /* of the exchanger */
+    void                       *exchanger;   /* its own; NULL: not started */
     char                       *path;        /* of the store */
     ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
     uint64_t                    done;        /* calls, in total, that must be
@@ -177,7 +230,68 @@ typedef struct {
                                                 is healthy */
     time_t                      hours;       /* times of the next ones */
     time_t                      roll_up;
+    time_t                      trim;
+
+    /* of a cluster */
+
+    ngx_uint_t                  windows;     /* 1: keys have those of their
+                                                budgets */
+    uint64_t                    leave;       /* ms, when it lets a worker of a
+                                                newer configuration write; 0:
+                                                not known yet */
+    ngx_atomic_uint_t           left;        /* the configuration for which it
+                                                has done so */
 } ngx_http_modelgw_writer_t;
+
+
+/*
+ * For the exchanger: has the writer write this, in its next batches, and waits
+ * until it is durable, and what the feed has is published in shared memory: the
+ * keys, whether accounts are closed, and, last, the version of the keys, in the
+ * ledger's node.  The leases and the row of the node are written with the last
+ * part of the feed.
+ *     NGX_OK
+ *     NGX_AGAIN  not within some seconds, or the writer stops; no memory
+ */
+ngx_int_t ngx_http_modelgw_writer_job(ngx_http_modelgw_writer_t *w,
+    ngx_http_modelgw_journal_job_t *job);
+
+/*
+ * For the writer.  _init(), before its thread starts: NGX_OK, NGX_ERROR.
+ * _open() lets the exchanger ask, _close() answers it NGX_AGAIN from now on.
+ * _free() frees everything, when both threads have ended.
+ */
+ngx_int_t ngx_http_modelgw_journal_init(ngx_http_modelgw_job_t *job);
+void ngx_http_modelgw_journal_open(ngx_http_modelgw_job_t *job);
+void ngx_http_modelgw_journal_close(ngx_http_modelgw_job_t *job);
+void ngx_http_modelgw_journal_free(ngx_http_modelgw_job_t *job);
+
+/*
+ * For a batch.  _asked() tells whether there is something to write; _write()
+ * writes a part of it, in the transaction; _publish(), when that is durable and
+ * the mutex of budgets is held, puts it into effect, and answers what is done.
+ * _failed() answers what is not.  _windows() is called once by a new writer: it
+ * gives keys the windows that they have in this configuration, where one of an
+ * older configuration has published them since it was loaded.
+ *     NGX_OK
+ *     NGX_ERROR  (_write()) of the store, (others) w->error is set; it may be
+ *                repeated
+ */
+ngx_int_t ngx_http_modelgw_journal_windows(ngx_http_modelgw_writer_t *w);
+ngx_uint_t ngx_http_modelgw_journal_asked(ngx_http_modelgw_writer_t *w);
+ngx_int_t ngx_http_modelgw_journal_write(ngx_http_modelgw_writer_t *w);
+ngx_int_t ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w);
+void ngx_http_modelgw_journal_failed(ngx_http_modelgw_writer_t *w);
+
+
+/*
+ * exchanger.c: the thread that exchanges with the database of the cluster.
+ * _start() is called by the writer's thread when it has become the writer:
+ * NGX_OK, NGX_ERROR (reported).  _stop(), also by it, before it is no longer:
+ * waits for the thread, for a moment at most; _start() may follow later.
+ */
+ngx_int_t ngx_http_modelgw_exchanger_start(ngx_http_modelgw_writer_t *w);
+void ngx_http_modelgw_exchanger_stop(ngx_http_modelgw_writer_t *w);
 
 
 /* batch.c: what a thread writes at a time */

@@ -57,7 +57,8 @@ static ngx_int_t ngx_http_modelgw_zone_check_models(ngx_conf_t *cf,
     ngx_array_t *models);
 static ngx_int_t ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     ngx_http_modelgw_main_conf_t *mmcf);
-static ngx_uint_t ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys,
+static ngx_uint_t ngx_http_modelgw_zone_fits(
+    ngx_http_modelgw_main_conf_t *mmcf, size_t size, ngx_uint_t keys,
     ngx_uint_t accounts);
 static ngx_uint_t ngx_http_modelgw_zone_count_keys(ngx_modelgw_keys_t *keys);
 static ngx_int_t ngx_http_modelgw_zone_count_accounts(ngx_modelgw_keys_t *keys,
@@ -377,7 +378,7 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
         }
     }
 
-    if (ngx_http_modelgw_zone_fits(mmcf->zone_size, keys, accounts)) {
+    if (ngx_http_modelgw_zone_fits(mmcf, mmcf->zone_size, keys, accounts)) {
         return NGX_OK;
     }
 
@@ -385,7 +386,8 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     high = low * 2;
 
     while (high < NGX_HTTP_MODELGW_ZONE_MAX / ngx_pagesize
-           && !ngx_http_modelgw_zone_fits(high * ngx_pagesize, keys, accounts))
+           && !ngx_http_modelgw_zone_fits(mmcf, high * ngx_pagesize, keys,
+                                          accounts))
     {
         low = high;
         high *= 2;
@@ -394,7 +396,9 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
     while (high - low > 1) {
         size = low + (high - low) / 2;
 
-        if (ngx_http_modelgw_zone_fits(size * ngx_pagesize, keys, accounts)) {
+        if (ngx_http_modelgw_zone_fits(mmcf, size * ngx_pagesize, keys,
+                                       accounts))
+        {
             high = size;
 
         } else {
@@ -417,7 +421,8 @@ ngx_http_modelgw_zone_check_room(ngx_conf_t *cf,
  */
 
 static ngx_uint_t
-ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
+ngx_http_modelgw_zone_fits(ngx_http_modelgw_main_conf_t *mmcf, size_t size,
+    ngx_uint_t keys, ngx_uint_t accounts)
 {
     size_t                     pages;
     ngx_modelgw_ledger_room_t  room;
@@ -428,7 +433,9 @@ ngx_http_modelgw_zone_fits(size_t size, ngx_uint_t keys, ngx_uint_t accounts)
 
     if (pages > 3) {
         ngx_modelgw_ledger_room((pages - 3) * ngx_pagesize,
-                                NGX_MODELGW_LEDGER_CREDIT, &room);
+                                mmcf->cluster ? NGX_MODELGW_LEDGER_CLUSTER
+                                              : NGX_MODELGW_LEDGER_CREDIT,
+                                &room);
     }
 
     return room.keys >= keys && room.accounts >= accounts && room.calls;
@@ -789,6 +796,8 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
         mmcf->shared->exchange = mmcf->cluster->exchange;
         mmcf->shared->offline = mmcf->cluster->offline;
         mmcf->shared->lost = mmcf->cluster->lost;
+
+        ngx_http_modelgw_node_check(mmcf, cycle->log);
     }
 
     old = ngx_http_modelgw_zone_old(cycle);

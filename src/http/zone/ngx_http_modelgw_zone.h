@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_session.h"
 #include "ngx_modelgw_store.h"
@@ -207,7 +208,10 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
     ngx_uint_t *calls, ngx_uint_t *errors);
 
 
-/* node.c: the node of a cluster */
+/*
+ * node.c: the node of a cluster; without modelgw_cluster its functions do
+ * nothing, and _refuses() returns NULL
+ */
 
 /*
  * When the zone is created, or a reload keeps it: checks that the workers' user
@@ -216,6 +220,19 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
  */
 ngx_int_t ngx_http_modelgw_node_start(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_log_t *log);
+
+/*
+ * Returns NULL, or the reason why the node admits no call: a sentence for
+ * clients, without a period.
+ */
+const char *ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf);
+
+/* Stops calls if the last exchange is too long ago, and logs it. */
+void ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_log_t *log);
+
+/* Milliseconds since the last exchange, if node->exchanged is not 0. */
+uint64_t ngx_http_modelgw_node_passed(ngx_modelgw_lease_node_t *node);
 
 
 /*

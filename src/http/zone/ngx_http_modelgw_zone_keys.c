@@ -27,9 +27,6 @@ static ngx_int_t ngx_http_modelgw_zone_keys_init(ngx_shm_zone_t *zone,
     void *data);
 static ngx_int_t ngx_http_modelgw_zone_keys_add(void *data,
     ngx_modelgw_managed_key_t *key);
-static void ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
-    ngx_modelgw_managed_key_t *key, ngx_http_modelgw_pending_t *pending,
-    ngx_log_t *log);
 
 
 char *
@@ -243,7 +240,7 @@ ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
 
     for (i = 0; i < mmcf->managed_max; i++) {
         if (ngx_modelgw_managed_at(mmcf->managed, i, &key) == NGX_OK) {
-            ngx_http_modelgw_zone_keys_use(mmcf, &key, pending, log);
+            (void) ngx_http_modelgw_zone_keys_use(mmcf, &key, pending, log);
         }
     }
 }
@@ -254,7 +251,7 @@ ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
  * force.
  */
 
-static void
+ngx_int_t
 ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_modelgw_managed_key_t *key, ngx_http_modelgw_pending_t *pending,
     ngx_log_t *log)
@@ -274,6 +271,10 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
         twin = ngx_modelgw_keys_find(mmcf->keys, key->digest);
     }
 
+    if (twin && log == NULL) {
+        return NGX_DECLINED;
+    }
+
     if (twin) {
         ngx_log_error(NGX_LOG_WARN, log, 0,
                       "key \"%V\" of the ledger is not used: the configuration "
@@ -281,13 +282,13 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
                       (twin->id.len == id.len
                        && ngx_memcmp(twin->id.data, id.data, id.len) == 0)
                       ? "id" : "hash");
-        return;
+        return NGX_DECLINED;
     }
 
     group = ngx_http_modelgw_group_find(mmcf, key->group.data, key->group.len);
 
     if (group == NULL) {
-        return;
+        return NGX_OK;
     }
 
     own.group = group;
@@ -300,7 +301,7 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
     if (!ngx_http_modelgw_keys_limited(&own)
         || ngx_modelgw_ledger_key(mmcf->ledger, &id, &slot) != NGX_OK)
     {
-        return;
+        return NGX_OK;
     }
 
     ngx_http_modelgw_keys_budget(&own, &budget);
@@ -309,4 +310,6 @@ ngx_http_modelgw_zone_keys_use(ngx_http_modelgw_main_conf_t *mmcf,
         ngx_http_modelgw_budget_window(mmcf->ledger, slot, budget.window,
                                        pending);
     }
+
+    return NGX_OK;
 }

@@ -22,7 +22,11 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_budget.h"
 #include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_journal.h"
+#include "ngx_modelgw_key.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_writer.h"
@@ -47,6 +51,7 @@ typedef struct {
 
 static ngx_int_t ngx_http_modelgw_load_as_user(void *data);
 static ngx_int_t ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load);
+static ngx_int_t ngx_http_modelgw_load_id(char *id);
 static ngx_int_t ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_pin(ngx_http_modelgw_load_t *load);
@@ -54,6 +59,13 @@ static ngx_int_t ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load,
     uint64_t last);
 static ngx_int_t ngx_http_modelgw_load_account(void *data, ngx_str_t *name,
     int64_t balance, uint64_t opened);
+static ngx_int_t ngx_http_modelgw_load_journal(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store);
+static uint64_t ngx_http_modelgw_load_exchanged(uint64_t exchanged);
+static ngx_int_t ngx_http_modelgw_load_lease(void *data, ngx_str_t *name,
+    int64_t granted, int64_t returned, int64_t forced);
+static ngx_int_t ngx_http_modelgw_load_budget(ngx_http_modelgw_load_t *load,
+    ngx_str_t *name, ngx_modelgw_fund_t *fund, uint64_t *ends);
 static ngx_int_t ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_closed(void *data, ngx_str_t *name);
@@ -104,7 +116,9 @@ ngx_http_modelgw_load_as_user(void *data)
 
     if (ngx_test_config) {
 
-        if (ngx_modelgw_store_check(path, 0, &load->error) != NGX_OK) {
+        if (ngx_modelgw_store_check(path, mmcf->cluster != NULL, &load->error)
+            != NGX_OK)
+        {
             return ngx_http_modelgw_load_failed(load);
         }
 
@@ -122,11 +136,24 @@ ngx_http_modelgw_load_as_user(void *data)
 static ngx_int_t
 ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load)
 {
+    char                  *path, id[NGX_MODELGW_JOURNAL_ID];
     ngx_int_t             rc;
     ngx_modelgw_store_t  *store;
 
-    store = ngx_modelgw_store_open((char *) load->mmcf->ledger_path.data,
-                                   &load->error);
+    path = (char *) load->mmcf->ledger_path.data;
+
+    if (load->mmcf->cluster == NULL) {
+        store = ngx_modelgw_store_open(path, &load->error);
+
+    } else if (ngx_http_modelgw_load_id(id) == NGX_OK) {
+        store = ngx_modelgw_store_open_journal(path, id, &load->error);
+
+    } else {
+        ngx_log_error(NGX_LOG_EMERG, load->log, 0,
+                      "\"modelgw_ledger\": no random id for a new journal");
+        return NGX_ERROR;
+    }
+
     if (store == NULL) {
         return ngx_http_modelgw_load_failed(load);
     }
@@ -140,6 +167,23 @@ ngx_http_modelgw_load_open(ngx_http_modelgw_load_t *load)
     ngx_modelgw_store_close(store);
 
     return rc;
+}
+
+
+/* of a journal, if the file is new */
+
+static ngx_int_t
+ngx_http_modelgw_load_id(char *id)
+{
+    u_char  bytes[NGX_MODELGW_JOURNAL_ID / 2];
+
+    if (ngx_modelgw_key_random(bytes, sizeof(bytes)) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    *ngx_hex_dump((u_char *) id, bytes, sizeof(bytes)) = '\0';
+
+    return NGX_OK;
 }
 
 
@@ -192,6 +236,7 @@ ngx_http_modelgw_load_store(ngx_http_modelgw_load_t *load,
 
     if (ngx_modelgw_store_accounts(store, ngx_http_modelgw_load_account, load)
         == NGX_OK
+        && ngx_http_modelgw_load_journal(load, store) == NGX_OK
         && ngx_http_modelgw_load_changes(load, store) == NGX_OK)
     {
         return NGX_OK;
@@ -255,7 +300,9 @@ ngx_http_modelgw_load_create(ngx_http_modelgw_load_t *load, uint64_t last)
     id = ngx_http_modelgw_zone_first_id(last);
 
     ledger = ngx_modelgw_ledger_create(load->memory, load->size, id,
-                                       NGX_MODELGW_LEDGER_CREDIT);
+                                       load->mmcf->cluster
+                                       ? NGX_MODELGW_LEDGER_CLUSTER
+                                       : NGX_MODELGW_LEDGER_CREDIT);
 
     if (ledger == NULL) {
         ngx_log_error(NGX_LOG_EMERG, load->log, 0,
@@ -294,6 +341,172 @@ ngx_http_modelgw_load_account(void *data, ngx_str_t *name, int64_t balance,
     load->error.len = p - load->error.data;
 
     return NGX_ERROR;
+}
+
+
+/*
+ * What the node of a cluster knew when it ended: with that it goes on without
+ * the database, and has keys from before the first exchange.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_load_journal(ngx_http_modelgw_load_t *load,
+    ngx_modelgw_store_t *store)
+{
+    ngx_modelgw_ledger_t      *ledger;
+    ngx_modelgw_journal_t      journal;
+    ngx_modelgw_lease_node_t  *node;
+
+    ledger = load->mmcf->ledger;
+    node = ngx_modelgw_node(ledger);
+
+    if (node == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_journal_read(store, &journal) != NGX_OK
+        || ngx_modelgw_journal_leases(store, ngx_http_modelgw_load_lease, load)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    node->num = journal.num;
+    node->pos = journal.pos;
+    node->end = journal.end;
+    node->keys_version = journal.keys_version;
+    node->exchanged = ngx_http_modelgw_load_exchanged(journal.exchanged);
+
+    if (journal.num) {
+        ngx_modelgw_node_ids(ledger, journal.num);
+    }
+
+    ngx_modelgw_node_set(ledger, NGX_MODELGW_NODE_NEW);
+
+    return NGX_OK;
+}
+
+
+/*
+ * Milliseconds since the Epoch as those of CLOCK_BOOTTIME, from which others
+ * are subtracted: it may have been before the machine was started.  If the
+ * clock was set back since, it is not known how long ago that was.
+ */
+
+static uint64_t
+ngx_http_modelgw_load_exchanged(uint64_t exchanged)
+{
+    uint64_t         now, boot;
+    ngx_time_t      *tp;
+    struct timespec  ts;
+
+    tp = ngx_timeofday();
+    now = (uint64_t) tp->sec * 1000 + tp->msec;
+
+    if (exchanged == 0 || exchanged > now) {
+        return 0;
+    }
+
+    (void) clock_gettime(CLOCK_BOOTTIME, &ts);
+
+    boot = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    boot -= now - exchanged;
+
+    return boot ? boot : 1;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_load_lease(void *data, ngx_str_t *name, int64_t granted,
+    int64_t returned, int64_t forced)
+{
+    ngx_http_modelgw_load_t *load = data;
+
+    uint64_t              ends;
+    ngx_int_t             rc;
+    ngx_modelgw_fund_t    fund;
+    ngx_modelgw_ledger_t  *ledger;
+
+    ledger = load->mmcf->ledger;
+
+    if (name->len && name->data[0] == '#') {
+        rc = ngx_http_modelgw_load_budget(load, name, &fund, &ends);
+
+    } else {
+        ends = 0;
+        fund.kind = NGX_MODELGW_FUND_ACCOUNT;
+        rc = ngx_modelgw_ledger_account(ledger, name, 0, 0, 0, 0, &fund.index);
+    }
+
+    if (rc == NGX_OK) {
+        ngx_modelgw_lease_load(ledger, &fund, granted, returned, forced, ends);
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Of "#KEY/WINDOW/START": a window that is still on.  The record of the key is
+ * made here, the configuration gives it its window later.
+ *     NGX_OK
+ *     NGX_DECLINED  it is over, or there is no room: the database has it
+ */
+
+static ngx_int_t
+ngx_http_modelgw_load_budget(ngx_http_modelgw_load_t *load, ngx_str_t *name,
+    ngx_modelgw_fund_t *fund, uint64_t *ends)
+{
+    u_char      *p, *start, *last;
+    off_t        time;
+    size_t       len;
+    ngx_str_t    key;
+    ngx_time_t  *tp;
+    ngx_uint_t   window;
+
+    last = name->data + name->len;
+
+    for (p = last; p > name->data && p[-1] != '/'; p--) { /* void */ }
+
+    start = p;
+    time = ngx_atoof(start, last - start);
+
+    if (time == NGX_ERROR || p == name->data) {
+        return NGX_DECLINED;
+    }
+
+    for (p = start - 1; p > name->data && p[-1] != '/'; p--) { /* void */ }
+
+    len = start - 1 - p;
+
+    for (window = NGX_MODELGW_WINDOW_TOTAL; window > 0; window--) {
+
+        if (ngx_modelgw_windows[window].len == len
+            && ngx_memcmp(ngx_modelgw_windows[window].data, p, len) == 0)
+        {
+            break;
+        }
+    }
+
+    if (window == NGX_MODELGW_WINDOW_NONE || p < name->data + 2) {
+        return NGX_DECLINED;
+    }
+
+    tp = ngx_timeofday();
+    *ends = ngx_modelgw_budget_end(window, time);
+
+    if (*ends <= (uint64_t) tp->sec * 1000 + tp->msec) {
+        return NGX_DECLINED;
+    }
+
+    key.data = name->data + 1;
+    key.len = p - 1 - key.data;
+
+    fund->kind = NGX_MODELGW_FUND_BUDGET;
+
+    return (ngx_modelgw_ledger_key(load->mmcf->ledger, &key, &fund->index)
+            == NGX_OK)
+           ? NGX_OK : NGX_DECLINED;
 }
 
 

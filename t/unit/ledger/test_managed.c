@@ -411,6 +411,89 @@ test_rotate_at_once(void **state)
 
 /* a writer was killed in a change: nothing is found until it is filled */
 
+/* all keys of an id at once, whatever is there */
+
+static void
+test_replace(void **state)
+{
+    ngx_str_t                   id = ngx_string("key-1");
+    ngx_uint_t                  i;
+    ngx_modelgw_managed_t      *m;
+    ngx_modelgw_managed_key_t   keys[3], key;
+
+    m = table(3);
+
+    for (i = 0; i < 3; i++) {
+        keys[i] = a_key(1, i);
+    }
+
+    /* a new one; a revoked one takes no record that another may need */
+
+    keys[1].state = NGX_MODELGW_KEY_REVOKED;
+    assert_int_equal(ngx_modelgw_managed_replace(m, keys, sizeof(key), 2),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 2);
+    assert_int_equal(ngx_modelgw_managed_find(m, keys[1].digest, &key), NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+
+    /* rotated with grace, the old one first */
+
+    keys[0].state = NGX_MODELGW_KEY_ROTATED;
+    keys[0].expires = 100;
+    keys[1] = a_key(1, 7);
+    keys[1].rpm = 60;
+    assert_int_equal(ngx_modelgw_managed_replace(m, keys, sizeof(key), 2),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 1);
+    assert_int_equal(ngx_modelgw_managed_find(m, keys[0].digest, &key), NGX_OK);
+    assert_true(key.state == NGX_MODELGW_KEY_ROTATED && key.expires == 100);
+    assert_int_equal(ngx_modelgw_managed_get(m, &id, &key), NGX_OK);
+    assert_true(key.rpm == 60 && key.digest[24] == 7);
+
+    /* what is not named is revoked, and makes room */
+
+    key = a_key(2, 9);
+    assert_int_equal(ngx_modelgw_managed_put(m, &key), NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 0);
+
+    keys[1].rpm = 70;
+    assert_int_equal(ngx_modelgw_managed_replace(m, &keys[1], sizeof(key), 1),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 1);
+    assert_int_equal(ngx_modelgw_managed_find(m, keys[0].digest, &key), NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+
+    assert_int_equal(ngx_modelgw_managed_replace(m, &keys[1], sizeof(key), 2),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 0);
+    assert_int_equal(ngx_modelgw_managed_find(m, keys[0].digest, &key),
+                     NGX_DECLINED);
+
+    /* no room for one more */
+
+    keys[0] = a_key(1, 11);
+    assert_int_equal(ngx_modelgw_managed_replace(m, keys, sizeof(key), 3),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_free(m), 0);
+
+    /* revoked */
+
+    for (i = 0; i < 3; i++) {
+        keys[i].state = NGX_MODELGW_KEY_REVOKED;
+    }
+
+    assert_int_equal(ngx_modelgw_managed_replace(m, keys, sizeof(key), 3),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_managed_free(m), 2);
+    assert_int_equal(ngx_modelgw_managed_get(m, &id, &key), NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_managed_find(m, keys[1].digest, &key), NGX_OK);
+    assert_int_equal(key.state, NGX_MODELGW_KEY_REVOKED);
+    assert_int_equal(ngx_modelgw_managed_damaged(m), 0);
+
+    free(m);
+}
+
+
 static void
 test_damaged(void **state)
 {
@@ -534,6 +617,7 @@ main(void)
         cmocka_unit_test(test_revoked),
         cmocka_unit_test(test_update_expires),
         cmocka_unit_test(test_rotate_at_once),
+        cmocka_unit_test(test_replace),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_readers),
     };

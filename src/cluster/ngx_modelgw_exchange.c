@@ -1,0 +1,900 @@
+
+/*
+ * The exchange: one transaction, sent at once in a pipeline.
+ *
+ *     BEGIN, fence, [prices, calls, spent, budgets, late], [money], answer,
+ *     [elsewhere], COMMIT
+ *
+ * fence      locks the node's row.  It fails, and all that follows with it,
+ *            unless the epoch is that of this process, and the position the one
+ *            that the node knows: so calls are stored exactly once, whatever
+ *            was lost, is late, or is said again.
+ * calls      what was settled, at most NGX_MODELGW_EXCHANGE_CALLS rows.
+ * spent      adds what they have cost to the node's leases, budgets the same
+ *            for those of keys: a lease cannot be charged without the calls,
+ *            nor calls be there without the charge.
+ * late       adds calls to "hours" that ended before its mark.
+ * money      for accounts where something is borrowed, given back, or a recall
+ *            is answered.  The account's row is locked here, not by settling.
+ *            "cover" is what the lease is short of (usage above a hold, or a
+ *            grant that a failover has lost), and is always granted; "need",
+ *            what a waiting call lacks, wholly or not at all: two calls that
+ *            hold a half each would both wait for ever; "want" is lent in
+ *            advance, a share of what is left, nothing during a recall.
+ * answer     what is new.
+ * elsewhere  for calls that wait: what other nodes have, and who has not
+ *            answered.
+ *
+ * Nothing is counted by the node: "returned" is said as a total, and so may be
+ * said again.  All decisions are made on rows that the statement has locked, or
+ * that are written under the lock of the node's row, so READ COMMITTED is
+ * enough.
+ *
+ * Rejected: numbers of batches (after a crash the same number may have other
+ * calls in it); NOTIFY (it takes a lock of the whole server when it commits,
+ * and does not pass every pooler).
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_exchange_private.h"
+
+
+#define NGX_MODELGW_EXCHANGE_FENCED  "22012"  /* division_by_zero */
+
+
+/* the results of a run, in the order in which its statements were added */
+
+typedef enum {
+    NGX_MODELGW_EXCHANGE_BEGIN = 0,
+    NGX_MODELGW_EXCHANGE_FENCE,
+    NGX_MODELGW_EXCHANGE_PRICES,
+    NGX_MODELGW_EXCHANGE_SHIP,
+    NGX_MODELGW_EXCHANGE_SPENT,
+    NGX_MODELGW_EXCHANGE_BUDGETS,
+    NGX_MODELGW_EXCHANGE_LATE,
+    NGX_MODELGW_EXCHANGE_MONEY,
+    NGX_MODELGW_EXCHANGE_ANSWER,
+    NGX_MODELGW_EXCHANGE_ELSEWHERE,
+    NGX_MODELGW_EXCHANGE_COMMIT,
+    NGX_MODELGW_EXCHANGE_STATEMENTS
+} ngx_modelgw_exchange_statement_e;
+
+typedef struct {
+    ngx_uint_t                n;         /* added */
+    ngx_uint_t                at[NGX_MODELGW_EXCHANGE_STATEMENTS];
+                                         /* 1 + the place of its result; 0: it
+                                            was not added */
+    ngx_modelgw_pq_result_t  *results[NGX_MODELGW_EXCHANGE_STATEMENTS];
+} ngx_modelgw_exchange_run_t;
+
+
+/* a column of calls and prices: a number, or a text */
+
+typedef struct {
+    uint32_t                  type;
+    size_t                    offset;
+} ngx_modelgw_exchange_column_t;
+
+
+static ngx_int_t ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+static ngx_int_t ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+static void ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_args_t *args,
+    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, u_char *rows,
+    size_t size, ngx_uint_t nrows);
+static ngx_int_t ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+static ngx_int_t ngx_modelgw_exchange_elsewhere(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+static ngx_int_t ngx_modelgw_exchange_queue(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_run_t *run, ngx_modelgw_exchange_statement_e i,
+    ngx_modelgw_exchange_args_t *args);
+static ngx_modelgw_pq_result_t *ngx_modelgw_exchange_result(
+    ngx_modelgw_exchange_run_t *run, ngx_modelgw_exchange_statement_e i);
+static void ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
+    ngx_modelgw_pq_result_t *money, ngx_modelgw_pq_result_t *elsewhere);
+static void ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer);
+
+
+#define ngx_modelgw_exchange_number(type, name)                               \
+    { NGX_MODELGW_PQ_INT8, offsetof(type, name) }
+#define ngx_modelgw_exchange_string(type, name)                               \
+    { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
+
+#define ngx_modelgw_exchange_n(name)                                          \
+    ngx_modelgw_exchange_number(ngx_modelgw_journal_call_t, name)
+#define ngx_modelgw_exchange_s(name)                                          \
+    ngx_modelgw_exchange_string(ngx_modelgw_journal_call_t, name)
+
+/* those that follow statements need, too, are the first ones */
+
+#define NGX_MODELGW_EXCHANGE_ACCOUNT  0
+#define NGX_MODELGW_EXCHANGE_KEY      1
+#define NGX_MODELGW_EXCHANGE_ENDED    2
+#define NGX_MODELGW_EXCHANGE_COST     3
+
+static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_calls[] = {
+    ngx_modelgw_exchange_s(account),
+    ngx_modelgw_exchange_s(key),
+    ngx_modelgw_exchange_n(ended),
+    ngx_modelgw_exchange_n(cost),
+    ngx_modelgw_exchange_n(pos),
+    ngx_modelgw_exchange_n(id),
+    ngx_modelgw_exchange_n(time),
+    ngx_modelgw_exchange_s(model),
+    ngx_modelgw_exchange_n(input),
+    ngx_modelgw_exchange_n(cache_read),
+    ngx_modelgw_exchange_n(cache_write),
+    ngx_modelgw_exchange_n(cache_write_1h),
+    ngx_modelgw_exchange_n(output),
+    ngx_modelgw_exchange_n(reasoning),
+    ngx_modelgw_exchange_s(outcome),
+    ngx_modelgw_exchange_s(end),
+    ngx_modelgw_exchange_n(status),
+    ngx_modelgw_exchange_s(request_id),
+    ngx_modelgw_exchange_n(first_byte),
+    ngx_modelgw_exchange_n(flags),
+    ngx_modelgw_exchange_n(price)
+};
+
+#define NGX_MODELGW_EXCHANGE_NCALLS  (sizeof(ngx_modelgw_exchange_calls)      \
+                                      / sizeof(ngx_modelgw_exchange_column_t))
+
+/* beside the columns */
+#define NGX_MODELGW_EXCHANGE_HELD    NGX_MODELGW_EXCHANGE_NCALLS
+
+
+static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_prices[] = {
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, id),
+    ngx_modelgw_exchange_string(ngx_modelgw_store_price_t, group),
+    ngx_modelgw_exchange_string(ngx_modelgw_store_price_t, model),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, time),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.input),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.output),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.cache_read),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.cache_write),
+    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t,
+                                rates.cache_write_1h)
+};
+
+
+static const char  *ngx_modelgw_exchange_statements[] = {
+
+    [NGX_MODELGW_EXCHANGE_BEGIN] = "BEGIN",
+
+    /*
+     * $1 num, $2 epoch, $3 position as known, $4 the new one, $5 keys_version,
+     * $6 the journal's end.  A division by zero ends the pipeline.
+     */
+
+    [NGX_MODELGW_EXCHANGE_FENCE] =
+    "WITH f AS ("
+        "UPDATE modelgw.nodes SET seen = " NGX_MODELGW_EXCHANGE_NOW ","
+            " pos = $4, keys_version = $5, journal_end = $6"
+        " WHERE num = $1 AND epoch = $2 AND pos = $3 AND state = 0"
+        " RETURNING num"
+    ") SELECT 1 / count(*) FROM f",
+
+    /* as in ngx_modelgw_exchange_prices[] */
+
+    [NGX_MODELGW_EXCHANGE_PRICES] =
+    "INSERT INTO modelgw.prices (id, \"group\", model, \"from\", input, output,"
+        " cache_read, cache_write, cache_write_1h)"
+    " SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[],"
+        " $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])"
+        " AS u(id)"
+    " ORDER BY u.id ON CONFLICT (id) DO NOTHING",
+
+    /* as in ngx_modelgw_exchange_calls[], then $22 num; first_byte -1: NULL */
+
+    [NGX_MODELGW_EXCHANGE_SHIP] =
+    "INSERT INTO modelgw.calls (node, account, key, ended, cost, pos, id, time,"
+        " model, input, cache_read, cache_write, cache_write_1h, output,"
+        " reasoning, outcome, \"end\", status, request_id, first_byte, flags,"
+        " price)"
+    " SELECT $22, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14,"
+        " c15, c16, c17, c18, nullif(c19, -1), c20, c21"
+    " FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[],"
+        " $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[],"
+        " $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],"
+        " $14::bigint[], $15::text[], $16::text[], $17::bigint[], $18::text[],"
+        " $19::bigint[], $20::bigint[], $21::bigint[]) AS u(c1, c2, c3, c4, c5,"
+        " c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19,"
+        " c20, c21)",
+
+    /* $1 num; of each call: $2 account, $3 cost, $4 what the account holds */
+
+    [NGX_MODELGW_EXCHANGE_SPENT] =
+    "INSERT INTO modelgw.leases AS l (node, account, spent, held)"
+    " SELECT $1, u.account, sum(u.cost), max(u.held)"
+    " FROM unnest($2::text[], $3::bigint[], $4::bigint[])"
+        " AS u(account, cost, held)"
+    " GROUP BY u.account"
+    " ON CONFLICT (node, account) DO UPDATE"
+    " SET spent = l.spent + excluded.spent, held = excluded.held",
+
+    /*
+     * $1 num; of each call: $2 key, $3 when it ended, $4 cost.  While a budget
+     * is opened no exchange runs.
+     */
+
+    [NGX_MODELGW_EXCHANGE_BUDGETS] =
+    "INSERT INTO modelgw.leases AS l (node, account, spent)"
+    " SELECT $1, b.name, sum(u.cost)"
+    " FROM unnest($2::text[], $3::bigint[], $4::bigint[])"
+        " AS u(key, ended, cost)"
+        " JOIN modelgw.budgets b ON b.key = u.key AND b.starts <= u.ended"
+            " AND b.ends > u.ended"
+    " GROUP BY b.name"
+    " ON CONFLICT (node, account) DO UPDATE"
+    " SET spent = l.spent + excluded.spent",
+
+    /*
+     * $1 num, $2 position before the calls, $3 after them.  Who moves the mark
+     * locks it FOR UPDATE first, then sums up: either that sees these calls, or
+     * this sees the mark.
+     */
+
+    [NGX_MODELGW_EXCHANGE_LATE] =
+    "WITH m AS ("
+        "SELECT value FROM modelgw.marks WHERE name = 'hours' FOR SHARE"
+    ")"
+    " INSERT INTO modelgw.hours AS h (hour, account, key, model, calls, errors,"
+        " input, cache_read, cache_write, cache_write_1h, output, reasoning,"
+        " cost, duration, first_bytes, first_byte)"
+    " SELECT c.ended / 3600000, c.account, c.key, c.model, count(*),"
+        " count(*) FILTER (WHERE c.status NOT BETWEEN 200 AND 299),"
+        " sum(c.input), sum(c.cache_read), sum(c.cache_write),"
+        " sum(c.cache_write_1h), sum(c.output), sum(c.reasoning), sum(c.cost),"
+        " sum(c.ended - c.time), count(c.first_byte),"
+        " coalesce(sum(c.first_byte), 0)"
+    " FROM m JOIN modelgw.calls c ON c.ended < m.value"
+    " WHERE c.node = $1 AND c.pos > $2 AND c.pos <= $3"
+    " GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
+    " ON CONFLICT (hour, account, key, model) DO UPDATE SET"
+        " calls = h.calls + excluded.calls,"
+        " errors = h.errors + excluded.errors,"
+        " input = h.input + excluded.input,"
+        " cache_read = h.cache_read + excluded.cache_read,"
+        " cache_write = h.cache_write + excluded.cache_write,"
+        " cache_write_1h = h.cache_write_1h + excluded.cache_write_1h,"
+        " output = h.output + excluded.output,"
+        " reasoning = h.reasoning + excluded.reasoning,"
+        " cost = h.cost + excluded.cost,"
+        " duration = h.duration + excluded.duration,"
+        " first_bytes = h.first_bytes + excluded.first_bytes,"
+        " first_byte = h.first_byte + excluded.first_byte",
+
+    /*
+     * $1 num; of each ask: $2 account, $3 returned, in total, $4 need, $5 want,
+     * $6 number of the recall that it answers, $7 whether one is to be raised
+     * if the need is not met, $8 held; $9 live nodes, $10 ms that a recall
+     * lasts.
+     */
+
+    [NGX_MODELGW_EXCHANGE_MONEY] =
+    "WITH u AS ("
+        "SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
+            " $5::bigint[], $6::bigint[], $7::boolean[], $8::bigint[])"
+            " WITH ORDINALITY"
+            " AS u(account, returned, need, want, answered, fresh, held, i)"
+    "), a AS ("
+        "SELECT name, free, recall FROM modelgw.accounts WHERE name = ANY($2)"
+        " ORDER BY name FOR UPDATE"
+    "), c AS ("
+        "SELECT u.i, u.account, u.need, u.want, u.fresh, u.held, a.free,"
+            " a.recall, coalesce(l.granted, 0) AS granted,"
+            " greatest(u.returned, coalesce(l.returned, 0)) AS returned,"
+            " greatest(u.answered, coalesce(l.answered, 0)) AS answered,"
+            " a.free + greatest(u.returned - coalesce(l.returned, 0), 0)"
+                " AS rest,"
+            " greatest(0, coalesce(l.spent, 0) + coalesce(l.forced, 0)"
+                " + greatest(u.returned, coalesce(l.returned, 0))"
+                " - coalesce(l.granted, 0)) AS cover,"
+            " r.no IS NOT NULL AS pending"
+        " FROM u JOIN a ON a.name = u.account"
+        " LEFT JOIN (SELECT * FROM modelgw.leases"
+            " WHERE node = $1 AND account = ANY($2)) l ON l.account = u.account"
+        " LEFT JOIN (SELECT * FROM modelgw.recalls WHERE account = ANY($2)"
+            " AND until > " NGX_MODELGW_EXCHANGE_NOW ") r"
+            " ON r.account = u.account"
+    "), g AS ("
+        "SELECT c.*, need > 0 AND rest - cover < need AS brief,"
+            " need > 0 AND rest - cover < need AND fresh AS raise,"
+            " cover + CASE"
+                " WHEN need > 0 AND rest - cover < need THEN 0"
+                " WHEN pending THEN need"
+                " ELSE need + least(want, greatest(rest - cover - need, 0)"
+                    " / (2 * $9)) END AS plus"
+        " FROM c"
+    "), ua AS ("
+        "UPDATE modelgw.accounts x SET free = g.rest - g.plus,"
+            " recall = x.recall + g.raise::integer"
+        " FROM g WHERE x.name = g.account AND x.name = ANY($2)"
+            " AND (g.rest - g.plus <> g.free OR g.raise)"
+    "), ur AS ("
+        "INSERT INTO modelgw.recalls (account, no, until)"
+        " SELECT account, recall + raise::integer,"
+            " " NGX_MODELGW_EXCHANGE_NOW " + $10"
+        " FROM g WHERE brief ORDER BY account"
+        " ON CONFLICT (account) DO UPDATE SET no = excluded.no,"
+            " until = excluded.until"
+    "), ul AS ("
+        "INSERT INTO modelgw.leases AS l"
+            " (node, account, granted, returned, answered, held)"
+        " SELECT $1, account, granted + plus, returned, answered, held FROM g"
+        " ON CONFLICT (node, account) DO UPDATE SET granted = excluded.granted,"
+            " returned = excluded.returned, answered = excluded.answered,"
+            " held = excluded.held"
+        " RETURNING account, granted, returned, forced, spent"
+    ")"
+    " SELECT g.i, ul.granted, ul.returned, ul.forced, ul.spent, g.brief,"
+        " g.rest - g.plus, g.recall + g.raise::integer"
+    " FROM ul JOIN g ON g.account = ul.account",
+
+    /* $1 num, $2 a node lives if it was seen so many ms ago */
+
+    [NGX_MODELGW_EXCHANGE_ANSWER] =
+    "SELECT c.keys_version, c.version, c.oldest, n.live, n.known,"
+        " (SELECT drain FROM modelgw.nodes WHERE num = $1),"
+        " (SELECT string_agg(r.account || ' ' || r.no, ',')"
+            " FROM modelgw.recalls r JOIN modelgw.leases l"
+                " ON l.account = r.account AND l.node = $1"
+            " WHERE r.until > " NGX_MODELGW_EXCHANGE_NOW
+                " AND l.answered < r.no)"
+    " FROM modelgw.cluster c, (SELECT count(*) AS live,"
+        " min(keys_version) AS known FROM modelgw.nodes"
+        " WHERE state = 0 AND seen > " NGX_MODELGW_EXCHANGE_NOW " - $2) n",
+
+    /*
+     * $1 num; of the asks with a need: $2 account, $3 number of its recall, 0:
+     * the one that was raised now, $4 which ask it is; $5 a node lives if it
+     * was seen so many ms ago.  Who has nothing left has nothing to give back.
+     */
+
+    [NGX_MODELGW_EXCHANGE_ELSEWHERE] =
+    "SELECT u.i, coalesce(sum(l.rest), 0),"
+        " count(*) FILTER (WHERE l.rest > 0 AND n.state = 0"
+            " AND n.seen > " NGX_MODELGW_EXCHANGE_NOW " - $5"
+            " AND l.answered < CASE u.no WHEN 0 THEN a.recall ELSE u.no END),"
+        " coalesce(sum(l.rest) FILTER (WHERE l.rest > 0 AND (n.state <> 0"
+            " OR n.seen <= " NGX_MODELGW_EXCHANGE_NOW " - $5)), 0)"
+    " FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS u(account, no, i)"
+        " JOIN modelgw.accounts a ON a.name = u.account"
+        " JOIN (SELECT node, account, answered,"
+            " granted - returned - forced - spent AS rest FROM modelgw.leases"
+            " WHERE account = ANY($2)) l ON l.account = u.account"
+            " AND l.node <> $1"
+        " JOIN modelgw.nodes n ON n.num = l.node"
+    " GROUP BY u.i",
+
+    [NGX_MODELGW_EXCHANGE_COMMIT] = "COMMIT"
+};
+
+
+/* $1 num, $2 epoch, $3 position: what is left of budgets ends with them */
+
+static const char  ngx_modelgw_exchange_left[] =
+    "UPDATE modelgw.nodes SET state = 1, seen = " NGX_MODELGW_EXCHANGE_NOW
+    " WHERE num = $1 AND epoch = $2 AND pos = $3 AND state = 0"
+        " AND NOT EXISTS (SELECT 1 FROM modelgw.leases"
+            " WHERE node = $1 AND account NOT LIKE '#%'"
+            " AND granted - returned - forced - spent <> 0)";
+
+
+ngx_int_t
+ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round)
+{
+    ngx_uint_t                   i;
+    ngx_modelgw_exchange_run_t   run;
+
+    ngx_modelgw_pq_clear(x->answer);
+    x->answer = NULL;
+
+    ngx_memzero(&run, sizeof(ngx_modelgw_exchange_run_t));
+
+    if (ngx_modelgw_exchange_ask(x, round, &run) != NGX_OK) {
+        return NGX_AGAIN;
+    }
+
+    if (ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, run.results,
+                           run.n, &x->error)
+        != NGX_OK)
+    {
+        return (ngx_strcmp(x->error.state, NGX_MODELGW_EXCHANGE_FENCED) == 0)
+               ? NGX_DECLINED : NGX_AGAIN;
+    }
+
+    x->pos = round->pos;
+
+    ngx_modelgw_exchange_said(round,
+            ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_MONEY),
+            ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ELSEWHERE));
+
+    ngx_modelgw_exchange_answer(x, round,
+            ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ANSWER));
+
+    for (i = 0; i < run.n; i++) {
+        if (run.results[i] != x->answer) {
+            ngx_modelgw_pq_clear(run.results[i]);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+{
+    ngx_modelgw_exchange_args_t  args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_BEGIN, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_int(&args, x->epoch);
+    ngx_modelgw_exchange_int(&args, x->pos);
+    ngx_modelgw_exchange_int(&args, round->pos);
+    ngx_modelgw_exchange_int(&args, x->keys_version);
+    ngx_modelgw_exchange_int(&args, round->end);
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_FENCE, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (round->ncalls
+        && ngx_modelgw_exchange_ship(x, round, run) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (round->nasks
+        && ngx_modelgw_exchange_money(x, round, run) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_int(&args, NGX_MODELGW_EXCHANGE_LIVE);
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_ANSWER, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_exchange_elsewhere(x, round, run) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_COMMIT,
+                                      &args);
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+{
+    ngx_uint_t                    i;
+    ngx_modelgw_pq_array_t       *a;
+    ngx_modelgw_exchange_args_t   args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+    a = x->arrays;
+
+    if (round->nprices) {
+        ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_prices,
+                                     sizeof(ngx_modelgw_exchange_prices)
+                                     / sizeof(ngx_modelgw_exchange_column_t),
+                                     (u_char *) round->prices,
+                                     sizeof(ngx_modelgw_store_price_t),
+                                     round->nprices);
+
+        if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_PRICES,
+                                       &args)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_calls,
+                                 NGX_MODELGW_EXCHANGE_NCALLS,
+                                 (u_char *) round->calls,
+                                 sizeof(ngx_modelgw_journal_call_t),
+                                 round->ncalls);
+    ngx_modelgw_exchange_int(&args, x->num);
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_SHIP, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_EXCHANGE_HELD],
+                               NGX_MODELGW_PQ_INT8);
+
+    for (i = 0; i < round->ncalls; i++) {
+        ngx_modelgw_pq_array_int(&a[NGX_MODELGW_EXCHANGE_HELD],
+                                 round->held
+                                 ? round->held(round->data,
+                                               &round->calls[i].account)
+                                 : 0);
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_ACCOUNT]);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_COST]);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_HELD]);
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_SPENT, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_KEY]);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_ENDED]);
+    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_COST]);
+
+    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_BUDGETS, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_int(&args, x->pos);
+    ngx_modelgw_exchange_int(&args, round->pos);
+
+    return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_LATE, &args);
+}
+
+
+/* The rows by columns: arrays, the i-th one in x->arrays[i]. */
+
+static void
+ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_args_t *args,
+    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, u_char *rows,
+    size_t size, ngx_uint_t nrows)
+{
+    u_char                  *p;
+    ngx_str_t               *text;
+    ngx_uint_t               i, k;
+    ngx_modelgw_pq_array_t  *a;
+
+    for (i = 0; i < n; i++) {
+        a = &x->arrays[i];
+
+        ngx_modelgw_pq_array_begin(a, columns[i].type);
+
+        for (k = 0; k < nrows; k++) {
+            p = rows + k * size + columns[i].offset;
+
+            if (columns[i].type == NGX_MODELGW_PQ_INT8) {
+                ngx_modelgw_pq_array_int(a, *(int64_t *) p);
+
+            } else {
+                text = (ngx_str_t *) p;
+                ngx_modelgw_pq_array_text(a, text->data, text->len);
+            }
+        }
+
+        ngx_modelgw_exchange_array(args, a);
+    }
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+{
+    ngx_uint_t                    i;
+    ngx_modelgw_ask_t            *ask;
+    ngx_modelgw_pq_array_t       *a;
+    ngx_modelgw_exchange_args_t   args;
+
+    static const uint32_t  types[] = {
+        NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8,
+        NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_BOOL,
+        NGX_MODELGW_PQ_INT8
+    };
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+    a = x->arrays;
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        ngx_modelgw_pq_array_begin(&a[i], types[i]);
+    }
+
+    for (i = 0; i < round->nasks; i++) {
+        ask = &round->asks[i];
+
+        ngx_modelgw_pq_array_text(&a[0], ask->name, ask->len);
+        ngx_modelgw_pq_array_int(&a[1], ask->returned);
+        ngx_modelgw_pq_array_int(&a[2], ask->need);
+        ngx_modelgw_pq_array_int(&a[3], ask->want);
+        ngx_modelgw_pq_array_int(&a[4], ask->answered);
+        ngx_modelgw_pq_array_int(&a[5], ask->recall == 0);
+        ngx_modelgw_pq_array_int(&a[6], ask->held);
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        ngx_modelgw_exchange_array(&args, &a[i]);
+    }
+
+    ngx_modelgw_exchange_int(&args, ngx_max(round->live, 1));
+    ngx_modelgw_exchange_int(&args, NGX_MODELGW_LEASE_RECALL);
+
+    return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_MONEY,
+                                      &args);
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_elsewhere(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+{
+    ngx_uint_t                    i;
+    ngx_modelgw_ask_t            *ask;
+    ngx_modelgw_pq_array_t       *a;
+    ngx_modelgw_exchange_args_t   args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+    a = x->arrays;
+
+    ngx_modelgw_pq_array_begin(&a[0], NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&a[1], NGX_MODELGW_PQ_INT8);
+    ngx_modelgw_pq_array_begin(&a[2], NGX_MODELGW_PQ_INT8);
+
+    for (i = 0; i < round->nasks; i++) {
+        ask = &round->asks[i];
+
+        if (ask->need > 0) {
+            ngx_modelgw_pq_array_text(&a[0], ask->name, ask->len);
+            ngx_modelgw_pq_array_int(&a[1], ask->recall);
+            ngx_modelgw_pq_array_int(&a[2], i);
+        }
+    }
+
+    if (a[0].n == 0) {
+        return NGX_OK;
+    }
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_array(&args, &a[0]);
+    ngx_modelgw_exchange_array(&args, &a[1]);
+    ngx_modelgw_exchange_array(&args, &a[2]);
+    ngx_modelgw_exchange_int(&args, NGX_MODELGW_EXCHANGE_LIVE);
+
+    return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_ELSEWHERE,
+                                      &args);
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_queue(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_run_t *run, ngx_modelgw_exchange_statement_e i,
+    ngx_modelgw_exchange_args_t *args)
+{
+    run->at[i] = ++run->n;
+
+    return ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_statements[i],
+                                    args);
+}
+
+
+/* NULL: the statement was not part of the run */
+
+static ngx_modelgw_pq_result_t *
+ngx_modelgw_exchange_result(ngx_modelgw_exchange_run_t *run,
+    ngx_modelgw_exchange_statement_e i)
+{
+    return run->at[i] ? run->results[run->at[i] - 1] : NULL;
+}
+
+
+static void
+ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
+    ngx_modelgw_pq_result_t *money, ngx_modelgw_pq_result_t *elsewhere)
+{
+    ngx_uint_t                    row, i;
+    ngx_modelgw_exchange_said_t  *said;
+
+    ngx_memzero(round->said,
+                round->nasks * sizeof(ngx_modelgw_exchange_said_t));
+
+    for (row = 0; money && row < ngx_modelgw_pq_rows(money); row++) {
+
+        i = ngx_modelgw_pq_int(money, row, 0) - 1;
+        said = &round->said[i];
+
+        said->found = 1;
+        said->granted = ngx_modelgw_pq_int(money, row, 1);
+        said->returned = ngx_modelgw_pq_int(money, row, 2);
+        said->forced = ngx_modelgw_pq_int(money, row, 3);
+        said->spent = ngx_modelgw_pq_int(money, row, 4);
+        said->brief = ngx_modelgw_pq_int(money, row, 5);
+        said->free = ngx_modelgw_pq_int(money, row, 6);
+        said->recall = round->asks[i].recall
+                       ? round->asks[i].recall
+                       : (uint64_t) ngx_modelgw_pq_int(money, row, 7);
+    }
+
+    for (row = 0; elsewhere && row < ngx_modelgw_pq_rows(elsewhere); row++) {
+
+        said = &round->said[ngx_modelgw_pq_int(elsewhere, row, 0)];
+
+        if (said->brief) {
+            said->lent = ngx_modelgw_pq_int(elsewhere, row, 1);
+            said->silent = ngx_modelgw_pq_int(elsewhere, row, 2);
+            said->away = ngx_modelgw_pq_int(elsewhere, row, 3);
+        }
+    }
+}
+
+
+/* There is one row, as a join has found the one of the cluster. */
+
+static void
+ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer)
+{
+    x->answer = answer;
+
+    round->keys_version = ngx_modelgw_pq_int(answer, 0, 0);
+    round->version = ngx_modelgw_pq_int(answer, 0, 1);
+    round->oldest = ngx_modelgw_pq_int(answer, 0, 2);
+    round->now_live = ngx_modelgw_pq_int(answer, 0, 3);
+    round->now_known = ngx_modelgw_pq_int(answer, 0, 4);
+    round->drain = ngx_modelgw_pq_int(answer, 0, 5);
+
+    ngx_modelgw_pq_text(answer, 0, 6, &round->recalls);
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_leave(ngx_modelgw_exchange_t *x)
+{
+    ngx_uint_t                    changed;
+    ngx_modelgw_pq_result_t      *result;
+    ngx_modelgw_exchange_args_t   args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_int(&args, x->epoch);
+    ngx_modelgw_exchange_int(&args, x->pos);
+
+    if (ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_left, &args, &result)
+        != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    changed = ngx_modelgw_pq_changed(result);
+    ngx_modelgw_pq_clear(result);
+
+    if (changed != 1) {
+        ngx_modelgw_exchange_set_error(x, "the node has leases with something"
+                                       " left, or is fenced");
+        return NGX_AGAIN;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_modelgw_exchange_free(ngx_modelgw_exchange_t *x)
+{
+    ngx_uint_t  i;
+
+    ngx_modelgw_pq_clear(x->answer);
+    x->answer = NULL;
+
+    for (i = 0; i < NGX_MODELGW_EXCHANGE_ARRAYS; i++) {
+        ngx_modelgw_pq_array_free(&x->arrays[i]);
+    }
+}
+
+
+void
+ngx_modelgw_exchange_int(ngx_modelgw_exchange_args_t *args, int64_t n)
+{
+    ngx_modelgw_pq_param_int(&args->params[args->n], args->numbers[args->n], n);
+    args->n++;
+}
+
+
+void
+ngx_modelgw_exchange_text(ngx_modelgw_exchange_args_t *args, char *text)
+{
+    ngx_modelgw_pq_param_text(&args->params[args->n++], (u_char *) text,
+                              ngx_strlen(text));
+}
+
+
+void
+ngx_modelgw_exchange_array(ngx_modelgw_exchange_args_t *args,
+    ngx_modelgw_pq_array_t *a)
+{
+    if (ngx_modelgw_pq_array_end(a, &args->params[args->n++]) != NGX_OK) {
+        args->failed = 1;
+    }
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_add(ngx_modelgw_exchange_t *x, const char *sql,
+    ngx_modelgw_exchange_args_t *args)
+{
+    ngx_uint_t  n;
+
+    n = args->n;
+    args->n = 0;
+
+    if (args->failed) {
+        ngx_modelgw_exchange_set_error(x, "no memory for a statement");
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_pq_add(x->pq, sql, args->params, n, &x->error);
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_exec(ngx_modelgw_exchange_t *x, const char *sql,
+    ngx_modelgw_exchange_args_t *args, ngx_modelgw_pq_result_t **result)
+{
+    ngx_uint_t  n;
+
+    n = args->n;
+    args->n = 0;
+
+    if (args->failed) {
+        *result = NULL;
+        ngx_modelgw_exchange_set_error(x, "no memory for a statement");
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_pq_exec(x->pq, sql, args->params, n,
+                               NGX_MODELGW_EXCHANGE_TIMEOUT, result, &x->error);
+}
+
+
+void
+ngx_modelgw_exchange_set_error(ngx_modelgw_exchange_t *x, const char *fmt, ...)
+{
+    u_char   *p;
+    va_list   args;
+
+    va_start(args, fmt);
+    p = ngx_vslprintf(x->error.data, x->error.data + NGX_MODELGW_PQ_ERROR, fmt,
+                      args);
+    va_end(args);
+
+    x->error.len = p - x->error.data;
+    x->error.state[0] = '\0';
+}

@@ -1,0 +1,173 @@
+
+/*
+ * A node and the database of its cluster: joining it, and the exchange, in
+ * which a node ships calls that are settled and durable, and says what it
+ * borrows and what it gives back.
+ *
+ * All times that decide anything are the database's.
+ */
+
+
+#ifndef _NGX_MODELGW_EXCHANGE_H_INCLUDED_
+#define _NGX_MODELGW_EXCHANGE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_journal.h"
+#include "ngx_modelgw_lease.h"
+#include "ngx_modelgw_pq.h"
+#include "ngx_modelgw_store.h"
+
+
+#define NGX_MODELGW_SCHEMA_VERSION   1   /* of the database */
+#define NGX_MODELGW_EXCHANGE_CALLS   1000
+#define NGX_MODELGW_EXCHANGE_ASKS    1000
+#define NGX_MODELGW_EXCHANGE_LIVE    3000  /* ms since a node was seen */
+#define NGX_MODELGW_EXCHANGE_ARRAYS  24
+#define NGX_MODELGW_RANDOM_ID        33  /* of a journal, process, cluster: 32
+                                            hexadecimal digits and a NUL */
+
+
+/* zeroed at first; what is not of the caller is between exchanges */
+
+typedef struct {
+    ngx_modelgw_pq_t     *pq;            /* of the caller; NULL: there is no
+                                            connection */
+    char                 *name;          /* of the node */
+    char                  journal[NGX_MODELGW_RANDOM_ID];
+    char                  process[NGX_MODELGW_RANDOM_ID];
+    char                  cluster[NGX_MODELGW_RANDOM_ID]; /* "": not known */
+    uint64_t              num;
+    uint64_t              epoch;
+    uint64_t              pos;           /* acknowledged */
+    uint64_t              keys_version;  /* that this node knows, of the
+                                            caller */
+    ngx_uint_t            fresh;         /* of the caller, 1: of a process that
+                                            has just started: it may take
+                                            over; 0 after a join */
+    ngx_modelgw_pq_error_t    error;
+    ngx_modelgw_pq_result_t  *answer;
+    ngx_modelgw_pq_array_t    arrays[NGX_MODELGW_EXCHANGE_ARRAYS];
+} ngx_modelgw_exchange_t;
+
+/* Frees the memory of exchanges; the connection is the caller's. */
+void ngx_modelgw_exchange_free(ngx_modelgw_exchange_t *x);
+
+
+/*
+ * What the database knows of a lease, also of those of budgets whose windows
+ * are over.  Other than NGX_OK is returned by the join.
+ */
+typedef ngx_int_t (*ngx_modelgw_exchange_lease_pt)(void *data, ngx_str_t *name,
+    int64_t granted, int64_t returned, int64_t forced, int64_t spent);
+
+/*
+ * Joins the cluster, on a connection that was just opened.
+ *     NGX_OK        the node is a member; num, epoch, pos are set, and cluster
+ *                   if it was ""
+ *     NGX_AGAIN     the connection or the database has failed: later
+ *     NGX_BUSY      it has left, as it was and still is asked to: later
+ *     NGX_DECLINED  it must not work with this database: error is a sentence
+ *                   (another cluster, another process has the journal,
+ *                   versions, no schema, too few rights)
+ */
+ngx_int_t ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_lease_pt handler, void *data);
+
+
+/* of an ask, in the answer */
+
+typedef struct {
+    int64_t               granted;
+    int64_t               returned;
+    int64_t               forced;
+    int64_t               spent;         /* of calls that were shipped */
+    ngx_uint_t            found;         /* 0: there is no such account, it is
+                                            to be opened; all else is 0 */
+    ngx_uint_t            brief;         /* 1: the need was not met */
+    int64_t               free;          /* that no node has */
+    uint64_t              recall;        /* by which the answers of others are
+                                            counted: ask->recall, or the one
+                                            that was raised */
+
+    /* if brief */
+
+    int64_t               lent;          /* to other nodes */
+    uint64_t              silent;        /* nodes that live, have something, and
+                                            have not answered the recall */
+    int64_t               away;          /* lent to nodes that are away */
+} ngx_modelgw_exchange_said_t;
+
+
+typedef struct {
+    /* asked */
+    ngx_modelgw_journal_call_t   *calls;
+    ngx_uint_t                    ncalls;
+    ngx_modelgw_store_price_t    *prices;    /* of the calls */
+    ngx_uint_t                    nprices;
+    uint64_t                      pos;       /* after them */
+    uint64_t                      end;       /* of the journal */
+    ngx_modelgw_ask_t            *asks;      /* one a fund */
+    ngx_uint_t                    nasks;
+    uint64_t                      live;      /* as last known */
+    int64_t                     (*held)(void *data, ngx_str_t *account);
+                                             /* what an account that a call was
+                                                of holds now, for operators;
+                                                NULL: not known */
+    void                         *data;
+
+    /* answered */
+    ngx_modelgw_exchange_said_t  *said;      /* of the asks, by the caller */
+    uint64_t                      keys_version;
+    uint64_t                      version;   /* of the schema */
+    uint64_t                      oldest;    /* that a node must know */
+    uint64_t                      now_live;  /* this one included */
+    uint64_t                      now_known; /* keys_version that all live nodes
+                                                know */
+    ngx_uint_t                    drain;     /* the node was asked to leave */
+    ngx_str_t                     recalls;   /* "NAME NO,NAME NO", valid until
+                                                the next exchange */
+} ngx_modelgw_exchange_round_t;
+
+/*
+ * One exchange: a transaction.
+ *     NGX_OK        committed; x->pos is round->pos, the answers are set
+ *     NGX_AGAIN     not known, or the connection is lost: close it, connect,
+ *                   join, and say it again
+ *     NGX_DECLINED  fenced: close it, connect, join
+ */
+ngx_int_t ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round);
+
+/*
+ * Leaves the cluster, when all was shipped and given back.
+ *     NGX_OK     the node is no member any more
+ *     NGX_AGAIN  not known, or the database knows of leases that have something
+ *                left, or the node is fenced: close it, connect, join
+ */
+ngx_int_t ngx_modelgw_exchange_leave(ngx_modelgw_exchange_t *x);
+
+
+typedef struct {
+    ngx_str_t             name;          /* of the fund */
+    int64_t               amount;        /* founding credit, or limit */
+    ngx_str_t             key;           /* of a budget; len 0: an account */
+    uint64_t              starts;        /* of its window, ms */
+    uint64_t              ends;
+} ngx_modelgw_exchange_open_t;
+
+/*
+ * Opens accounts, with their founding credit, and budgets of keys, with what
+ * calls that ended in the window have cost so far.  What is open does not
+ * change, but for the limit of a budget.
+ *     NGX_OK
+ *     NGX_AGAIN  not known, or not all of them: close it, connect, join, and
+ *                open them again
+ */
+ngx_int_t ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
+
+
+#endif /* _NGX_MODELGW_EXCHANGE_H_INCLUDED_ */

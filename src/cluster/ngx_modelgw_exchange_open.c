@@ -1,0 +1,336 @@
+
+/*
+ * Opening what is lent.  An account is opened with its founding credit, by
+ * whichever node names it first.
+ *
+ * A budget is opened with its limit less what the calls of its window have cost
+ * so far, and each node gets a lease that it has used up with its own: so
+ * "left" of a lease means the same to the node, which counts all calls of the
+ * window.  No call may be missed or counted twice, so no exchange is running
+ * meanwhile: an exchange begins with the lock of its node's row, this with the
+ * locks of all of them, and of the cluster's, without which no node can be
+ * added.  They are held only if there is a budget that is not open.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_exchange_private.h"
+
+
+typedef enum {
+    NGX_MODELGW_OPEN_NAME = 0,
+    NGX_MODELGW_OPEN_AMOUNT,
+    NGX_MODELGW_OPEN_KEY,
+    NGX_MODELGW_OPEN_STARTS,
+    NGX_MODELGW_OPEN_ENDS,
+    NGX_MODELGW_OPEN_ARRAYS
+} ngx_modelgw_open_array_e;
+
+
+static ngx_int_t ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
+static ngx_int_t ngx_modelgw_exchange_open_accounts(ngx_modelgw_exchange_t *x);
+static ngx_int_t ngx_modelgw_exchange_open_budgets(ngx_modelgw_exchange_t *x);
+static ngx_int_t ngx_modelgw_exchange_open_new(ngx_modelgw_exchange_t *x);
+static ngx_int_t ngx_modelgw_exchange_open_limits(ngx_modelgw_exchange_t *x);
+
+
+static const char  ngx_modelgw_exchange_begin[] = "BEGIN";
+static const char  ngx_modelgw_exchange_commit[] = "COMMIT";
+
+
+/* $1 names, $2 founding credit */
+
+static const char  ngx_modelgw_exchange_founded[] =
+    "WITH n AS ("
+        "INSERT INTO modelgw.accounts (name, free, opened)"
+        " SELECT u.name, u.amount, " NGX_MODELGW_EXCHANGE_NOW
+        " FROM unnest($1::text[], $2::bigint[]) AS u(name, amount)"
+        " ORDER BY u.name ON CONFLICT (name) DO NOTHING"
+        " RETURNING name, free"
+    ")"
+    " INSERT INTO modelgw.topups (id, account, amount, time)"
+    " SELECT 'founding:' || name, name, free, " NGX_MODELGW_EXCHANGE_NOW
+    " FROM n WHERE free > 0";
+
+
+/* $1 names, $2 limits: how many are not open, how many limits differ */
+
+static const char  ngx_modelgw_exchange_differ[] =
+    "SELECT count(*) FILTER (WHERE b.name IS NULL),"
+        " count(*) FILTER (WHERE b.lim <> u.lim)"
+    " FROM unnest($1::text[], $2::bigint[]) AS u(name, lim)"
+        " LEFT JOIN modelgw.budgets b ON b.name = u.name";
+
+
+static const char  ngx_modelgw_exchange_lock_cluster[] =
+    "SELECT one FROM modelgw.cluster FOR KEY SHARE";
+
+static const char  ngx_modelgw_exchange_lock_nodes[] =
+    "SELECT num FROM modelgw.nodes ORDER BY num FOR UPDATE";
+
+
+/*
+ * $1 names, $2 limits, $3 keys, $4 starts, $5 ends.  A day counts to the window
+ * that it begins in.
+ */
+
+static const char  ngx_modelgw_exchange_opened[] =
+    "WITH b AS ("
+        "INSERT INTO modelgw.budgets (name, lim, key, starts, ends)"
+        " SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[],"
+            " $4::bigint[], $5::bigint[]) AS u(name)"
+        " ORDER BY u.name ON CONFLICT DO NOTHING"
+        " RETURNING name, lim, key, starts, ends"
+    "), s AS ("
+        "SELECT name, node, sum(cost)::bigint AS spent FROM ("
+            "SELECT b.name, c.node, c.cost FROM b JOIN modelgw.calls c"
+                " ON c.key = b.key AND c.ended >= b.starts AND c.ended < b.ends"
+            " UNION ALL"
+            " SELECT b.name, d.node, d.cost FROM b JOIN modelgw.days d"
+                " ON d.key = b.key AND d.day >= to_char(to_timestamp(b.starts"
+                    " / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+                " AND extract(epoch FROM d.day::date) * 1000 >= b.starts"
+                " AND extract(epoch FROM d.day::date) * 1000 < b.ends"
+        ") AS x GROUP BY name, node"
+    "), l AS ("
+        "INSERT INTO modelgw.leases (node, account, granted, spent)"
+        " SELECT node, name, spent, spent FROM s"
+    ")"
+    " INSERT INTO modelgw.accounts (name, free, opened)"
+    " SELECT b.name, b.lim"
+        " - coalesce((SELECT sum(s.spent) FROM s WHERE s.name = b.name), 0),"
+        " " NGX_MODELGW_EXCHANGE_NOW " FROM b";
+
+
+/* $1 names; before the limits are read, as they may be changed meanwhile */
+
+static const char  ngx_modelgw_exchange_lock_accounts[] =
+    "SELECT name FROM modelgw.accounts WHERE name = ANY($1)"
+    " ORDER BY name FOR UPDATE";
+
+
+/* $1 names, $2 limits */
+
+static const char  ngx_modelgw_exchange_limited[] =
+    "WITH c AS ("
+        "SELECT b.name, u.lim, u.lim - b.lim AS more"
+        " FROM unnest($1::text[], $2::bigint[]) AS u(name, lim)"
+            " JOIN modelgw.budgets b ON b.name = u.name"
+        " WHERE b.lim <> u.lim"
+    "), ub AS ("
+        "UPDATE modelgw.budgets b SET lim = c.lim FROM c WHERE b.name = c.name"
+    ")"
+    " UPDATE modelgw.accounts a SET free = a.free + c.more FROM c"
+    " WHERE a.name = c.name";
+
+
+ngx_int_t
+ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n)
+{
+    ngx_uint_t  max;
+
+    while (n) {
+        max = ngx_min(n, NGX_MODELGW_EXCHANGE_ASKS);
+
+        if (ngx_modelgw_exchange_open_some(x, opens, max) != NGX_OK) {
+            return NGX_AGAIN;
+        }
+
+        opens += max;
+        n -= max;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n)
+{
+    ngx_uint_t               i, accounts, budgets;
+    ngx_modelgw_pq_array_t  *a;
+
+    a = x->arrays;
+
+    accounts = 0;
+
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_NAME], NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_AMOUNT],
+                               NGX_MODELGW_PQ_INT8);
+
+    for (i = 0; i < n; i++) {
+        if (opens[i].key.len == 0) {
+            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_NAME],
+                                      opens[i].name.data, opens[i].name.len);
+            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_AMOUNT],
+                                     opens[i].amount);
+            accounts++;
+        }
+    }
+
+    if (accounts && ngx_modelgw_exchange_open_accounts(x) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    budgets = 0;
+
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_NAME], NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_AMOUNT],
+                               NGX_MODELGW_PQ_INT8);
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_KEY], NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_STARTS],
+                               NGX_MODELGW_PQ_INT8);
+    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_ENDS], NGX_MODELGW_PQ_INT8);
+
+    for (i = 0; i < n; i++) {
+        if (opens[i].key.len) {
+            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_NAME],
+                                      opens[i].name.data, opens[i].name.len);
+            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_AMOUNT],
+                                     opens[i].amount);
+            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_KEY],
+                                      opens[i].key.data, opens[i].key.len);
+            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_STARTS],
+                                     opens[i].starts);
+            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_ENDS],
+                                     opens[i].ends);
+            budgets++;
+        }
+    }
+
+    return budgets ? ngx_modelgw_exchange_open_budgets(x) : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_open_accounts(ngx_modelgw_exchange_t *x)
+{
+    ngx_int_t                     rc;
+    ngx_modelgw_pq_result_t      *result;
+    ngx_modelgw_exchange_args_t   args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_NAME]);
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_AMOUNT]);
+
+    rc = ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_founded, &args,
+                                   &result);
+    ngx_modelgw_pq_clear(result);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_open_budgets(ngx_modelgw_exchange_t *x)
+{
+    ngx_uint_t                    missing, differ;
+    ngx_modelgw_pq_result_t      *result;
+    ngx_modelgw_exchange_args_t   args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_NAME]);
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_AMOUNT]);
+
+    if (ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_differ, &args,
+                                  &result)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    missing = ngx_modelgw_pq_int(result, 0, 0);
+    differ = ngx_modelgw_pq_int(result, 0, 1);
+
+    ngx_modelgw_pq_clear(result);
+
+    if (missing && ngx_modelgw_exchange_open_new(x) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (differ && ngx_modelgw_exchange_open_limits(x) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_open_new(ngx_modelgw_exchange_t *x)
+{
+    ngx_uint_t                   i;
+    ngx_modelgw_exchange_args_t  args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_begin, &args)
+        != NGX_OK
+        || ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_lock_cluster,
+                                    &args)
+           != NGX_OK
+        || ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_lock_nodes, &args)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < NGX_MODELGW_OPEN_ARRAYS; i++) {
+        ngx_modelgw_exchange_array(&args, &x->arrays[i]);
+    }
+
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_opened, &args)
+        != NGX_OK
+        || ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_commit, &args)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+                              &x->error);
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_open_limits(ngx_modelgw_exchange_t *x)
+{
+    ngx_modelgw_exchange_args_t  args;
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_begin, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_NAME]);
+
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_lock_accounts, &args)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_NAME]);
+    ngx_modelgw_exchange_array(&args, &x->arrays[NGX_MODELGW_OPEN_AMOUNT]);
+
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_limited, &args)
+        != NGX_OK
+        || ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_commit, &args)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+                              &x->error);
+}

@@ -1,0 +1,431 @@
+
+/*
+ * The nodes of a cluster, for operators: these need its database, the file of
+ * one machine has none.
+ *
+ * A node that is written off loses what it has borrowed, but for what it has
+ * spent of it: it may still run, and is fenced by its epoch.  Locks are taken
+ * in the order of an exchange: the node's row, its leases, accounts by name.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_modelgw_out.h"
+#include "ngx_modelgw_stmt.h"
+#include "ngx_modelgw_store_private.h"
+
+
+typedef enum {
+    NGX_MODELGW_NODES_MEMBER = 0,
+    NGX_MODELGW_NODES_LEFT,
+    NGX_MODELGW_NODES_WRITTEN_OFF
+} ngx_modelgw_store_nodes_e;
+
+
+/* what is read of a node, under the lock of its row */
+
+typedef struct {
+    int64_t                      num;
+    int64_t                      state;  /* ngx_modelgw_store_nodes_e */
+    int64_t                      draining;
+    ngx_modelgw_ledger_name_t    name;
+} ngx_modelgw_store_node_t;
+
+
+static void ngx_modelgw_store_node_row(ngx_modelgw_out_t *out,
+    ngx_modelgw_stmt_t *stmt);
+static ngx_int_t ngx_modelgw_store_node_find(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_node_t *node);
+static ngx_int_t ngx_modelgw_store_node_once(ngx_modelgw_store_t *s,
+    const char *sql, ngx_modelgw_store_node_t *node, int64_t second);
+static void ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text,
+    const char *state);
+static const char *ngx_modelgw_store_node_word(int64_t state,
+    int64_t draining, int64_t here);
+
+
+#define NGX_MODELGW_NODES_NOW                                                 \
+    "CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
+
+/* of accounts: budgets are lent besides, and are no money */
+
+#define NGX_MODELGW_NODES_REST                                                \
+    "(granted - returned - forced - spent)"
+
+
+static const char  ngx_modelgw_store_nodes_sql[] =
+    "SELECT num, name, state, CAST(drain AS INTEGER),"
+    " CAST(seen > " NGX_MODELGW_NODES_NOW " - 3000 AS INTEGER), joined, seen,"
+    " version, CAST(coalesce((SELECT sum(" NGX_MODELGW_NODES_REST ")"
+        " FROM leases WHERE node = num AND account NOT LIKE '#%'), 0)"
+        " AS BIGINT),"
+    " CAST(coalesce((SELECT sum(held) FROM leases"
+        " WHERE node = num AND account NOT LIKE '#%'), 0) AS BIGINT),"
+    " greatest(journal_end - pos, 0), keys_version"
+    " FROM nodes ORDER BY num";
+
+
+/*
+ * What the node has left goes back to the accounts (free), but where it is
+ * charged: then it is gone, by a call of each account.  Positions of these are
+ * negative: the node's own are not.  ?2: 1: it is charged.
+ */
+
+static const char  ngx_modelgw_store_nodes_force[] =
+    "WITH l AS (SELECT account, " NGX_MODELGW_NODES_REST " AS rest"
+        " FROM leases WHERE node = ?1 AND " NGX_MODELGW_NODES_REST " > 0),"
+    " a AS (SELECT name FROM accounts"
+        " WHERE name IN (SELECT account FROM l) ORDER BY name FOR UPDATE),"
+    " u AS (UPDATE accounts SET free = free + l.rest FROM l, a"
+        " WHERE accounts.name = l.account AND a.name = l.account"
+        " AND (?2 = 0 OR l.account LIKE '#%'))"
+    " UPDATE leases SET forced = forced + l.rest FROM l"
+    " WHERE leases.node = ?1 AND leases.account = l.account";
+
+static const char  ngx_modelgw_store_nodes_charge[] =
+    "INSERT INTO calls SELECT ?1,"
+    " (SELECT least(coalesce(min(pos), 0), 0) FROM calls WHERE node = ?1) - n,"
+    " (" NGX_MODELGW_NODES_NOW " + n) * 1024 + ?1 % 1024,"
+    " " NGX_MODELGW_NODES_NOW ", " NGX_MODELGW_NODES_NOW ", '', account, '',"
+    " 0, 0, 0, 0, 0, 0, rest, 'unanswered', 'lost', 0, '', NULL, 0, 0"
+    " FROM (SELECT account, " NGX_MODELGW_NODES_REST " AS rest,"
+        " row_number() OVER (ORDER BY account) AS n FROM leases"
+        " WHERE node = ?1 AND account NOT LIKE '#%'"
+        " AND " NGX_MODELGW_NODES_REST " > 0) AS l";
+
+
+ngx_int_t
+ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self, ngx_str_t *out,
+    ngx_pool_t *pool)
+{
+    ngx_int_t                 rc;
+    ngx_str_t                 text;
+    ngx_uint_t                n;
+    ngx_modelgw_out_t         json;
+    ngx_modelgw_stmt_t        stmt;
+    ngx_modelgw_out_piece_t   piece;
+
+    if (ngx_modelgw_stmt_prepare(s, "SELECT id, version, oldest, clerk"
+                                    " FROM cluster", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
+
+    rc = ngx_modelgw_stmt_next(&stmt);
+
+    if (rc == NGX_OK) {
+        ngx_modelgw_stmt_text(&stmt, 0, &text);
+        ngx_modelgw_out_text(&json, "{\"cluster\":{\"id\":");
+        ngx_modelgw_out_string(&json, &text);
+        ngx_modelgw_out_text(&json, ",\"version\":");
+        ngx_modelgw_out_number(&json, ngx_modelgw_stmt_int(&stmt, 1));
+        ngx_modelgw_out_text(&json, ",\"oldest\":");
+        ngx_modelgw_out_number(&json, ngx_modelgw_stmt_int(&stmt, 2));
+        ngx_modelgw_stmt_text(&stmt, 3, &text);
+        ngx_modelgw_out_text(&json, ",\"clerk\":");
+        ngx_modelgw_out_string(&json, &text);
+        ngx_modelgw_out_text(&json, ",\"self\":");
+        ngx_modelgw_out_number(&json, self);
+        ngx_modelgw_out_text(&json, "},\"nodes\":[");
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    if (rc == NGX_DONE) {
+        return ngx_modelgw_store_fail_text(s, "failed: there is no cluster");
+    }
+
+    if (rc != NGX_OK
+        || ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_nodes_sql, &stmt)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    for (n = 0; (rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK; n++) {
+
+        if (n) {
+            ngx_modelgw_out_text(&json, ",");
+        }
+
+        ngx_modelgw_store_node_row(&json, &stmt);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    if (rc != NGX_DONE) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_finish(s, &json, "]}", out);
+}
+
+
+static void
+ngx_modelgw_store_node_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_out_text(out, "{\"num\":");
+    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 0));
+
+    ngx_modelgw_stmt_text(stmt, 1, &text);
+    ngx_modelgw_out_text(out, ",\"name\":");
+    ngx_modelgw_out_string(out, &text);
+
+    text.data = (u_char *) ngx_modelgw_store_node_word(
+                                               ngx_modelgw_stmt_int(stmt, 2),
+                                               ngx_modelgw_stmt_int(stmt, 3),
+                                               ngx_modelgw_stmt_int(stmt, 4));
+    text.len = ngx_strlen(text.data);
+    ngx_modelgw_out_text(out, ",\"state\":");
+    ngx_modelgw_out_string(out, &text);
+
+    ngx_modelgw_out_text(out, ",\"joined\":");
+    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 5));
+    ngx_modelgw_out_text(out, ",\"seen\":");
+    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 6));
+    ngx_modelgw_out_text(out, ",\"version\":");
+    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 7));
+    ngx_modelgw_out_text(out, ",\"lent\":");
+    ngx_modelgw_amount_out(out, ngx_modelgw_stmt_int(stmt, 8));
+    ngx_modelgw_out_text(out, ",\"held\":");
+    ngx_modelgw_amount_out(out, ngx_modelgw_stmt_int(stmt, 9));
+    ngx_modelgw_out_text(out, ",\"behind\":");
+    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 10));
+    ngx_modelgw_out_text(out, ",\"keys_version\":");
+    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 11));
+    ngx_modelgw_out_text(out, "}");
+}
+
+
+/* here: it was seen a moment ago */
+
+static const char *
+ngx_modelgw_store_node_word(int64_t state, int64_t draining, int64_t here)
+{
+    if (state == NGX_MODELGW_NODES_WRITTEN_OFF) {
+        return "written off";
+    }
+
+    if (state == NGX_MODELGW_NODES_LEFT) {
+        return "left";
+    }
+
+    if (!here) {
+        return "away";
+    }
+
+    return draining ? "draining" : "member";
+}
+
+
+ngx_int_t
+ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t                  rc;
+    ngx_modelgw_store_node_t   node;
+
+    rc = ngx_modelgw_store_node_find(s, change, &node);
+
+    if (rc != NGX_OK) {
+        action->result = NGX_MODELGW_CHANGE_MISSING;
+        return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+    }
+
+    if (node.draining == (int64_t) change->closed) {
+        action->result = NGX_MODELGW_CHANGE_KNOWN;
+        return NGX_OK;
+    }
+
+    if (ngx_modelgw_store_node_once(s, "UPDATE nodes SET drain = (?2 = 1)"
+                                       " WHERE num = ?1", &node,
+                                    change->closed)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (change->closed) {
+        ngx_str_set(&action->name, "node.drain");
+
+    } else {
+        ngx_str_set(&action->name, "node.rejoin");
+    }
+
+    ngx_modelgw_store_node_state(&action->before,
+                                 change->closed ? "member" : "draining");
+    ngx_modelgw_store_node_state(&action->after,
+                                 change->closed ? "draining" : "member");
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
+{
+    ngx_int_t                  rc;
+    ngx_modelgw_out_t          out;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_store_node_t   node;
+
+    rc = ngx_modelgw_store_node_find(s, change, &node);
+
+    if (rc != NGX_OK) {
+        action->result = NGX_MODELGW_CHANGE_MISSING;
+        return (rc == NGX_DECLINED) ? NGX_OK : NGX_ERROR;
+    }
+
+    /* fenced before its leases are read */
+
+    if (ngx_modelgw_store_node_once(s, "UPDATE nodes SET epoch = epoch + 1,"
+                                       " process = '', state = 2"
+                                       " WHERE num = ?1", &node, 0)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_modelgw_store_ready(s, "SELECT CAST(coalesce(sum("
+                                   NGX_MODELGW_NODES_REST "), 0) AS BIGINT)"
+                                   " FROM leases WHERE node = ?1"
+                                   " AND account NOT LIKE '#%' AND "
+                                   NGX_MODELGW_NODES_REST " > 0", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, node.num);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    if (rc == NGX_OK) {
+        change->amount = ngx_modelgw_stmt_int(&stmt, 0);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    if (rc != NGX_OK
+        || (change->correction
+            && ngx_modelgw_store_node_once(s, ngx_modelgw_store_nodes_charge,
+                                           &node, 0)
+               != NGX_OK)
+        || ngx_modelgw_store_node_once(s, ngx_modelgw_store_nodes_force, &node,
+                                       change->correction)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&action->name, "node.write_off");
+
+    ngx_modelgw_store_node_state(&action->before,
+                                 ngx_modelgw_store_node_word(node.state,
+                                                             node.draining, 1));
+
+    ngx_modelgw_store_text(&out, &action->after);
+    ngx_modelgw_out_text(&out, "{\"state\":\"written off\",\"amount\":");
+    ngx_modelgw_amount_out(&out, change->amount);
+
+    if (change->correction) {
+        ngx_modelgw_out_text(&out, ",\"charged\":true}");
+
+    } else {
+        ngx_modelgw_out_text(&out, ",\"charged\":false}");
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * NGX_OK        *node is set, and locked; change->owner is its name
+ * NGX_DECLINED  there is no such node
+ * NGX_ERROR
+ */
+
+static ngx_int_t
+ngx_modelgw_store_node_find(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change, ngx_modelgw_store_node_t *node)
+{
+    ngx_int_t           rc;
+    ngx_str_t           name;
+    ngx_modelgw_stmt_t  stmt;
+
+    node->num = ngx_atoi(change->id.data, change->id.len);
+
+    if (ngx_modelgw_store_ready(s, "SELECT state, CAST(drain AS INTEGER), name"
+                                   " FROM nodes WHERE num = ?1 FOR UPDATE",
+                                &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, node->num);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    if (rc == NGX_OK) {
+        node->state = ngx_modelgw_stmt_int(&stmt, 0);
+        node->draining = ngx_modelgw_stmt_int(&stmt, 1);
+
+        ngx_modelgw_stmt_text(&stmt, 2, &name);
+
+        change->owner.len = ngx_min(name.len, NGX_MODELGW_LEDGER_NAME);
+        ngx_memcpy(change->owner.data, name.data, change->owner.len);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return rc;
+}
+
+
+/* ?1: the node's number */
+
+static ngx_int_t
+ngx_modelgw_store_node_once(ngx_modelgw_store_t *s, const char *sql,
+    ngx_modelgw_store_node_t *node, int64_t second)
+{
+    ngx_int_t           rc;
+    ngx_modelgw_stmt_t  stmt;
+
+    if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, node->num);
+    ngx_modelgw_stmt_bind_int(&stmt, 2, second);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text, const char *state)
+{
+    ngx_str_t          word;
+    ngx_modelgw_out_t  out;
+
+    word.data = (u_char *) state;
+    word.len = ngx_strlen(state);
+
+    ngx_modelgw_store_text(&out, text);
+    ngx_modelgw_out_text(&out, "{\"state\":");
+    ngx_modelgw_out_string(&out, &word);
+    ngx_modelgw_out_text(&out, "}");
+}
