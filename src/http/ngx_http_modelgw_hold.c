@@ -788,10 +788,8 @@ ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_AGAIN;
     }
 
-    if (ctx->money.budget.limit) {
-        ctx->money.left = claim.left;
-        ctx->money.met = 1;
-    }
+    ctx->money.left = claim.left;
+    ctx->money.met = 0;
 
     switch (claim.state) {
 
@@ -804,6 +802,7 @@ ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     case NGX_MODELGW_CLAIM_BUDGET:
         ctx->money.left.amount = claim.available;
+        ctx->money.met = 1;
 
         return ngx_http_modelgw_hold_exceeded(r, ctx, &bound, NGX_DECLINED,
                                               claim.away);
@@ -1048,10 +1047,19 @@ ngx_int_t
 ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx)
 {
-    u_char     text[NGX_MODELGW_AMOUNT_LEN];
-    ngx_str_t  value;
+    u_char                         text[NGX_MODELGW_AMOUNT_LEN];
+    ngx_str_t                      value;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
     if (!ctx->money.met) {
+        return NGX_OK;
+    }
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    /* the node knows what is lent to it, not what is left in all */
+
+    if (mmcf->cluster && ctx->error.code.len == 0) {
         return NGX_OK;
     }
 

@@ -281,8 +281,10 @@ typedef struct {
                                             after it was rotated; 0: none */
     int64_t                     amount;  /* nano-euro: of the top-up, or the
                                             founding credit */
-    int64_t                     balance; /* in a cluster: the account's, */
-    int64_t                     held;    /* after it; set by the store */
+    int64_t                     balance; /* in a cluster: the account's after
+                                            it, set by the store; of a key what
+                                            its budget has used */
+    int64_t                     held;
     ngx_modelgw_ledger_name_t   owner;   /* name of the account */
     ngx_modelgw_ledger_name_t   id;      /* of the top-up */
 

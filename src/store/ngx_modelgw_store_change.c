@@ -22,6 +22,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_modelgw_budget.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_store_cluster.h"
 #include "ngx_modelgw_store_private.h"
@@ -237,18 +238,29 @@ static ngx_int_t
 ngx_modelgw_store_change_balance(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change)
 {
-    ngx_int_t           rc;
-    ngx_modelgw_stmt_t  stmt;
+    ngx_int_t            rc;
+    ngx_str_t           *window;
+    const char          *sql;
+    ngx_modelgw_stmt_t   stmt;
 
-    if (ngx_modelgw_store_ready(s, "SELECT balance, held"
-                                   " FROM " NGX_MODELGW_STORE_BALANCES
-                                   " WHERE name = ?1", &stmt)
-        != NGX_OK)
-    {
+    sql = (change->kind < NGX_MODELGW_CHANGE_KEY_NEW)
+          ? "SELECT balance, held FROM " NGX_MODELGW_STORE_BALANCES
+            " WHERE name = ?1"
+          : "SELECT coalesce(sum(l.spent + l.held), 0), 0"
+            " FROM budgets b JOIN leases l ON l.account = b.name"
+            " WHERE b.key = ?2 AND b.starts <= ?3 AND b.ends > ?3"
+            " AND strpos(b.name, '/' || ?4 || '/') > 0";
+
+    if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
+    window = &ngx_modelgw_windows[change->window];
+
     ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
+    ngx_modelgw_stmt_bind_name(&stmt, 2, &change->key.id);
+    ngx_modelgw_stmt_bind_int(&stmt, 3, change->time);
+    ngx_modelgw_stmt_bind_text(&stmt, 4, window->data, window->len);
 
     rc = ngx_modelgw_store_query_one(s, &stmt);
 

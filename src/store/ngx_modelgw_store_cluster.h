@@ -57,6 +57,15 @@ ngx_int_t ngx_modelgw_store_feed(ngx_modelgw_store_t *s, uint64_t version,
     ngx_modelgw_feed_t *feed, ngx_uint_t max, ngx_uint_t *n);
 
 /*
+ * Calls the handler for each budget of a key that has the time in its window,
+ * milliseconds since the Epoch: with the key's id, what is spent of it and held
+ * by calls, nano-euro, and the end of the window.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
+ */
+ngx_int_t ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_account_pt handler, void *data);
+
+/*
  * Calls the handler for each account, with its balance and what is held by
  * calls, as nodes have said last, nano-euro.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)

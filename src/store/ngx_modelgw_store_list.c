@@ -44,6 +44,18 @@ ngx_modelgw_store_balances(ngx_modelgw_store_t *s,
 
 
 ngx_int_t
+ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_modelgw_store_account_pt handler, void *data)
+{
+    return ngx_modelgw_store_each(s,
+        "SELECT b.key, sum(l.spent + l.held), b.ends"
+        " FROM budgets b JOIN leases l ON l.account = b.name"
+        " WHERE b.starts <= ?1 AND b.ends > ?1"
+        " GROUP BY b.key, b.starts, b.ends", time, handler, data);
+}
+
+
+ngx_int_t
 ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     ngx_modelgw_store_account_pt handler, void *data)
 {

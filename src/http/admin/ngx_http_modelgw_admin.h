@@ -165,6 +165,8 @@ struct ngx_http_modelgw_job_s {
     void                             *data;        /* of a scrape */
     ngx_modelgw_key_t                *holder;      /* the key of who asks; NULL:
                                                       an operator */
+    ngx_uint_t                        local;       /* in a cluster: of this
+                                                      node */
 
     ngx_str_t                         body;
     ngx_uint_t                        status;      /* 200 unless it is set */
@@ -356,11 +358,12 @@ ngx_int_t ngx_http_modelgw_admin_accounts_check(ngx_http_request_t *r,
 extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_account_params[];
 
 /*
- * Writes the object of an account, with what is in shared memory, without the
- * closing bracket.
+ * Writes the object of an account, with what is in shared memory or, in a
+ * cluster, what the change has found, without the closing bracket.
  */
 void ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, uint32_t index);
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_change_t *change,
+    uint32_t index);
 
 
 /* admin_status.c */
@@ -444,10 +447,20 @@ ngx_int_t ngx_http_modelgw_admin_keys_find(ngx_http_request_t *r,
 /* the parameters of the list's query string */
 extern ngx_http_modelgw_option_t  ngx_http_modelgw_admin_key_params[];
 
+/* what budgets have used, in a cluster */
+
+typedef struct {
+    ngx_uint_t                        known;       /* 0: it is in shared
+                                                      memory */
+    ngx_rbtree_t                     *tree;        /* see admin_keys.c; NULL:
+                                                      of the only key */
+    int64_t                           used;
+} ngx_http_modelgw_admin_budgets_t;
+
 /* Writes the object of a key in the ledger, without the closing bracket. */
 void ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *key,
-    ngx_str_t *note);
+    ngx_str_t *note, ngx_http_modelgw_admin_budgets_t *spent);
 
 
 /* admin_body.c, admin_change.c: requests that change something */

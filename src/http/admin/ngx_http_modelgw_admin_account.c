@@ -202,7 +202,7 @@ ngx_http_modelgw_account_answer(ngx_http_modelgw_change_t *c)
 
     ngx_modelgw_out_piece(&out, &piece, c->request->pool,
                           NGX_HTTP_MODELGW_ACCOUNT_SIZE);
-    ngx_http_modelgw_admin_account_write(&out, c->mmcf->ledger, index);
+    ngx_http_modelgw_admin_account_write(&out, c->mmcf, &c->asked, index);
 
     if (c->asked.sets & NGX_MODELGW_CHANGE_NOTE) {
         note.len = c->asked.note_len;

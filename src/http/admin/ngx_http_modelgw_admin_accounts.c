@@ -3,7 +3,8 @@
  * Accounts: a list of them, and one.
  *
  * Balances are read from shared memory, where they are current, not from the
- * store, which is one flush late and has no holds.  The lock is taken for each
+ * store, which is one flush late and has no holds; but in a cluster, where
+ * memory has only what is lent to this node.  The lock is taken for each
  * record: a call waits for one copy, not for the whole list.  Accounts are only
  * ever appended and their names do not change, so names are read without it.
  *
@@ -23,7 +24,7 @@
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_out.h"
-#include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_cluster.h"
 
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
@@ -74,6 +75,8 @@ static void ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
     uint32_t index, ngx_http_modelgw_accounts_row_t *row);
 static ngx_http_modelgw_accounts_row_t *ngx_http_modelgw_admin_accounts_row(
     ngx_http_modelgw_accounts_t *accounts, ngx_str_t *id);
+static ngx_int_t ngx_http_modelgw_admin_accounts_balance(void *data,
+    ngx_str_t *id, int64_t balance, uint64_t held);
 static ngx_int_t ngx_http_modelgw_admin_accounts_spent(void *data,
     ngx_str_t *id, int64_t cost, uint64_t last);
 static void ngx_http_modelgw_admin_accounts_keys(
@@ -369,6 +372,15 @@ ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_job_t *job,
                                              &accounts->rows[i]);
     }
 
+    if (job->mmcf->cluster && !job->local
+        && ngx_modelgw_store_balances(store,
+                                      ngx_http_modelgw_admin_accounts_balance,
+                                      accounts)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     for (i = 0; i < NGX_HTTP_MODELGW_ACCOUNTS_SPANS; i++) {
         accounts->span = i;
         start = job->filter.now - ngx_http_modelgw_admin_accounts_spans[i];
@@ -431,6 +443,25 @@ ngx_http_modelgw_admin_accounts_row(ngx_http_modelgw_accounts_t *accounts,
     }
 
     return &accounts->rows[i];
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_balance(void *data, ngx_str_t *id,
+    int64_t balance, uint64_t held)
+{
+    ngx_http_modelgw_accounts_t *accounts = data;
+
+    ngx_http_modelgw_accounts_row_t  *row;
+
+    row = ngx_http_modelgw_admin_accounts_row(accounts, id);
+
+    if (row) {
+        row->balance = balance;
+        row->held = held;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -649,11 +680,18 @@ ngx_http_modelgw_admin_accounts_sums(ngx_modelgw_out_t *out,
 
 void
 ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, uint32_t index)
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_change_t *change,
+    uint32_t index)
 {
     ngx_http_modelgw_accounts_row_t  row;
 
-    ngx_http_modelgw_admin_accounts_copy(ledger, index, &row);
+    ngx_http_modelgw_admin_accounts_copy(mmcf->ledger, index, &row);
+
+    if (mmcf->cluster) {
+        row.balance = change->balance;
+        row.held = change->held;
+    }
+
     ngx_http_modelgw_admin_accounts_write(out, &row);
 }
 

@@ -25,7 +25,7 @@
 #include <ngx_event.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_cluster.h"
 
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
@@ -50,6 +50,8 @@ static void ngx_http_modelgw_job_free(ngx_http_modelgw_job_t *job);
 static ngx_int_t ngx_http_modelgw_job_thread(ngx_http_modelgw_job_t *job);
 static void *ngx_http_modelgw_job_run(void *data);
 static ngx_int_t ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job);
+static ngx_modelgw_store_t *ngx_http_modelgw_job_open(
+    ngx_http_modelgw_job_t *job);
 static void ngx_http_modelgw_job_poll(ngx_event_t *ev);
 static void ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job);
 static void ngx_http_modelgw_job_send(ngx_http_modelgw_job_t *job);
@@ -281,8 +283,7 @@ ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job)
     ngx_uint_t            gone;
     ngx_modelgw_store_t  *store;
 
-    store = ngx_modelgw_store_open_read((char *) job->mmcf->ledger_path.data,
-                                        &job->mmcf->shared->file, &job->error);
+    store = ngx_http_modelgw_job_open(job);
     if (store == NULL) {
         return NGX_ERROR;
     }
@@ -309,6 +310,24 @@ ngx_http_modelgw_job_read(ngx_http_modelgw_job_t *job)
     ngx_modelgw_store_close(store);
 
     return rc;
+}
+
+
+/* the ledger of all nodes, or the file of this one */
+
+static ngx_modelgw_store_t *
+ngx_http_modelgw_job_open(ngx_http_modelgw_job_t *job)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = job->mmcf;
+
+    if (mmcf->cluster && !job->local) {
+        return ngx_modelgw_store_open_cluster(&mmcf->cluster->pq, &job->error);
+    }
+
+    return ngx_modelgw_store_open_read((char *) mmcf->ledger_path.data,
+                                       &mmcf->shared->file, &job->error);
 }
 
 

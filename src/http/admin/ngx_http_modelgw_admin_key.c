@@ -831,6 +831,7 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
     ngx_uint_t                        fresh;
     ngx_modelgw_out_t                 out;
     ngx_modelgw_out_piece_t           piece;
+    ngx_http_modelgw_admin_budgets_t  spent;
     ngx_http_modelgw_admin_client_t  *client;
 
     static const char  *done[] = {
@@ -859,9 +860,14 @@ ngx_http_modelgw_key_answer(ngx_http_modelgw_change_t *c)
     ngx_log_error(NGX_LOG_NOTICE, c->request->connection->log, 0,
                   "key \"%V\" %s", &id, done[c->asked.kind]);
 
+    spent.known = (c->mmcf->cluster != NULL);
+    spent.tree = NULL;
+    spent.used = c->asked.balance;
+
     ngx_modelgw_out_piece(&out, &piece, c->request->pool,
                           NGX_HTTP_MODELGW_KEY_SIZE);
-    ngx_http_modelgw_admin_key_write(&out, c->mmcf, &c->asked.key, &note);
+    ngx_http_modelgw_admin_key_write(&out, c->mmcf, &c->asked.key, &note,
+                                     &spent);
 
     if (c->secret.len) {
         ngx_modelgw_out_text(&out, ",\"key\":");

@@ -25,7 +25,7 @@
 #include "ngx_modelgw_limit.h"
 #include "ngx_modelgw_managed.h"
 #include "ngx_modelgw_out.h"
-#include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_cluster.h"
 
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
@@ -44,6 +44,15 @@ typedef struct {
 } ngx_http_modelgw_keys_used_t;
 
 
+/* of a cluster */
+
+typedef struct {
+    ngx_str_node_t             sn;              /* id of the key, and the end of
+                                                   the window */
+    int64_t                    used;
+} ngx_http_modelgw_keys_budget_t;
+
+
 typedef struct {
     ngx_http_modelgw_job_t    *job;
     ngx_modelgw_out_t          out;
@@ -52,6 +61,8 @@ typedef struct {
     ngx_modelgw_ledger_name_t  last;            /* id of the last one */
     ngx_rbtree_t               used;            /* when keys were */
     ngx_rbtree_node_t          sentinel;
+    ngx_rbtree_t               budgets;
+    ngx_http_modelgw_admin_budgets_t  spent;    /* these */
 } ngx_http_modelgw_keys_list_t;
 
 
@@ -64,6 +75,8 @@ static ngx_int_t ngx_http_modelgw_admin_keys_begin(
     ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_admin_keys_last(void *data, ngx_str_t *name,
     int64_t cost, uint64_t last);
+static ngx_int_t ngx_http_modelgw_admin_keys_spent(void *data, ngx_str_t *name,
+    int64_t used, uint64_t ends);
 static ngx_int_t ngx_http_modelgw_admin_keys_store(
     ngx_http_modelgw_keys_list_t *list, ngx_modelgw_store_t *store);
 static ngx_uint_t ngx_http_modelgw_admin_keys_configured(
@@ -81,9 +94,15 @@ static void ngx_http_modelgw_admin_keys_last_used(
 static void ngx_http_modelgw_admin_keys_names(ngx_modelgw_out_t *out,
     ngx_str_t *id, ngx_str_t *group, ngx_str_t *account);
 static void ngx_http_modelgw_admin_keys_limits(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key);
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key,
+    ngx_http_modelgw_admin_budgets_t *spent);
 static void ngx_http_modelgw_admin_keys_budget(ngx_modelgw_out_t *out,
-    ngx_modelgw_key_t *key, ngx_modelgw_ledger_key_t *k);
+    ngx_modelgw_key_t *key, ngx_modelgw_ledger_key_t *k,
+    ngx_http_modelgw_admin_budgets_t *spent);
+static int64_t ngx_http_modelgw_admin_keys_budget_used(
+    ngx_http_modelgw_admin_budgets_t *spent, ngx_str_t *id, uint64_t ends);
+static size_t ngx_http_modelgw_admin_keys_budget_name(u_char *p,
+    ngx_str_t *id, uint64_t ends);
 static void ngx_http_modelgw_admin_keys_expires(ngx_modelgw_out_t *out,
     uint64_t expires);
 static ngx_str_t *ngx_http_modelgw_admin_keys_state_of(uint64_t expires,
@@ -306,9 +325,23 @@ ngx_http_modelgw_admin_keys_begin(ngx_http_modelgw_keys_list_t *list,
                           NGX_HTTP_MODELGW_KEYS_SIZE);
 
     ngx_rbtree_init(&list->used, &list->sentinel, ngx_str_rbtree_insert_value);
+    ngx_rbtree_init(&list->budgets, &list->sentinel,
+                    ngx_str_rbtree_insert_value);
 
     if (store == NULL) {
         return NGX_OK;
+    }
+
+    if (job->mmcf->cluster && !job->local) {
+        list->spent.known = 1;
+        list->spent.tree = &list->budgets;
+
+        if (ngx_modelgw_store_budgets(store, (uint64_t) time(NULL) * 1000,
+                                      ngx_http_modelgw_admin_keys_spent, list)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
     return ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, 0,
@@ -349,6 +382,37 @@ ngx_http_modelgw_admin_keys_last(void *data, ngx_str_t *name, int64_t cost,
     used->last = last;
 
     ngx_rbtree_insert(&list->used, &used->sn.node);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_admin_keys_spent(void *data, ngx_str_t *name, int64_t used,
+    uint64_t ends)
+{
+    ngx_http_modelgw_keys_list_t *list = data;
+
+    u_char                          *p;
+    ngx_http_modelgw_keys_budget_t  *budget;
+
+    budget = ngx_palloc(list->job->pool,
+                        sizeof(ngx_http_modelgw_keys_budget_t));
+    if (budget == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_pnalloc(list->job->pool, name->len + sizeof(uint64_t));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    budget->used = used;
+    budget->sn.str.data = p;
+    budget->sn.str.len = ngx_http_modelgw_admin_keys_budget_name(p, name, ends);
+    budget->sn.node.key = ngx_murmur_hash2(p, budget->sn.str.len);
+
+    ngx_rbtree_insert(&list->budgets, &budget->sn.node);
 
     return NGX_OK;
 }
@@ -456,7 +520,8 @@ ngx_http_modelgw_admin_keys_managed(void *data,
     }
 
     ngx_http_modelgw_admin_keys_comma(list);
-    ngx_http_modelgw_admin_key_write(&list->out, list->job->mmcf, key, note);
+    ngx_http_modelgw_admin_key_write(&list->out, list->job->mmcf, key, note,
+                                     &list->spent);
     ngx_modelgw_out_text(&list->out, ",\"created\":");
     ngx_modelgw_out_time(&list->out, created);
     ngx_http_modelgw_admin_keys_last_used(list, &id);
@@ -492,7 +557,8 @@ ngx_http_modelgw_admin_keys_write(ngx_http_modelgw_keys_list_t *list,
                                       &key->account);
     ngx_modelgw_out_text(out, ",\"models\":");
     ngx_http_modelgw_admin_list_names(out, key->models);
-    ngx_http_modelgw_admin_keys_limits(out, list->job->mmcf->ledger, key);
+    ngx_http_modelgw_admin_keys_limits(out, list->job->mmcf, key,
+                                       &list->spent);
     ngx_http_modelgw_admin_keys_expires(out, key->expires);
     ngx_modelgw_out_text(out, ",\"source\":\"config\",\"state\":");
     ngx_modelgw_out_string(out, state);
@@ -528,7 +594,7 @@ ngx_http_modelgw_admin_keys_last_used(ngx_http_modelgw_keys_list_t *list,
 void
 ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_managed_key_t *key,
-    ngx_str_t *note)
+    ngx_str_t *note, ngx_http_modelgw_admin_budgets_t *spent)
 {
     u_char                    *p, *last;
     ngx_str_t                  group_name;
@@ -577,7 +643,7 @@ ngx_http_modelgw_admin_key_write(ngx_modelgw_out_t *out,
         ngx_modelgw_out_text(out, ",\"models\":null");
     }
 
-    ngx_http_modelgw_admin_keys_limits(out, mmcf->ledger, &own);
+    ngx_http_modelgw_admin_keys_limits(out, mmcf, &own, spent);
     ngx_http_modelgw_admin_keys_expires(out, key->expires);
     ngx_modelgw_out_text(out, ",\"source\":\"ledger\",\"state\":");
     ngx_modelgw_out_string(out,
@@ -616,7 +682,8 @@ ngx_http_modelgw_admin_keys_names(ngx_modelgw_out_t *out, ngx_str_t *id,
 
 static void
 ngx_http_modelgw_admin_keys_limits(ngx_modelgw_out_t *out,
-    ngx_modelgw_ledger_t *ledger, ngx_modelgw_key_t *key)
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key,
+    ngx_http_modelgw_admin_budgets_t *spent)
 {
     uint32_t                    rpm, tpm, concurrency;
     uint64_t                    now;
@@ -632,8 +699,8 @@ ngx_http_modelgw_admin_keys_limits(ngx_modelgw_out_t *out,
 
     /* without a record nothing is used */
 
-    if (ledger == NULL
-        || ngx_modelgw_ledger_key_find(ledger, &key->id, &k) != NGX_OK)
+    if (mmcf->ledger == NULL
+        || ngx_modelgw_ledger_key_find(mmcf->ledger, &key->id, &k) != NGX_OK)
     {
         ngx_memzero(&k, sizeof(ngx_modelgw_ledger_key_t));
     }
@@ -663,7 +730,7 @@ ngx_http_modelgw_admin_keys_limits(ngx_modelgw_out_t *out,
                                        (tokens.reset + 999) / 1000);
     ngx_modelgw_out_text(out, "}");
 
-    ngx_http_modelgw_admin_keys_budget(out, key, &k);
+    ngx_http_modelgw_admin_keys_budget(out, key, &k, spent);
 }
 
 
@@ -671,7 +738,8 @@ ngx_http_modelgw_admin_keys_limits(ngx_modelgw_out_t *out,
 
 static void
 ngx_http_modelgw_admin_keys_budget(ngx_modelgw_out_t *out,
-    ngx_modelgw_key_t *key, ngx_modelgw_ledger_key_t *k)
+    ngx_modelgw_key_t *key, ngx_modelgw_ledger_key_t *k,
+    ngx_http_modelgw_admin_budgets_t *spent)
 {
     u_char                *p, text[NGX_HTTP_MODELGW_KEYS_BUDGET];
     int64_t                used;
@@ -696,6 +764,10 @@ ngx_http_modelgw_admin_keys_budget(ngx_modelgw_out_t *out,
     now = (uint64_t) time(NULL) * 1000;
     used = ngx_modelgw_ledger_budget_used_locked(k, now, &ends);
 
+    if (spent->known) {
+        used = ngx_http_modelgw_admin_keys_budget_used(spent, &key->id, ends);
+    }
+
     p = ngx_modelgw_amount(text, budget.limit);
     p = ngx_sprintf(p, "/%V", &ngx_modelgw_windows[budget.window]);
 
@@ -711,6 +783,49 @@ ngx_http_modelgw_admin_keys_budget(ngx_modelgw_out_t *out,
     } else {
         ngx_modelgw_out_number(out, (ends - now) / 1000);
     }
+}
+
+
+/* by all nodes; without a row none has used it */
+
+static int64_t
+ngx_http_modelgw_admin_keys_budget_used(
+    ngx_http_modelgw_admin_budgets_t *spent, ngx_str_t *id, uint64_t ends)
+{
+    u_char                          name[NGX_MODELGW_LEDGER_NAME
+                                         + sizeof(uint64_t)];
+    ngx_str_t                       s;
+    ngx_http_modelgw_keys_budget_t  *budget;
+
+    if (spent->tree == NULL) {
+        return spent->used;
+    }
+
+    s.data = name;
+    s.len = ngx_http_modelgw_admin_keys_budget_name(name, id, ends);
+
+    budget = (ngx_http_modelgw_keys_budget_t *)
+                 ngx_str_rbtree_lookup(spent->tree, &s,
+                                       ngx_murmur_hash2(s.data, s.len));
+
+    return budget ? budget->used : 0;
+}
+
+
+/* the database has signed numbers */
+
+static size_t
+ngx_http_modelgw_admin_keys_budget_name(u_char *p, ngx_str_t *id,
+    uint64_t ends)
+{
+    u_char  *last;
+
+    ends = ngx_min(ends, (uint64_t) INT64_MAX);
+
+    last = ngx_cpymem(p, id->data, ngx_min(id->len, NGX_MODELGW_LEDGER_NAME));
+    last = ngx_cpymem(last, &ends, sizeof(uint64_t));
+
+    return last - p;
 }
 
 

@@ -59,7 +59,7 @@ ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[] = {
       "a number from 1 to 1000", NULL },
 
     { ngx_string("after"), ngx_http_modelgw_list_place,
-      ngx_http_modelgw_job_offset(actions.after),
+      ngx_http_modelgw_job_offset(actions),
       "the \"next\" of an answer", NULL },
 
     { ngx_null_string, NULL, 0, NULL, NULL }
@@ -118,16 +118,31 @@ static ngx_int_t
 ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
     ngx_str_t *value, void *field)
 {
-    off_t      n;
-    uint64_t  *place = field;
+    off_t      n, node;
+    u_char    *p, *last;
 
-    n = ngx_atoof(value->data, value->len);
+    ngx_modelgw_store_actions_t *actions = field;
 
-    if (n < 1) {
+    last = value->data + value->len;
+    node = 0;
+
+    /* in a cluster "ID-NODE" */
+
+    p = ngx_strlchr(value->data, last, '-');
+
+    if (p) {
+        node = ngx_atoof(p + 1, last - (p + 1));
+        last = p;
+    }
+
+    n = ngx_atoof(value->data, last - value->data);
+
+    if (n < 1 || node < 0) {
         return NGX_DECLINED;
     }
 
-    *place = n;
+    actions->after = n;
+    actions->node = node;
 
     return NGX_OK;
 }

@@ -348,6 +348,16 @@ ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     text.data = (p < last) ? p + 1 : last;
     text.len = last - text.data;
 
+    /* in a cluster any list may be of what this node has stored */
+
+    if (job->mmcf->cluster && (job->flags & NGX_HTTP_MODELGW_ADMIN_STORE)
+        && arg->len == sizeof("local=1") - 1
+        && ngx_strncmp(arg->data, "local=1", arg->len) == 0)
+    {
+        job->local = 1;
+        return NGX_OK;
+    }
+
     option = ngx_http_modelgw_query_find(job, &name);
     if (option == NULL) {
         return ngx_http_modelgw_query_unknown(r, ctx, &name);

@@ -262,6 +262,10 @@ ngx_http_modelgw_topup_balance(ngx_http_modelgw_change_t *c)
     ngx_modelgw_ledger_t          *ledger;
     ngx_modelgw_ledger_account_t  *a;
 
+    if (c->mmcf->cluster) {
+        return c->asked.balance;
+    }
+
     ledger = c->mmcf->ledger;
     a = ngx_modelgw_ledger_account_at(ledger, c->asked.account);
 

@@ -181,17 +181,20 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
 }
 
 
-/* The clock of another process may be a little ahead. */
+/*
+ * What the journal has may be older than the clock, and so below 0; what
+ * another process has set, a little ahead of ours.
+ */
 
 uint64_t
 ngx_http_modelgw_node_passed(ngx_modelgw_lease_node_t *node)
 {
-    uint64_t  now, exchanged;
+    int64_t  passed;
 
-    exchanged = __atomic_load_n(&node->exchanged, __ATOMIC_ACQUIRE);
-    now = ngx_http_modelgw_node_clock();
+    passed = (int64_t) (ngx_http_modelgw_node_clock()
+                        - __atomic_load_n(&node->exchanged, __ATOMIC_ACQUIRE));
 
-    return now > exchanged ? now - exchanged : 0;
+    return ngx_max(passed, 0);
 }
 
 

@@ -12,6 +12,7 @@
 
 #include "stub.h"
 
+#include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_modelgw_store_cluster.h"
 
@@ -288,6 +289,44 @@ run_feed(cli_t *c, ngx_modelgw_store_t *s)
 }
 
 
+/* a round; since: 1 if a node may be lost at once */
+
+static ngx_int_t
+run_clerk(cli_t *c)
+{
+    ngx_int_t               rc;
+    ngx_modelgw_clerk_t     clerk;
+    ngx_modelgw_pq_error_t  error;
+
+    memset(&clerk, 0, sizeof(ngx_modelgw_clerk_t));
+
+    clerk.num = number(c, "num");
+    clerk.keep = number(c, "keep");
+    clerk.lost = number(c, "lost");
+    clerk.since = number(c, "since");
+
+    do {
+        rc = ngx_modelgw_clerk(cli_pq, &clerk, &error);
+
+        fprintf(c->file, "%d", (int) clerk.step);
+
+        if (clerk.lost_node) {
+            fprintf(c->file, "[%d %lld]", (int) clerk.lost_node,
+                    (long long) clerk.taken);
+        }
+
+        fprintf(c->file, " ");
+
+    } while (rc == NGX_AGAIN);
+
+    if (rc == NGX_ERROR) {
+        fprintf(c->file, "%.*s", (int) error.len, error.data);
+    }
+
+    return rc;
+}
+
+
 static ngx_int_t
 run_list(cli_t *c, ngx_modelgw_store_t *s, const char *command, ngx_str_t *out)
 {
@@ -398,6 +437,10 @@ run(cli_t *c, ngx_modelgw_store_t *s, ngx_str_t *out)
 
     if (strcmp(command, "change") == 0) {
         return run_change(c, s);
+    }
+
+    if (strcmp(command, "clerk") == 0) {
+        return run_clerk(c);
     }
 
     if (strcmp(command, "feed") == 0) {
