@@ -37,6 +37,8 @@
 #define NGX_MODELGW_SHARE_DUE       50      /* ms that what was lent is kept for
                                                those who wait */
 #define NGX_MODELGW_SHARE_AGAIN     1000    /* ms: a refusal is believed */
+#define NGX_MODELGW_SHARE_BACK      5000    /* ms, in which all nodes come back
+                                               after the database */
 #define NGX_MODELGW_SHARE_STEP      256     /* keys looked at under one lock */
 #define NGX_MODELGW_SHARE_UNKNOWN   8       /* nodes, if it is not known */
 
@@ -85,6 +87,9 @@ struct ngx_modelgw_shares_s {
     uint64_t                    urgent;  /* used without the lock, too */
     uint64_t                    away;    /* the database does not answer */
     uint64_t                    reached; /* ms; 0: not yet */
+    uint64_t                    alone;   /* ms: until then this node keeps to
+                                            its part */
+    uint64_t                    lapsed;  /* the same of calls in flight */
     uint64_t                    live;
     uint64_t                    rank;
     uint64_t                    scanned; /* ms */
@@ -251,7 +256,8 @@ ngx_modelgw_share_open_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         /* what other nodes were lent may not have expired yet */
 
         if (rc == NGX_ABORT) {
-            rc = (time - s->reached >= NGX_MODELGW_SHARE_SLOTS
+            rc = ((time >= s->reached + NGX_MODELGW_SHARE_SLOTS
+                   || time < s->lapsed)
                   && calls < ngx_modelgw_share_alone(s, limit))
                  ? NGX_OK : NGX_DECLINED;
         }
@@ -325,7 +331,7 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_share_part_t *p, uint32_t n, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket)
 {
-    if (l->shares->away) {
+    if (l->shares->away || time < l->shares->alone) {
         ngx_modelgw_share_served(p, ticket);
         return NGX_ABORT;
     }
@@ -354,7 +360,7 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
         return NGX_DECLINED;
     }
 
-    if (time - ticket->since < NGX_MODELGW_SHARE_PATIENCE) {
+    if (time < ticket->since + NGX_MODELGW_SHARE_PATIENCE) {
         return NGX_AGAIN;
     }
 
@@ -482,7 +488,7 @@ ngx_modelgw_share_answered(ngx_modelgw_ledger_t *l, uint32_t key,
     return (int32_t) (ngx_modelgw_ledger_load(&p->answered) - ticket->number)
                >= 0
            || ngx_modelgw_ledger_load(&l->shares->away)
-           || time - ticket->since >= NGX_MODELGW_SHARE_PATIENCE;
+           || time >= ticket->since + NGX_MODELGW_SHARE_PATIENCE;
 }
 
 
@@ -569,7 +575,7 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     s = l->shares;
 
     if (!ngx_modelgw_ledger_load(&s->urgent)
-        && time - s->scanned < NGX_MODELGW_SHARE_SCAN)
+        && time < s->scanned + NGX_MODELGW_SHARE_SCAN)
     {
         return 0;
     }
@@ -628,7 +634,7 @@ ngx_modelgw_share_ask_key_locked(ngx_modelgw_ledger_t *l, uint64_t i,
         }
 
         in_use |= p->have || p->held || p->used || p->booked
-                  || time - p->last < NGX_MODELGW_SHARE_IDLE;
+                  || time < p->last + NGX_MODELGW_SHARE_IDLE;
     }
 
     if (n == 0 && !in_use) {
@@ -658,6 +664,13 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         p->have = 0;
     }
 
+    /* nothing is borrowed while other nodes may not have come back */
+
+    if (time < l->shares->alone) {
+        p->none = ngx_max(p->none, l->shares->alone);
+        p->need = 0;
+    }
+
     if (!(kind == NGX_MODELGW_SHARE_CALLS
           ? ngx_modelgw_share_calls(p, k->calls, time, &ask->want)
           : ngx_modelgw_share_minute(p, time, &ask->want)))
@@ -678,13 +691,14 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     ask->waiting = p->need;
     ask->time = time;
 
-    ask->age = time - p->stamp;
-    ask->age -= ngx_min(ask->age, NGX_MODELGW_SHARE_LAG);
+    /* the clock of a worker may be a little ahead, or behind */
+
+    ask->age = time - ngx_min(p->stamp + NGX_MODELGW_SHARE_LAG, time);
     ask->age = ngx_min(ask->age, 2 * NGX_MODELGW_SHARE_MINUTE);
 
     /* after a long time not all of it was used in the last minute */
 
-    if (p->used && time - p->unsaid > NGX_MODELGW_SHARE_CHUNK) {
+    if (p->used && time > p->unsaid + NGX_MODELGW_SHARE_CHUNK) {
         ngx_modelgw_limit_state(ngx_modelgw_share_own(l, key, kind),
                                 NGX_MAX_UINT32_VALUE, time, &state);
         ask->used = ngx_min(ask->used,
@@ -698,6 +712,12 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
     if (kind == NGX_MODELGW_SHARE_CALLS) {
         ask->keep = ngx_max(p->have, k->calls);
+
+        if (time < l->shares->lapsed) {
+            ask->keep = ngx_max(ask->keep, ngx_modelgw_share_alone(l->shares,
+                                                                   p->limit));
+        }
+
         free = ask->keep - k->calls;
     }
 
@@ -722,8 +742,8 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
 {
     uint64_t  chunk;
 
-    if (time - p->window >= 1000) {
-        p->rate = p->count * 1000 / (time - p->window);
+    if (time >= p->window + 1000) {
+        p->rate = (uint64_t) p->count * 1000 / (time - p->window);
         p->count = 0;
         p->window = time;
     }
@@ -731,7 +751,7 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
     *want = 0;
     chunk = ngx_modelgw_share_chunk(p);
 
-    if (time - p->last >= NGX_MODELGW_SHARE_IDLE) {
+    if (time >= p->last + NGX_MODELGW_SHARE_IDLE) {
         p->have = 0;
 
     } else if (p->have < (chunk + 1) / 2 && time >= p->none) {
@@ -739,7 +759,7 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
     }
 
     return *want || p->need
-           || (p->used && time - p->said >= NGX_MODELGW_SHARE_SAY)
+           || (p->used && time >= p->said + NGX_MODELGW_SHARE_SAY)
            || p->booked > p->have + p->held + p->used
            || (p->have + p->held
                && time + NGX_MODELGW_SHARE_RENEW >= p->until);
@@ -757,7 +777,7 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
 {
     uint64_t  keep, had;
 
-    if (time - p->window >= NGX_MODELGW_SHARE_IDLE / 2) {
+    if (time >= p->window + NGX_MODELGW_SHARE_IDLE / 2) {
         p->rate = p->count;
         p->count = calls;
         p->window = time;
@@ -771,7 +791,7 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
     p->have = ngx_min(p->have, keep);
 
     return p->need || p->have < had
-           || (calls > p->have && time - p->last < NGX_MODELGW_SHARE_IDLE)
+           || (calls > p->have && time < p->last + NGX_MODELGW_SHARE_IDLE)
            || (p->have && time + NGX_MODELGW_SHARE_SLOTS
                           - NGX_MODELGW_SHARE_RENEW >= p->until);
 }
@@ -847,18 +867,38 @@ ngx_modelgw_share_unsaid_locked(ngx_modelgw_ledger_t *l,
 }
 
 
+/*
+ * After the database was away, others have not said yet what they have used
+ * meanwhile: for a while each node keeps to its part.
+ */
+
 void
 ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     uint64_t live, uint64_t rank)
 {
+    uint64_t               passed;
+    ngx_modelgw_shares_t  *s;
+
+    s = l->shares;
+
     ngx_modelgw_redo_lock(&l->redo);
 
-    l->shares->reached = time;
-    l->shares->away = 0;
+    passed = time - ngx_min(s->reached, time);
+
+    if (s->away && s->reached) {
+        s->alone = time + ngx_min(passed, NGX_MODELGW_SHARE_BACK);
+
+        if (passed >= NGX_MODELGW_SHARE_SLOTS) {
+            s->lapsed = s->alone;
+        }
+    }
+
+    s->reached = time;
+    s->away = 0;
 
     if (live) {
-        l->shares->live = live;
-        l->shares->rank = rank;
+        s->live = live;
+        s->rank = rank;
     }
 
     ngx_modelgw_redo_unlock(&l->redo);

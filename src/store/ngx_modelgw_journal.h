@@ -144,7 +144,7 @@ ngx_uint_t ngx_modelgw_feed_rows(ngx_modelgw_feed_t *feed, ngx_uint_t n);
 /*
  * In a batch: all rows of a key replace those that the journal has of its id;
  * an account that the journal does not have is added, at "time", milliseconds
- * since the Epoch, if it is closed or a key is of it.
+ * since the Epoch, if it is closed or a key is of it that may be used.
  *     NGX_OK, NGX_ERROR (the batch is rolled back)
  */
 ngx_int_t ngx_modelgw_journal_feed(ngx_modelgw_store_t *s,

@@ -447,11 +447,15 @@ ngx_modelgw_journal_feed_keys(ngx_modelgw_store_t *s,
     for (i = 0; i < n; i++) {
         ngx_modelgw_journal_bind_key(stmt, &feed[i].key);
 
-        if (ngx_modelgw_journal_open_account(s, stmts, &feed[i].key.account,
-                                             time)
-            != NGX_OK
-            || ngx_modelgw_journal_run(s, stmt) != NGX_OK)
+        if (feed[i].key.state != NGX_MODELGW_KEY_REVOKED
+            && ngx_modelgw_journal_open_account(s, stmts, &feed[i].key.account,
+                                                time)
+               != NGX_OK)
         {
+            return NGX_ERROR;
+        }
+
+        if (ngx_modelgw_journal_run(s, stmt) != NGX_OK) {
             return NGX_ERROR;
         }
 

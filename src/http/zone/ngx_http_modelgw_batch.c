@@ -106,6 +106,12 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
         return NGX_ERROR;
     }
 
+    if (w->cluster && !w->windows
+        && ngx_http_modelgw_journal_windows(w) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     ngx_http_modelgw_batch_fill(w, &b);
 
     if (ngx_http_modelgw_batch_write(w, &b) != NGX_OK) {

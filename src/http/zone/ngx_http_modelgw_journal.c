@@ -26,6 +26,7 @@
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
+#include "ngx_modelgw_redo.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -351,7 +352,7 @@ ngx_http_modelgw_journal_part(ngx_http_modelgw_job_t *job)
 ngx_int_t
 ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
 {
-    ngx_uint_t                 i, n, full;
+    ngx_uint_t                 i, n, row, full;
     ngx_modelgw_feed_t        *feed;
     ngx_http_modelgw_job_t    *job;
     ngx_modelgw_lease_node_t  *node;
@@ -369,7 +370,9 @@ ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
     for (i = 0; i < job->n; i += n) {
         n = ngx_modelgw_feed_rows(&feed[i], job->n - i);
 
-        full += ngx_http_modelgw_journal_account(w, &feed[i]);
+        for (row = 0; row < n; row++) {
+            full += ngx_http_modelgw_journal_account(w, &feed[i + row]);
+        }
 
         if (!feed[i].account && w->shared->managed) {
             full += ngx_http_modelgw_journal_key(w, &feed[i], n);
@@ -449,6 +452,48 @@ ngx_http_modelgw_journal_budgets(ngx_http_modelgw_writer_t *w,
 }
 
 
+ngx_int_t
+ngx_http_modelgw_journal_windows(ngx_http_modelgw_writer_t *w)
+{
+    ngx_int_t                   rc;
+    ngx_http_modelgw_pending_t  pending;
+
+    if (w->shared->managed == NULL
+        || w->configuration != w->shared->configuration)
+    {
+        w->windows = 1;
+        return NGX_OK;
+    }
+
+    pending.n = 0;
+    pending.max = ngx_modelgw_managed_max(w->shared->managed);
+
+    pending.slots = ngx_alloc(pending.max * sizeof(uint32_t), ngx_cycle->log);
+    if (pending.slots == NULL) {
+        return NGX_OK;
+    }
+
+    rc = NGX_OK;
+
+    ngx_modelgw_redo_mutex_lock(&w->shared->budgets);
+
+    ngx_http_modelgw_zone_keys_in_force(w->mmcf, &pending, NULL);
+
+    if (pending.n) {
+        rc = ngx_http_modelgw_budget_find(w->ledger, w->path, &w->shared->file,
+                                          &pending, &w->error);
+    }
+
+    ngx_modelgw_redo_mutex_unlock(&w->shared->budgets);
+
+    ngx_free(pending.slots);
+
+    w->windows = (rc == NGX_OK);
+
+    return rc;
+}
+
+
 /*
  * Closes or opens an account, or adds that of a key, whose credit is lent when
  * a call needs it.  Returns 1 if there is no room.
@@ -465,7 +510,8 @@ ngx_http_modelgw_journal_account(ngx_http_modelgw_writer_t *w,
     ngx_modelgw_ledger_account_t  *a;
 
     account = feed->account ? &feed->name : &feed->key.account;
-    add = feed->account ? feed->closed : 1;
+    add = feed->account ? feed->closed
+                        : feed->key.state != NGX_MODELGW_KEY_REVOKED;
 
     name.len = account->len;
     name.data = account->data;

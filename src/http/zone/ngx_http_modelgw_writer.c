@@ -32,6 +32,8 @@
 #define NGX_HTTP_MODELGW_WRITER_STEP     10     /* ms */
 #define NGX_HTTP_MODELGW_WRITER_RETRY    100    /* ms */
 #define NGX_HTTP_MODELGW_WRITER_MAX      1000   /* ms between retries */
+#define NGX_HTTP_MODELGW_WRITER_OLD      1000   /* ms after a reload, until its
+                                                   workers may write */
 
 #define NGX_HTTP_MODELGW_WRITER_GRACE    1500   /* ms, less than the time after
                                                    which a flush hangs */
@@ -64,6 +66,8 @@ typedef ngx_int_t (*ngx_http_modelgw_writer_step_pt)(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_http_modelgw_writer_pin(void);
 static void ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w);
 static void *ngx_http_modelgw_writer_thread(void *data);
+static void ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w);
+static ngx_uint_t ngx_http_modelgw_writer_old(ngx_http_modelgw_writer_t *w);
 static void ngx_http_modelgw_writer_flush(ngx_http_modelgw_writer_t *w,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_writer_settle(ngx_http_modelgw_writer_t *w,
@@ -264,8 +268,6 @@ ngx_http_modelgw_writer_thread(void *data)
 {
     ngx_http_modelgw_writer_t *w = data;
 
-    uint64_t  start;
-
     w->err = w->user ? ngx_http_modelgw_user_become(w->user) : 0;
 
     if (w->err) {
@@ -274,6 +276,33 @@ ngx_http_modelgw_writer_thread(void *data)
         w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
         return NULL;
     }
+
+    for ( ;; ) {
+        ngx_http_modelgw_writer_write(w);
+
+        if (w->stop) {
+            break;
+        }
+
+        /* another thread becomes the writer, if there is any */
+
+        w->state = NGX_HTTP_MODELGW_WRITER_WAITS;
+
+        ngx_http_modelgw_writer_sleep(w, NGX_HTTP_MODELGW_WRITER_MAX);
+    }
+
+    w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
+
+    return NULL;
+}
+
+
+/* Becomes the writer, until it is to stop or too old. */
+
+static void
+ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
+{
+    uint64_t  start;
 
     /*
      * a writer that was killed while the disk hung could not report a failure;
@@ -292,6 +321,7 @@ ngx_http_modelgw_writer_thread(void *data)
     }
 
     if (w->cluster) {
+        w->windows = 0;
         ngx_http_modelgw_journal_open(&w->job);
         (void) ngx_http_modelgw_exchanger_start(w);
     }
@@ -302,6 +332,10 @@ ngx_http_modelgw_writer_thread(void *data)
     {
 
         start = ngx_http_modelgw_writer_clock();
+
+        if (w->cluster && ngx_http_modelgw_writer_old(w)) {
+            break;
+        }
 
         ngx_http_modelgw_writer_flush(w, start);
 
@@ -330,10 +364,44 @@ ngx_http_modelgw_writer_thread(void *data)
     }
 
     ngx_modelgw_ledger_resign(w->ledger);
+}
 
-    w->state = NGX_HTTP_MODELGW_WRITER_ENDED;
 
-    return NULL;
+/*
+ * Keys of a cluster get budgets of their groups by the writer, so it should
+ * know the groups that are configured now; a worker that is leaving may have
+ * calls for hours.  Once for a configuration: if there is no other thread, this
+ * one becomes the writer again.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_writer_old(ngx_http_modelgw_writer_t *w)
+{
+    uint64_t           now;
+    ngx_atomic_uint_t  configuration;
+
+    configuration = w->shared->configuration;
+
+    if (w->configuration == configuration || w->left == configuration
+        || w->stop || ngx_process == NGX_PROCESS_SINGLE)
+    {
+        return 0;
+    }
+
+    now = ngx_http_modelgw_writer_clock();
+
+    if (w->leave == 0) {
+        w->leave = now + NGX_HTTP_MODELGW_WRITER_OLD;
+    }
+
+    if (now < w->leave) {
+        return 0;
+    }
+
+    w->leave = 0;
+    w->left = configuration;
+
+    return 1;
 }
 
 

@@ -82,7 +82,7 @@ ngx_int_t ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
  * they have spent are added to pending.  _use() does so for one key.
  *     NGX_OK        (_use()) the key is used
  *     NGX_DECLINED  the configuration has its id or its digest; log NULL: it
- *                   does not say so
+ *                   does not say so, for a thread
  */
 void ngx_http_modelgw_zone_keys_in_force(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_pending_t *pending, ngx_log_t *log);
@@ -231,6 +231,16 @@ typedef struct {
     time_t                      hours;       /* times of the next ones */
     time_t                      roll_up;
     time_t                      trim;
+
+    /* of a cluster */
+
+    ngx_uint_t                  windows;     /* 1: keys have those of their
+                                                budgets */
+    uint64_t                    leave;       /* ms, when it lets a worker of a
+                                                newer configuration write; 0:
+                                                not known yet */
+    ngx_atomic_uint_t           left;        /* the configuration for which it
+                                                has done so */
 } ngx_http_modelgw_writer_t;
 
 
@@ -260,11 +270,14 @@ void ngx_http_modelgw_journal_free(ngx_http_modelgw_job_t *job);
  * For a batch.  _asked() tells whether there is something to write; _write()
  * writes a part of it, in the transaction; _publish(), when that is durable and
  * the mutex of budgets is held, puts it into effect, and answers what is done.
- * _failed() answers what is not.
+ * _failed() answers what is not.  _windows() is called once by a new writer: it
+ * gives keys the windows that they have in this configuration, where one of an
+ * older configuration has published them since it was loaded.
  *     NGX_OK
- *     NGX_ERROR  (_write()) of the store, (_publish()) w->error is set; it may
- *                be repeated
+ *     NGX_ERROR  (_write()) of the store, (others) w->error is set; it may be
+ *                repeated
  */
+ngx_int_t ngx_http_modelgw_journal_windows(ngx_http_modelgw_writer_t *w);
 ngx_uint_t ngx_http_modelgw_journal_asked(ngx_http_modelgw_writer_t *w);
 ngx_int_t ngx_http_modelgw_journal_write(ngx_http_modelgw_writer_t *w);
 ngx_int_t ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w);
@@ -275,7 +288,7 @@ void ngx_http_modelgw_journal_failed(ngx_http_modelgw_writer_t *w);
  * exchanger.c: the thread that exchanges with the database of the cluster.
  * _start() is called by the writer's thread when it has become the writer:
  * NGX_OK, NGX_ERROR (reported).  _stop(), also by it, before it is no longer:
- * waits for the thread, for a moment at most.
+ * waits for the thread, for a moment at most; _start() may follow later.
  */
 ngx_int_t ngx_http_modelgw_exchanger_start(ngx_http_modelgw_writer_t *w);
 void ngx_http_modelgw_exchanger_stop(ngx_http_modelgw_writer_t *w);

@@ -1,0 +1,541 @@
+
+/*
+ * What the exchanger does between two exchanges: it reads keys and accounts
+ * that have changed, makes changes by operators in the database, and is the
+ * clerk, if no other node is.
+ *
+ * A change is made in a transaction of its own.  If its commit is not known, it
+ * is made again: then it is found by its time and node.  One of a key or an
+ * account is answered when all live nodes know it, or after a while.  This node
+ * learns of it as the others do.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_modelgw_clerk.h"
+#include "ngx_modelgw_exchange.h"
+#include "ngx_modelgw_journal.h"
+#include "ngx_modelgw_lease.h"
+#include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_limits.h"
+#include "ngx_modelgw_managed.h"
+#include "ngx_modelgw_pq.h"
+#include "ngx_modelgw_share.h"
+#include "ngx_modelgw_store.h"
+#include "ngx_modelgw_store_cluster.h"
+#include "ngx_http_modelgw_exchanger.h"
+#include "ngx_http_modelgw_writer.h"
+#include "ngx_http_modelgw_zone.h"
+
+
+#define NGX_HTTP_MODELGW_EXCHANGER_KNOWN  2000   /* ms, until a change is
+                                                    answered */
+#define NGX_HTTP_MODELGW_EXCHANGER_CLERK  3000   /* ms */
+
+
+static ngx_int_t ngx_http_modelgw_exchanger_feed(
+    ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_seen(
+    ngx_http_modelgw_exchanger_t *e, ngx_uint_t n);
+static ngx_int_t ngx_http_modelgw_exchanger_gone(
+    ngx_http_modelgw_exchanger_t *e);
+static uint64_t ngx_http_modelgw_exchanger_hash(ngx_modelgw_ledger_name_t *id);
+static int ngx_libc_cdecl ngx_http_modelgw_exchanger_cmp(const void *one,
+    const void *two);
+static ngx_int_t ngx_http_modelgw_exchanger_changes(
+    ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_change(
+    ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change);
+static ngx_int_t ngx_http_modelgw_exchanger_make(
+    ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change,
+    ngx_modelgw_change_e *result, uint64_t *version);
+static void ngx_http_modelgw_exchanger_answer(ngx_http_modelgw_exchanger_t *e,
+    uint64_t known);
+static ngx_int_t ngx_http_modelgw_exchanger_clerk(
+    ngx_http_modelgw_exchanger_t *e);
+static void ngx_http_modelgw_exchanger_lost_node(
+    ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_failed(
+    ngx_http_modelgw_exchanger_t *e, ngx_modelgw_store_t *store);
+
+
+ngx_int_t
+ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
+{
+    if (e->good) {
+        ngx_http_modelgw_exchanger_answer(e, e->round.now_known);
+    }
+
+    if (ngx_http_modelgw_exchanger_changes(e) != NGX_OK
+        || ngx_http_modelgw_exchanger_feed(e) != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    /* by limits, it is also known that the database is reached */
+
+    if (e->good || ngx_modelgw_shares_urgent(e->ledger)) {
+
+        if (ngx_modelgw_limits_exchange(e->x.pq, e->ledger, e->x.num,
+                                        e->node->live, &e->x.error)
+            != NGX_OK)
+        {
+            return NGX_AGAIN;
+        }
+    }
+
+    return ngx_http_modelgw_exchanger_clerk(e);
+}
+
+
+/*
+ * A part of what has changed.  Versions of a database that was set back are
+ * given again, for other changes: then everything is read.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_int_t             rc;
+    ngx_uint_t            n;
+    ngx_modelgw_store_t  *store;
+
+    if (e->version > e->round.keys_version) {
+        e->version = 0;
+        e->setback = 1;
+        e->nseen = 0;
+        e->checked = 0;
+    }
+
+    if (e->version == e->round.keys_version) {
+        return e->setback ? ngx_http_modelgw_exchanger_gone(e) : NGX_OK;
+    }
+
+    store = ngx_modelgw_store_attach(e->x.pq, e->x.num);
+    if (store == NULL) {
+        return NGX_AGAIN;
+    }
+
+    rc = ngx_modelgw_store_feed(store, e->version, e->feed,
+                                NGX_HTTP_MODELGW_EXCHANGER_FEED, &n);
+
+    if (rc != NGX_OK) {
+        (void) ngx_http_modelgw_exchanger_failed(e, store);
+        return NGX_AGAIN;
+    }
+
+    ngx_modelgw_store_close(store);
+
+    /* what this exchange has told of is in the feed, which is read after it */
+
+    e->journal.keys_version = n ? e->feed[n - 1].version
+                                : e->round.keys_version;
+
+    if (ngx_http_modelgw_exchanger_write(e, NULL, 0, e->feed, n) != NGX_OK
+        || (e->setback && ngx_http_modelgw_exchanger_seen(e, n) != NGX_OK))
+    {
+        return NGX_OK;
+    }
+
+    e->version = e->journal.keys_version;
+    e->hurry = 1;
+
+    return NGX_OK;
+}
+
+
+/* Notes which keys the database has: NGX_OK, NGX_ERROR (no memory). */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_seen(ngx_http_modelgw_exchanger_t *e, ngx_uint_t n)
+{
+    uint64_t    *seen;
+    ngx_uint_t   i;
+
+    if (e->nseen + n > e->seen_size) {
+        e->seen_size = (e->nseen + n) * 2;
+
+        seen = ngx_alloc(e->seen_size * sizeof(uint64_t), ngx_cycle->log);
+        if (seen == NULL) {
+            e->seen_size = 0;
+            e->nseen = 0;
+            e->version = 0;
+            return NGX_ERROR;
+        }
+
+        if (e->seen) {
+            ngx_memcpy(seen, e->seen, e->nseen * sizeof(uint64_t));
+            ngx_free(e->seen);
+        }
+
+        e->seen = seen;
+    }
+
+    for (i = 0; i < n; i++) {
+
+        if (!e->feed[i].account) {
+            e->seen[e->nseen++] = ngx_http_modelgw_exchanger_hash(
+                                                         &e->feed[i].key.id);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * The database was set back, and all that it has was read: a key that it does
+ * not have any more is revoked here, a part of them at a time.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_gone(ngx_http_modelgw_exchanger_t *e)
+{
+    uint64_t                    hash;
+    ngx_uint_t                  i, n, max;
+    ngx_modelgw_managed_key_t  *key;
+
+    if (e->checked == 0) {
+        ngx_qsort(e->seen, e->nseen, sizeof(uint64_t),
+                  ngx_http_modelgw_exchanger_cmp);
+    }
+
+    n = 0;
+    max = e->shared->managed ? ngx_modelgw_managed_max(e->shared->managed) : 0;
+
+    for (i = e->checked; i < max && n < NGX_HTTP_MODELGW_EXCHANGER_FEED; i++) {
+        key = &e->feed[n].key;
+
+        if (ngx_modelgw_managed_at(e->shared->managed, i, key) != NGX_OK) {
+            continue;
+        }
+
+        hash = ngx_http_modelgw_exchanger_hash(&key->id);
+
+        if (e->nseen && bsearch(&hash, e->seen, e->nseen, sizeof(uint64_t),
+                                ngx_http_modelgw_exchanger_cmp))
+        {
+            continue;
+        }
+
+        key->state = NGX_MODELGW_KEY_REVOKED;
+
+        e->feed[n].version = e->version;
+        e->feed[n++].account = 0;
+    }
+
+    if (n && ngx_http_modelgw_exchanger_write(e, NULL, 0, e->feed, n)
+             != NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    e->checked = i;
+    e->setback = (i < max);
+    e->hurry |= e->setback;
+
+    return NGX_OK;
+}
+
+
+static uint64_t
+ngx_http_modelgw_exchanger_hash(ngx_modelgw_ledger_name_t *id)
+{
+    return (uint64_t) ngx_murmur_hash2(id->data, id->len) << 32
+           | ngx_crc32_short(id->data, id->len);
+}
+
+
+static int ngx_libc_cdecl
+ngx_http_modelgw_exchanger_cmp(const void *one, const void *two)
+{
+    uint64_t  first, second;
+
+    first = *(const uint64_t *) one;
+    second = *(const uint64_t *) two;
+
+    return (first > second) - (first < second);
+}
+
+
+/* One at a time, in any order: an operator waits for each. */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_changes(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_uint_t             i;
+    ngx_modelgw_change_t  *change;
+
+    i = 0;
+
+    for ( ;; ) {
+        change = ngx_http_modelgw_exchanger_asked(e, &i);
+        if (change == NULL) {
+            return NGX_OK;
+        }
+
+        if (ngx_http_modelgw_exchanger_change(e, change) != NGX_OK) {
+            return NGX_AGAIN;
+        }
+    }
+}
+
+
+ngx_modelgw_change_t *
+ngx_http_modelgw_exchanger_asked(ngx_http_modelgw_exchanger_t *e, ngx_uint_t *i)
+{
+    ngx_uint_t             n;
+    ngx_modelgw_change_t  *change;
+
+    for ( ;; ) {
+        change = ngx_modelgw_ledger_change_asked(e->ledger, i);
+        if (change == NULL) {
+            return NULL;
+        }
+
+        for (n = 0; n < e->nmade; n++) {
+            if (e->made[n].change == change
+                && e->made[n].time == change->time)
+            {
+                break;
+            }
+        }
+
+        if (n == e->nmade) {
+            return change;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_change(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_change_t *change)
+{
+    uint64_t                  version;
+    ngx_int_t                 rc;
+    ngx_modelgw_change_e      result;
+    ngx_http_modelgw_made_t  *made;
+
+    rc = ngx_http_modelgw_exchanger_make(e, change, &result, &version);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (version == 0 || e->nmade == NGX_MODELGW_LEDGER_CHANGES) {
+        ngx_modelgw_ledger_change_answer(e->ledger, change, result);
+        return NGX_OK;
+    }
+
+    made = &e->made[e->nmade++];
+
+    made->change = change;
+    made->time = change->time;
+    made->result = result;
+    made->version = version;
+    made->until = ngx_http_modelgw_writer_clock()
+                  + NGX_HTTP_MODELGW_EXCHANGER_KNOWN;
+
+    e->round.keys_version = ngx_max(e->round.keys_version, version);
+
+    return NGX_OK;
+}
+
+
+/*
+ *     NGX_OK     *result is set, of a failure without a commit, too
+ *     NGX_AGAIN  the connection is lost: it is made again
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_make(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e *result,
+    uint64_t *version)
+{
+    ngx_uint_t            tried;
+    ngx_modelgw_store_t  *store;
+
+    store = ngx_modelgw_store_attach(e->x.pq, e->x.num);
+    if (store == NULL) {
+        return NGX_AGAIN;
+    }
+
+    tried = 0;
+    *version = 0;
+
+    if (ngx_modelgw_store_begin(store) == NGX_OK
+        && ngx_modelgw_store_change(store, change, result) == NGX_OK)
+    {
+        if (*result == NGX_MODELGW_CHANGE_MADE) {
+            ngx_modelgw_ledger_change_tried(change);
+            tried = 1;
+        }
+
+        if (ngx_modelgw_store_commit(store) == NGX_OK) {
+            *version = ngx_modelgw_store_keys_version(store);
+
+            ngx_modelgw_store_close(store);
+
+            return NGX_OK;
+        }
+    }
+
+    if (ngx_http_modelgw_exchanger_failed(e, store) != NGX_OK || tried) {
+        return NGX_AGAIN;
+    }
+
+    *result = NGX_MODELGW_CHANGE_FAILED;
+
+    return change->tried ? NGX_AGAIN : NGX_OK;
+}
+
+
+/* Answers those that all live nodes know, or that have waited long enough. */
+
+static void
+ngx_http_modelgw_exchanger_answer(ngx_http_modelgw_exchanger_t *e,
+    uint64_t known)
+{
+    uint64_t                  now;
+    ngx_uint_t                i;
+    ngx_http_modelgw_made_t  *made;
+
+    now = ngx_http_modelgw_writer_clock();
+
+    for (i = 0; i < e->nmade; /* void */ ) {
+        made = &e->made[i];
+
+        if (known < made->version && now < made->until) {
+            i++;
+            continue;
+        }
+
+        if (made->change->time == made->time) {
+            ngx_modelgw_ledger_change_answer(e->ledger, made->change,
+                                             made->result);
+        }
+
+        *made = e->made[--e->nmade];
+    }
+}
+
+
+void
+ngx_http_modelgw_exchanger_fail(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_uint_t             i;
+    ngx_modelgw_change_t  *change;
+
+    ngx_http_modelgw_exchanger_answer(e, 0);
+
+    if (e->failures < 2 && !e->refused) {
+        return;
+    }
+
+    i = 0;
+
+    for ( ;; ) {
+        change = ngx_http_modelgw_exchanger_asked(e, &i);
+        if (change == NULL) {
+            return;
+        }
+
+        if (!change->tried) {
+            ngx_modelgw_ledger_change_answer(e->ledger, change,
+                                             NGX_MODELGW_CHANGE_FAILED);
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_clerk(ngx_http_modelgw_exchanger_t *e)
+{
+    uint64_t  now;
+
+    now = ngx_http_modelgw_writer_clock();
+
+    if (now < e->clerked || e->hurry) {
+        return NGX_OK;
+    }
+
+    e->clerk.num = e->x.num;
+    e->clerk.keep = e->shared->keep;
+    e->clerk.lost = e->shared->lost;
+    e->clerk.lost_node = 0;
+
+    switch (ngx_modelgw_clerk(e->x.pq, &e->clerk, &e->x.error)) {
+
+    case NGX_OK:
+        e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
+
+        /* fall through */
+
+    case NGX_AGAIN:
+        e->unclerked = 0;
+
+        if (e->clerk.lost_node) {
+            ngx_http_modelgw_exchanger_lost_node(e);
+        }
+
+        return NGX_OK;
+
+    default: /* NGX_ERROR */
+        break;
+    }
+
+    if (!ngx_modelgw_pq_alive(e->x.pq)) {
+        return NGX_AGAIN;
+    }
+
+    /* no call depends on it */
+
+    if (!e->unclerked) {
+        ngx_http_modelgw_process_report(e->ledger, e->shared,
+                                        NGX_HTTP_MODELGW_LINE_CLUSTER,
+                                        e->x.error.data, e->x.error.len);
+    }
+
+    e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
+    e->unclerked = 1;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_exchanger_lost_node(ngx_http_modelgw_exchanger_t *e)
+{
+    u_char  *p, *q, text[NGX_MODELGW_STORE_ERROR],
+            amount[NGX_MODELGW_AMOUNT_LEN];
+
+    q = ngx_modelgw_amount(amount, e->clerk.taken);
+
+    p = ngx_snprintf(text, sizeof(text), "node %uL is lost, %*s euro that it "
+                     "had are taken back", e->clerk.lost_node, q - amount,
+                     amount);
+
+    ngx_http_modelgw_process_report(e->ledger, e->shared,
+                                    NGX_HTTP_MODELGW_LINE_CLUSTER, text,
+                                    p - text);
+}
+
+
+/* NGX_OK: the connection can be used */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_failed(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_store_t *store)
+{
+    ngx_modelgw_store_error(store, &e->error);
+    ngx_modelgw_store_close(store);
+
+    e->x.error.len = ngx_min(e->error.len, NGX_MODELGW_PQ_ERROR);
+    ngx_memcpy(e->x.error.data, e->error.data, e->x.error.len);
+
+    return ngx_modelgw_pq_alive(e->x.pq) ? NGX_OK : NGX_AGAIN;
+}
