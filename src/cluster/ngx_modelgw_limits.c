@@ -250,7 +250,7 @@ ngx_int_t
 ngx_modelgw_limits_exchange(ngx_modelgw_pq_t *pq, ngx_modelgw_ledger_t *l,
     uint64_t node, uint64_t live, ngx_modelgw_pq_error_t *error)
 {
-    uint64_t                  time, nodes[2];
+    uint64_t                  time, nodes[2] = { 0, 0 };
     ngx_int_t                 rc;
     ngx_uint_t                i, tries;
     ngx_modelgw_share_ask_t   asks[NGX_MODELGW_LIMITS_ASKS];

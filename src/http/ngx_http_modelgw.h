@@ -79,7 +79,8 @@ typedef struct ngx_http_modelgw_wait_s    ngx_http_modelgw_wait_t;
  *     READING    body.c     nginx reads the body, the body filter scans it
  *     DROPPING   body.c     the scan has failed, the rest is read and dropped
  *     READ       body.c     the body is complete, verdict.c decides on it
- *     WAITING    wait.c     all checks are passed, but no credit is lent yet
+ *     WAITING    wait.c     all checks are passed, but no credit is lent yet,
+ *                           or no tokens of the key's limit
  *     READY      verdict.c  all checks are passed, the body is rewritten, and
  *                           $modelgw_upstream has a value
  *     FORWARDED  forward.c  the value was read, the proxy owns the request
@@ -203,6 +204,9 @@ typedef struct {
                                                          for credit */
     ngx_msec_t                          waited;       /* ms that it did */
     unsigned                            met:1;        /* "left" is set */
+    unsigned                            limited:1;    /* it waits for its part
+                                                         of a limit before its
+                                                         body is read */
     unsigned                            settled:1;    /* it was sent, and has
                                                          ended */
 } ngx_http_modelgw_money_t;
@@ -380,13 +384,25 @@ ngx_modelgw_key_t *ngx_http_modelgw_managed_key(ngx_pool_t *pool,
 
 /*
  * Takes a request of rpm, and a slot for the call if the key has a concurrency.
- * Called when the headers were read.
- *     NGX_OK        taken, or not limited
+ * Called when the headers were read.  _again() is called in the precontent
+ * phase if ctx->money.limited is set.
+ *     NGX_OK        taken, or not limited; or ctx->money.limited is set: it is
+ *                   not decided yet
+ *     NGX_AGAIN     _again() has parked the request
  *     NGX_DECLINED  refused: 429, or 503 if the zone is full
  *     NGX_ERROR     no memory
  */
 ngx_int_t ngx_http_modelgw_limit_request(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_limit_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/* Whether a request that waits for its part of a limit is to try again. */
+ngx_uint_t ngx_http_modelgw_limit_answered(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger);
+
+/* Wakes the exchanger, if a limit is to be said to the database now. */
+void ngx_http_modelgw_limit_wake(ngx_modelgw_ledger_t *ledger);
 
 /* Adds the header Retry-After: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
@@ -395,10 +411,12 @@ ngx_int_t ngx_http_modelgw_limit_retry_after(ngx_http_request_t *r,
 /*
  * Takes tokens of tpm for ctx->money.slot.  The caller has the ledger's lock.
  *     NGX_OK        taken, or not limited
+ *     NGX_AGAIN     wait for an answer, by ngx_http_modelgw_wait_limit(), then
+ *                   try again
  *     NGX_DECLINED  not available; ctx->error is left to _refuse_tokens()
  */
 ngx_int_t ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_ledger_t *ledger, int64_t tokens);
+    ngx_http_modelgw_main_conf_t *mmcf, int64_t tokens);
 
 /* Sets ctx->error (429): NGX_DECLINED, or NGX_ERROR if there is no memory. */
 ngx_int_t ngx_http_modelgw_limit_refuse_tokens(ngx_http_request_t *r,
@@ -582,7 +600,7 @@ ngx_int_t ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
 void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 
-/* wait.c: calls of a cluster that wait for their hold */
+/* wait.c: calls of a cluster that wait for their hold, or a limit */
 
 /*
  * Parks the request until its claim is resolved, then runs its phases again.
@@ -592,6 +610,15 @@ void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_wait(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_claim_t *claim);
+
+/*
+ * The same until ngx_http_modelgw_limit_answered().  _limited() returns 1 if
+ * that was the last wait of the request.
+ *     NGX_AGAIN, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_wait_limit(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+ngx_uint_t ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Copies the claim of a request that was parked, and frees it.  One that nobody

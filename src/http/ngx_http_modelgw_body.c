@@ -29,6 +29,8 @@
 
 
 static ngx_int_t ngx_http_modelgw_body_outside(ngx_http_request_t *r);
+static ngx_int_t ngx_http_modelgw_body_limited(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_body_done(ngx_http_request_t *r);
@@ -85,7 +87,8 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
     }
 
     if (ctx->state < NGX_HTTP_MODELGW_READ) {
-        return ngx_http_modelgw_body_start(r, ctx);
+        return ctx->money.limited ? ngx_http_modelgw_body_limited(r, ctx)
+                                  : ngx_http_modelgw_body_start(r, ctx);
     }
 
     if (ctx->state >= NGX_HTTP_MODELGW_READY) {
@@ -134,6 +137,33 @@ ngx_http_modelgw_body_outside(ngx_http_request_t *r)
                   "\"%V\", which has no \"modelgw on\"", &clcf->name);
 
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* A limit of the key was not decided in the access phase. */
+
+static ngx_int_t
+ngx_http_modelgw_body_limited(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_limit_again(r, ctx);
+
+    switch (rc) {
+
+    case NGX_OK:
+        return ngx_http_modelgw_body_start(r, ctx);
+
+    case NGX_AGAIN:
+        return NGX_AGAIN;
+
+    case NGX_DECLINED:
+        return ngx_http_modelgw_reply_error(r, ctx);
+
+    default: /* NGX_ERROR */
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 }
 
 

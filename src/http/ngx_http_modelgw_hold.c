@@ -660,7 +660,7 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         ctx->money.slot->hold = b->cost;
         ctx->money.slot->estimate = b->estimate;
 
-        tokens = ngx_http_modelgw_limit_tokens_locked(ctx, ledger,
+        tokens = ngx_http_modelgw_limit_tokens_locked(ctx, mmcf,
                                                       b->estimate + b->output);
 
         if (tokens == NGX_OK) {
@@ -678,6 +678,14 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     if (ctx->money.slot == NULL) {
         return ngx_http_modelgw_hold_full(r, ctx, mmcf);
+    }
+
+    if (mmcf->cluster) {
+        ngx_http_modelgw_limit_wake(ledger);
+    }
+
+    if (tokens == NGX_AGAIN) {
+        return ngx_http_modelgw_wait_limit(r, ctx);
     }
 
     if (tokens != NGX_OK) {
@@ -762,16 +770,23 @@ ngx_http_modelgw_hold_claim(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 ngx_int_t
 ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    int64_t                   n[NGX_HTTP_MODELGW_MARK_KINDS];
-    ngx_modelgw_claim_t       claim;
-    ngx_http_modelgw_bound_t  bound;
+    int64_t                        n[NGX_HTTP_MODELGW_MARK_KINDS];
+    ngx_modelgw_claim_t            claim;
+    ngx_http_modelgw_bound_t       bound;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    ngx_http_modelgw_hold_count(ctx, n);
+    ngx_http_modelgw_hold_bound(r, ctx, n, &bound);
+
+    if (ngx_http_modelgw_wait_limited(ctx)) {
+        mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+        return ngx_http_modelgw_hold_take(r, ctx, &bound, mmcf);
+    }
 
     if (ngx_http_modelgw_wait_result(ctx, &claim) != NGX_OK) {
         return NGX_AGAIN;
     }
-
-    ngx_http_modelgw_hold_count(ctx, n);
-    ngx_http_modelgw_hold_bound(r, ctx, n, &bound);
 
     ctx->money.left = claim.left;
     ctx->money.met = 0;

@@ -11,6 +11,10 @@
  * The state of a limit is copied when the call takes its part, so the headers
  * of the answer need no lock.  Their names and forms are those of each API; the
  * official SDKs go by Retry-After alone.
+ *
+ * In a cluster the parts are taken from what this node has borrowed.  If that
+ * is not enough, the request waits for one answer of the database: before its
+ * body is read, or for tokens, at the verdict.
  */
 
 
@@ -20,7 +24,9 @@
 
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_limit.h"
+#include "ngx_modelgw_share.h"
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
@@ -53,6 +59,12 @@ struct ngx_http_modelgw_limits_s {
     ngx_http_modelgw_limit_status_t   tokens;
     ngx_uint_t                        taken;  /* 1: the state of tokens is set,
                                                  they were taken or refused */
+
+    /* in a cluster */
+
+    uint32_t                          calls;  /* in flight; 0: no limit */
+    ngx_uint_t                        counted; /* 1: the request was taken */
+    ngx_modelgw_share_ticket_t        tickets[NGX_MODELGW_SHARE_KINDS];
 };
 
 
@@ -69,8 +81,13 @@ typedef struct {
 
 static ngx_http_modelgw_limits_t *ngx_http_modelgw_limit_create(
     ngx_http_request_t *r, uint32_t rpm, uint32_t tpm);
+static ngx_int_t ngx_http_modelgw_limit_try(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf,
+    uint32_t concurrency);
 static ngx_int_t ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency);
+static ngx_int_t ngx_http_modelgw_limit_shared_locked(
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
 static ngx_int_t ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency);
 static ngx_int_t ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
@@ -155,24 +172,100 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
         return ngx_http_modelgw_limit_full(r, ctx);
     }
 
-    if (rpm || tpm) {
+    if (rpm || tpm || (mmcf->cluster && concurrency)) {
         ctx->money.limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
         if (ctx->money.limits == NULL) {
             return NGX_ERROR;
         }
+
+        ctx->money.limits->calls = concurrency;
     }
 
     if (rpm == 0 && concurrency == 0) {
         return NGX_OK;
     }
 
-    rc = ngx_http_modelgw_limit_take(ctx, mmcf, concurrency);
+    rc = ngx_http_modelgw_limit_try(r, ctx, mmcf, concurrency);
 
-    if (rc == NGX_OK) {
-        return NGX_OK;
+    if (rc != NGX_AGAIN) {
+        return rc;
     }
 
-    if (rpm && ctx->money.limits->requests.state.wait) {
+    /* other handlers of this phase may refuse it meanwhile */
+
+    ctx->money.limited = 1;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_limit_again(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    rc = NGX_AGAIN;
+
+    if (ngx_http_modelgw_limit_answered(ctx, mmcf->ledger)) {
+        rc = ngx_http_modelgw_limit_try(r, ctx, mmcf,
+                                        ctx->money.limits->calls);
+    }
+
+    if (rc == NGX_AGAIN) {
+        return ngx_http_modelgw_wait_limit(r, ctx);
+    }
+
+    ctx->money.limited = 0;
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_limit_answered(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger)
+{
+    ngx_modelgw_share_e          kind;
+    ngx_modelgw_share_ticket_t  *tickets;
+
+    tickets = ctx->money.limits->tickets;
+
+    for (kind = 0; kind < NGX_MODELGW_SHARE_KINDS; kind++) {
+
+        if (tickets[kind].since
+            && !ngx_modelgw_share_answered(ledger, ctx->request.key->slot,
+                                           kind, &tickets[kind],
+                                           ngx_current_msec))
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/* NGX_OK; NGX_AGAIN; NGX_DECLINED: refused; NGX_ERROR: no memory. */
+
+static ngx_int_t
+ngx_http_modelgw_limit_try(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_modelgw_limit_take(ctx, mmcf, concurrency);
+
+    if (rc == NGX_OK || rc == NGX_AGAIN) {
+        return rc;
+    }
+
+    if (ctx->money.limits && ctx->money.limits->requests.limit
+        && ctx->money.limits->requests.state.wait)
+    {
         ctx->request.reason = NGX_HTTP_MODELGW_REASON_RPM;
 
         return ngx_http_modelgw_limit_refuse(r, ctx,
@@ -203,6 +296,9 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
     limits->tokens.limit = tpm;
     limits->taken = 0;
 
+    limits->counted = 0;
+    ngx_memzero(limits->tickets, sizeof(limits->tickets));
+
     return limits;
 }
 
@@ -210,6 +306,7 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
 /*
  * Takes a request and a call in flight under one lock.
  *     NGX_OK
+ *     NGX_AGAIN     to be tried again after an answer
  *     NGX_DECLINED  a limit is reached; the request is not given back if it is
  *                   the one of calls in flight
  *     NGX_ERROR     no room for the call
@@ -230,7 +327,10 @@ ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
 
     ngx_modelgw_ledger_lock(ledger);
 
-    if (ctx->money.limits && ctx->money.limits->requests.limit) {
+    if (mmcf->cluster) {
+        rc = ngx_http_modelgw_limit_shared_locked(ctx, ledger);
+
+    } else if (ctx->money.limits && ctx->money.limits->requests.limit) {
         status = &ctx->money.limits->requests;
         status->time = ngx_current_msec;
 
@@ -253,7 +353,60 @@ ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
 
     ngx_modelgw_ledger_unlock(ledger);
 
+    if (mmcf->cluster) {
+        ngx_http_modelgw_limit_wake(ledger);
+    }
+
     return rc;
+}
+
+
+/* The codes of ngx_modelgw_share_take_locked(). */
+
+static ngx_int_t
+ngx_http_modelgw_limit_shared_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger)
+{
+    uint32_t                          slot;
+    ngx_int_t                         rc;
+    ngx_http_modelgw_limits_t        *limits;
+    ngx_http_modelgw_limit_status_t  *status;
+
+    limits = ctx->money.limits;
+    slot = ctx->request.key->slot;
+
+    if (limits->requests.limit && !limits->counted) {
+        status = &limits->requests;
+        status->time = ngx_current_msec;
+
+        rc = ngx_modelgw_share_take_locked(ledger, slot,
+                                 NGX_MODELGW_SHARE_REQUESTS, status->limit, 1,
+                                 status->time, NULL,
+                                 &limits->tickets[NGX_MODELGW_SHARE_REQUESTS],
+                                 &status->state);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        limits->counted = 1;
+    }
+
+    if (limits->calls == 0) {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_share_open_locked(ledger, slot, limits->calls,
+                                   ngx_current_msec,
+                                   &limits->tickets[NGX_MODELGW_SHARE_CALLS]);
+}
+
+
+void
+ngx_http_modelgw_limit_wake(ngx_modelgw_ledger_t *ledger)
+{
+    if (ngx_modelgw_shares_urgent(ledger)) {
+        ngx_modelgw_exchange_wake(ledger);
+    }
 }
 
 
@@ -277,7 +430,7 @@ ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
 
 ngx_int_t
 ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_ledger_t *ledger, int64_t tokens)
+    ngx_http_modelgw_main_conf_t *mmcf, int64_t tokens)
 {
     ngx_modelgw_ledger_key_t         *key;
     ngx_http_modelgw_limit_status_t  *status;
@@ -298,7 +451,15 @@ ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
 
     tokens = ngx_min(tokens, ((int64_t) status->limit + 3) / 4);
 
-    key = ngx_modelgw_ledger_key_at(ledger, ctx->request.key->slot);
+    if (mmcf->cluster) {
+        return ngx_modelgw_share_take_locked(mmcf->ledger,
+                     ctx->request.key->slot, NGX_MODELGW_SHARE_TOKENS,
+                     status->limit, tokens, status->time, ctx->money.slot,
+                     &ctx->money.limits->tickets[NGX_MODELGW_SHARE_TOKENS],
+                     &status->state);
+    }
+
+    key = ngx_modelgw_ledger_key_at(mmcf->ledger, ctx->request.key->slot);
 
     if (ngx_modelgw_limit_take(&key->tpm, status->limit, tokens, status->time,
                                &status->state)
@@ -434,8 +595,15 @@ ngx_http_modelgw_limit_look(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     ngx_modelgw_ledger_lock(mmcf->ledger);
 
-    ngx_modelgw_limit_state(&key->tpm, status->limit, status->time,
-                            &status->state);
+    if (mmcf->cluster) {
+        ngx_modelgw_share_state_locked(mmcf->ledger, ctx->request.key->slot,
+                                       NGX_MODELGW_SHARE_TOKENS, status->limit,
+                                       status->time, &status->state);
+
+    } else {
+        ngx_modelgw_limit_state(&key->tpm, status->limit, status->time,
+                                &status->state);
+    }
 
     ngx_modelgw_ledger_unlock(mmcf->ledger);
 }

@@ -37,13 +37,18 @@ struct ngx_http_modelgw_wait_s {
     ngx_queue_t            queue;        /* of the worker */
     ngx_http_request_t    *request;
     ngx_modelgw_ledger_t  *ledger;
-    ngx_modelgw_claim_t   *claim;        /* NULL: freed */
+    ngx_modelgw_claim_t   *claim;        /* NULL: freed, or waits for a limit */
+    ngx_http_modelgw_ctx_t  *ctx;
     ngx_msec_t             began;
-    ngx_msec_t            *waited;       /* of the context */
     ngx_msec_t             until;        /* then it is not waited for */
+    ngx_uint_t             limit;        /* 1: it waits for a limit */
+    ngx_uint_t             ended;
 };
 
 
+static ngx_http_modelgw_wait_t *ngx_http_modelgw_wait_park(
+    ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_claim_t *claim);
 static ngx_uint_t ngx_http_modelgw_wait_resolved(ngx_http_modelgw_wait_t *w);
 static void ngx_http_modelgw_wait_poll(ngx_event_t *ev);
 static void ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w);
@@ -60,6 +65,58 @@ ngx_int_t
 ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_claim_t *claim)
 {
+    ngx_http_modelgw_wait_t       *w;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    w = ngx_http_modelgw_wait_park(r, ctx, claim);
+    if (w == NULL) {
+        ngx_modelgw_claim_free(mmcf->ledger, claim);
+        return NGX_ERROR;
+    }
+
+    w->until = w->began + mmcf->cluster->wait + NGX_HTTP_MODELGW_WAIT_GRACE;
+
+    ctx->state = NGX_HTTP_MODELGW_WAITING;
+
+    return NGX_AGAIN;
+}
+
+
+ngx_int_t
+ngx_http_modelgw_wait_limit(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_wait_t  *w;
+
+    w = ngx_http_modelgw_wait_park(r, ctx, NULL);
+    if (w == NULL) {
+        return NGX_ERROR;
+    }
+
+    w->limit = 1;
+
+    if (ctx->state == NGX_HTTP_MODELGW_READ) {
+        ctx->state = NGX_HTTP_MODELGW_WAITING;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx)
+{
+    return ctx->money.wait->limit;
+}
+
+
+/* NULL: no memory */
+
+static ngx_http_modelgw_wait_t *
+ngx_http_modelgw_wait_park(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_claim_t *claim)
+{
     ngx_event_t                   *ev;
     ngx_http_cleanup_t            *cln;
     ngx_http_modelgw_wait_t       *w;
@@ -69,8 +126,7 @@ ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     cln = ngx_http_cleanup_add(r, sizeof(ngx_http_modelgw_wait_t));
     if (cln == NULL) {
-        ngx_modelgw_claim_free(mmcf->ledger, claim);
-        return NGX_ERROR;
+        return NULL;
     }
 
     w = cln->data;
@@ -78,9 +134,10 @@ ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     w->request = r;
     w->ledger = mmcf->ledger;
     w->claim = claim;
+    w->ctx = ctx;
     w->began = ngx_current_msec;
-    w->waited = &ctx->money.waited;
-    w->until = w->began + mmcf->cluster->wait + NGX_HTTP_MODELGW_WAIT_GRACE;
+    w->limit = 0;
+    w->ended = 0;
 
     cln->handler = ngx_http_modelgw_wait_cleanup;
 
@@ -105,12 +162,11 @@ ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     }
 
     ctx->money.wait = w;
-    ctx->state = NGX_HTTP_MODELGW_WAITING;
 
     r->write_event_handler = ngx_http_request_empty_handler;
     ngx_http_modelgw_abort_watch(r, ctx);
 
-    return NGX_AGAIN;
+    return w;
 }
 
 
@@ -144,6 +200,10 @@ ngx_http_modelgw_wait_result(ngx_http_modelgw_ctx_t *ctx,
 static ngx_uint_t
 ngx_http_modelgw_wait_resolved(ngx_http_modelgw_wait_t *w)
 {
+    if (w->limit) {
+        return ngx_http_modelgw_limit_answered(w->ctx, w->ledger);
+    }
+
     return __atomic_load_n(&w->claim->state, __ATOMIC_ACQUIRE)
            != NGX_MODELGW_CLAIM_ASKED
            || (ngx_msec_int_t) (ngx_current_msec - w->until) > 0;
@@ -205,7 +265,12 @@ ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w)
     ngx_http_set_log_request(c->log, r);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
-                   "modelgw wait: resolved as %uL", w->claim->state);
+                   "modelgw wait: resolved as %uL",
+                   w->limit ? 0 : w->claim->state);
+
+    if (w->limit) {
+        ngx_http_modelgw_wait_free(w);
+    }
 
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
@@ -219,17 +284,21 @@ ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w)
 static void
 ngx_http_modelgw_wait_free(ngx_http_modelgw_wait_t *w)
 {
-    if (w->claim == NULL) {
+    if (w->ended) {
         return;
     }
+
+    w->ended = 1;
 
     ngx_queue_remove(&w->queue);
     ngx_queue_init(&w->queue);
 
-    ngx_modelgw_claim_free(w->ledger, w->claim);
-    w->claim = NULL;
+    if (w->claim) {
+        ngx_modelgw_claim_free(w->ledger, w->claim);
+        w->claim = NULL;
+    }
 
-    *w->waited = ngx_current_msec - w->began;
+    w->ctx->money.waited += ngx_current_msec - w->began;
 }
 
 

@@ -344,7 +344,8 @@ ngx_modelgw_claim_try_locked(ngx_modelgw_ledger_t *l,
 
     call->account = claim->account;
 
-    ngx_modelgw_ledger_reserve_locked(l, call);
+    ngx_modelgw_ledger_reserve_locked(l, call,
+                            ngx_modelgw_ledger_account_at(l, claim->account));
     ngx_modelgw_claim_state_locked(l, claim, NGX_MODELGW_CLAIM_HELD);
     ngx_modelgw_redo_commit(&l->redo);
 

@@ -59,6 +59,39 @@ static void ngx_modelgw_lease_add_balance_locked(ngx_modelgw_ledger_t *l,
 
 
 u_char *
+ngx_modelgw_lease_init(ngx_modelgw_ledger_t *l, u_char *p,
+    ngx_modelgw_ledger_room_t *room)
+{
+    ngx_uint_t  i;
+
+    const uint32_t  n[NGX_MODELGW_FUNDS] = { room->accounts, room->keys };
+
+    for (i = 0; i < NGX_MODELGW_FUNDS; i++) {
+        p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+        l->leases[i] = (ngx_modelgw_lease_t *) p;
+        p += n[i] * sizeof(ngx_modelgw_lease_t);
+    }
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->claims = (ngx_modelgw_claim_t *) p;
+    p += NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t);
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->node = (ngx_modelgw_lease_node_t *) p;
+    p += sizeof(ngx_modelgw_lease_node_t);
+
+    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
+    l->shares = ngx_modelgw_shares_init(p, room->keys);
+    p += ngx_modelgw_shares_size(room->keys);
+
+    ngx_modelgw_node_set(l, NGX_MODELGW_NODE_NEW);
+    l->node->live = 1;
+
+    return p;
+}
+
+
+u_char *
 ngx_modelgw_fund_name(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
     uint64_t time, u_char *p)
 {
@@ -289,46 +322,43 @@ ngx_modelgw_lease_left_locked(ngx_modelgw_ledger_t *l,
 }
 
 
-ngx_uint_t
-ngx_modelgw_lease_busy_locked(ngx_modelgw_ledger_t *l,
+ngx_int_t
+ngx_modelgw_lease_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available)
 {
     ngx_modelgw_ledger_account_t  *a;
 
-    if (account == NGX_MODELGW_LEDGER_NONE || call->hold == 0
-        || l->leases[NGX_MODELGW_FUND_ACCOUNT][account].claims == 0)
-    {
-        return 0;
-    }
-
     a = ngx_modelgw_ledger_account_at(l, account);
 
+    call->account = account;
     *available = ngx_modelgw_ledger_sum(a->balance, -a->held);
 
-    return 1;
+    return NGX_DECLINED;
 }
 
 
 ngx_int_t
 ngx_modelgw_lease_budget_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, int64_t used,
+    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, uint64_t time,
     ngx_modelgw_ledger_left_t *left)
 {
-    int64_t               lent;
+    ngx_modelgw_fund_t    fund;
     ngx_modelgw_lease_t  *lease;
 
-    lease = &l->leases[NGX_MODELGW_FUND_BUDGET][call->key];
-    lease->limit = budget->limit;
+    fund.kind = NGX_MODELGW_FUND_BUDGET;
+    fund.index = call->key;
 
-    lent = (lease->ends == left->ends) ? ngx_modelgw_lease_lent(lease) : 0;
-    left->amount = ngx_modelgw_ledger_sum(lent, -used);
-
-    if (call->hold == 0) {
-        return NGX_OK;
+    if (ngx_modelgw_ledger_key_at(l, call->key)->window != budget->window
+        || ngx_modelgw_lease_left_locked(l, &fund, time, left) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
-    return (lease->claims || left->amount < call->hold) ? NGX_DECLINED
-                                                        : NGX_OK;
+    lease = ngx_modelgw_lease(l, &fund);
+    lease->limit = budget->limit;
+
+    return (call->hold > 0 && (lease->claims || left->amount < call->hold))
+           ? NGX_DECLINED : NGX_OK;
 }
 
 
@@ -657,21 +687,7 @@ ngx_modelgw_node_set(ngx_modelgw_ledger_t *l, ngx_modelgw_node_e state)
 
     __atomic_store_n(&l->node->state, state, __ATOMIC_RELEASE);
 
-    ngx_modelgw_ledger_writable_set(l, NGX_MODELGW_WRITABLE_REFUSED, !admits);
-}
-
-
-void
-ngx_modelgw_exchange_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout)
-{
-    ngx_modelgw_ledger_sleep(l, &l->node->waits, NULL, timeout);
-}
-
-
-void
-ngx_modelgw_exchange_wake(ngx_modelgw_ledger_t *l)
-{
-    ngx_modelgw_ledger_call(&l->node->waits);
+    ngx_modelgw_ledger_bar(l, NGX_MODELGW_BARRED_NODE, !admits);
 }
 
 

@@ -38,18 +38,9 @@
 #include "ngx_modelgw_ledger_private.h"
 
 
-#define NGX_MODELGW_LEDGER_ALIGN   64
-
 /* bytes, at most, that aligning the arrays and the odd ring entry cost */
 
 #define NGX_MODELGW_LEDGER_SLACK   (8 * NGX_MODELGW_LEDGER_ALIGN)
-
-/* bytes of what a cluster has beside its leases */
-
-#define NGX_MODELGW_LEDGER_CLUSTER_SIZE                                       \
-    (sizeof(ngx_modelgw_lease_node_t)                                         \
-     + NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t)                       \
-     + 5 * NGX_MODELGW_LEDGER_ALIGN)
 
 /* ms that a clock may be set back within a window, without an effect on it */
 
@@ -68,8 +59,6 @@
 
 
 static size_t ngx_modelgw_ledger_workers_max(size_t size);
-static u_char *ngx_modelgw_ledger_cluster_init(ngx_modelgw_ledger_t *l,
-    u_char *p, ngx_modelgw_ledger_room_t *room);
 static u_char *ngx_modelgw_ledger_table_init(ngx_modelgw_ledger_table_t *t,
     u_char *p, uint64_t max);
 static u_char *ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring,
@@ -196,7 +185,6 @@ ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
     l->free = NGX_MODELGW_LEDGER_NONE;
     l->max = room.calls;
     l->kind = kind;
-    l->writable = NGX_MODELGW_WRITABLE_STORE;
 
     l->accounts.size = sizeof(ngx_modelgw_ledger_account_t);
     l->accounts.name = offsetof(ngx_modelgw_ledger_account_t, name);
@@ -221,7 +209,7 @@ ngx_modelgw_ledger_create(void *memory, size_t size, uint64_t id,
                                      2 * (uint64_t) room.calls + 1);
 
     if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
-        p = ngx_modelgw_ledger_cluster_init(l, p, &room);
+        p = ngx_modelgw_lease_init(l, p, &room);
     }
 
     l->calls = (ngx_modelgw_call_t *)
@@ -269,39 +257,6 @@ ngx_modelgw_ledger_ring_init(ngx_modelgw_ledger_ring_t *ring, u_char *p,
     ring->size = size;
 
     return p + size * sizeof(ngx_modelgw_ledger_entry_t);
-}
-
-
-static u_char *
-ngx_modelgw_ledger_cluster_init(ngx_modelgw_ledger_t *l, u_char *p,
-    ngx_modelgw_ledger_room_t *room)
-{
-    ngx_uint_t  i;
-
-    const uint32_t  n[NGX_MODELGW_FUNDS] = { room->accounts, room->keys };
-
-    for (i = 0; i < NGX_MODELGW_FUNDS; i++) {
-        p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
-        l->leases[i] = (ngx_modelgw_lease_t *) p;
-        p += n[i] * sizeof(ngx_modelgw_lease_t);
-    }
-
-    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
-    l->claims = (ngx_modelgw_claim_t *) p;
-    p += NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t);
-
-    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
-    l->node = (ngx_modelgw_lease_node_t *) p;
-    p += sizeof(ngx_modelgw_lease_node_t);
-
-    p = ngx_align_ptr(p, NGX_MODELGW_LEDGER_ALIGN);
-    l->shares = ngx_modelgw_shares_init(p, room->keys);
-    p += ngx_modelgw_shares_size(room->keys);
-
-    ngx_modelgw_node_set(l, NGX_MODELGW_NODE_NEW);
-    l->node->live = 1;
-
-    return p;
 }
 
 
@@ -983,6 +938,10 @@ ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
     int64_t                    used;
     ngx_modelgw_ledger_key_t  *k;
 
+    if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        return ngx_modelgw_lease_budget_locked(l, call, budget, time, left);
+    }
+
     k = ngx_modelgw_ledger_key_at(l, call->key);
 
     if (k->window != budget->window) {
@@ -991,10 +950,6 @@ ngx_modelgw_ledger_budget_locked(ngx_modelgw_ledger_t *l,
 
     used = ngx_modelgw_ledger_budget_used_locked(k, time, &left->ends);
     left->amount = ngx_modelgw_ledger_sum(budget->limit, -used);
-
-    if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
-        return ngx_modelgw_lease_budget_locked(l, call, budget, used, left);
-    }
 
     return (call->hold > 0 && left->amount < call->hold) ? NGX_DECLINED
                                                          : NGX_OK;
@@ -1013,8 +968,8 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
         if (l->kind == NGX_MODELGW_LEDGER_LIMITS) {
             account = NGX_MODELGW_LEDGER_NONE;
 
-        } else if (ngx_modelgw_lease_busy_locked(l, call, account, available)) {
-            return NGX_DECLINED;
+        } else if (ngx_modelgw_lease_busy(l, call, account)) {
+            return ngx_modelgw_lease_wait_locked(l, call, account, available);
         }
     }
 
@@ -1035,36 +990,11 @@ ngx_modelgw_ledger_hold_locked(ngx_modelgw_ledger_t *l,
         return NGX_DECLINED;
     }
 
-    ngx_modelgw_ledger_reserve_locked(l, call);
+    ngx_modelgw_ledger_reserve_locked(l, call, a);
 
     ngx_modelgw_redo_commit(&l->redo);
 
     return NGX_OK;
-}
-
-
-/* held never exceeds what was covered: it cannot overflow */
-
-void
-ngx_modelgw_ledger_reserve_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call)
-{
-    ngx_modelgw_ledger_key_t      *k;
-    ngx_modelgw_ledger_account_t  *a;
-
-    a = ngx_modelgw_ledger_account_at(l, call->account);
-
-    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
-                         a->held + call->hold);
-
-    if (call->key != NGX_MODELGW_LEDGER_NONE) {
-        k = ngx_modelgw_ledger_key_at(l, call->key);
-
-        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
-                             k->held + call->hold);
-    }
-
-    ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
 }
 
 

@@ -75,13 +75,20 @@ typedef struct {
 } ngx_modelgw_ledger_table_t;
 
 
-/*
- * Bits of "writable", each set and cleared by another thread: calls are
- * admitted when it is _STORE and nothing else.
- */
+#define NGX_MODELGW_LEDGER_ALIGN   64
 
-#define NGX_MODELGW_WRITABLE_STORE    1  /* the store can be written */
-#define NGX_MODELGW_WRITABLE_REFUSED  2  /* the node admits no calls */
+/* bytes of what a cluster has beside its leases */
+
+#define NGX_MODELGW_LEDGER_CLUSTER_SIZE                                       \
+    (sizeof(ngx_modelgw_lease_node_t)                                         \
+     + NGX_MODELGW_CLAIMS * sizeof(ngx_modelgw_claim_t)                       \
+     + (NGX_MODELGW_FUNDS + 3) * NGX_MODELGW_LEDGER_ALIGN)
+
+
+/* Why no call is admitted: bits, each set and cleared by another thread. */
+
+#define NGX_MODELGW_BARRED_STORE  1      /* the store cannot be written */
+#define NGX_MODELGW_BARRED_NODE   2      /* the node admits none */
 
 
 struct ngx_modelgw_ledger_s {
@@ -115,7 +122,7 @@ struct ngx_modelgw_ledger_s {
     /* one word each, used without the mutex */
 
     uint64_t                       stored;
-    uint64_t                       writable; /* NGX_MODELGW_WRITABLE_* */
+    uint64_t                       barred; /* NGX_MODELGW_BARRED_* */
     uint64_t                       flush; /* ms, when it began; 0: none runs */
     uint32_t                       writer_waits; /* a futex */
 
@@ -157,44 +164,31 @@ void ngx_modelgw_ledger_account_add_locked(ngx_modelgw_ledger_t *l,
 int64_t ngx_modelgw_ledger_spent(ngx_modelgw_ledger_key_t *key, uint64_t time,
     uint64_t *ends);
 
-/* Adds to what account and key hold, and HELD, when the caller commits. */
-void ngx_modelgw_ledger_reserve_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call);
-
 
 /* Milliseconds since the Epoch. */
 uint64_t ngx_modelgw_ledger_time(void);
 
 
-/* ledger_queue.c */
-
-/*
- * Threads that wait for work, by a futex.  _call() makes a system call only if
- * one waits; _sleep() returns at once if it was called since it last did, or if
- * "idle" says that there is something to do (NULL: not asked).
- */
-void ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l, uint32_t *word,
-    ngx_uint_t (*idle)(ngx_modelgw_ledger_t *l), ngx_msec_t timeout);
-void ngx_modelgw_ledger_call(uint32_t *word);
-
-
 /* lease.c */
+
+/* Lays out what a cluster has besides, in zeroed memory at p; its end. */
+u_char *ngx_modelgw_lease_init(ngx_modelgw_ledger_t *l, u_char *p,
+    ngx_modelgw_ledger_room_t *room);
 
 /* The lease of a key's record is another's from now on, if there is one. */
 void ngx_modelgw_lease_drop(ngx_modelgw_ledger_t *l, uint32_t key);
 
-/* Whether other calls wait for the account's credit; *available is set then. */
-ngx_uint_t ngx_modelgw_lease_busy_locked(ngx_modelgw_ledger_t *l,
+/*
+ * ngx_modelgw_ledger_hold_locked() of a call that has to wait as others do:
+ * NGX_DECLINED.
+ */
+ngx_int_t ngx_modelgw_lease_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_call_t *call, uint32_t account, int64_t *available);
 
-/*
- * ngx_modelgw_ledger_budget_locked() of a cluster: "used" is spent and held in
- * the window that ends at left->ends.
- */
+/* ngx_modelgw_ledger_budget_locked() in a cluster. */
 ngx_int_t ngx_modelgw_lease_budget_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, int64_t used,
+    ngx_modelgw_call_t *call, ngx_modelgw_budget_t *budget, uint64_t time,
     ngx_modelgw_ledger_left_t *left);
-
 
 /*
  * What is left of a lease less what is held; *left is 0 if it is not known.
@@ -244,15 +238,50 @@ ngx_modelgw_ledger_sum(int64_t a, int64_t b)
 }
 
 
+/*
+ * Adds to what the account and the key hold, and HELD, when the caller commits.
+ * It never exceeds what was covered: it cannot overflow.
+ */
+
 static ngx_inline void
-ngx_modelgw_ledger_writable_set(ngx_modelgw_ledger_t *l, uint64_t bit,
-    ngx_uint_t on)
+ngx_modelgw_ledger_reserve_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_call_t *call, ngx_modelgw_ledger_account_t *a)
+{
+    ngx_modelgw_ledger_key_t  *k;
+
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &a->held,
+                         a->held + call->hold);
+
+    if (call->key != NGX_MODELGW_LEDGER_NONE) {
+        k = (ngx_modelgw_ledger_key_t *) l->keys.records + call->key;
+
+        ngx_modelgw_redo_add(&l->redo, (uint64_t *) &k->held,
+                             k->held + call->hold);
+    }
+
+    ngx_modelgw_redo_add(&l->redo, &call->state, NGX_MODELGW_CALL_HELD);
+}
+
+
+/* Whether other calls wait for the credit that the call needs. */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_lease_busy(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
+    uint32_t account)
+{
+    return account != NGX_MODELGW_LEDGER_NONE && call->hold > 0
+           && l->leases[NGX_MODELGW_FUND_ACCOUNT][account].claims;
+}
+
+
+static ngx_inline void
+ngx_modelgw_ledger_bar(ngx_modelgw_ledger_t *l, uint64_t why, ngx_uint_t on)
 {
     if (on) {
-        (void) __atomic_fetch_or(&l->writable, bit, __ATOMIC_RELEASE);
+        (void) __atomic_fetch_or(&l->barred, why, __ATOMIC_RELEASE);
 
     } else {
-        (void) __atomic_fetch_and(&l->writable, ~bit, __ATOMIC_RELEASE);
+        (void) __atomic_fetch_and(&l->barred, ~why, __ATOMIC_RELEASE);
     }
 }
 

@@ -34,7 +34,7 @@
 #include "ngx_modelgw_ledger_private.h"
 
 
-/* values of the writer's futex, see ngx_modelgw_ledger_wait() */
+/* values of a futex, see ngx_modelgw_ledger_wait() */
 
 #define NGX_MODELGW_WRITER_BUSY    0
 #define NGX_MODELGW_WRITER_WAITS   1
@@ -50,6 +50,10 @@ static void ngx_modelgw_ledger_written_locked(ngx_modelgw_ledger_t *l,
 static ngx_uint_t ngx_modelgw_ledger_count(ngx_modelgw_ledger_ring_t *ring);
 static ngx_modelgw_ledger_entry_t *ngx_modelgw_ledger_entry(
     ngx_modelgw_ledger_ring_t *ring, uint64_t i);
+static ngx_inline void ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l,
+    uint32_t *waits, ngx_uint_t (*idle)(ngx_modelgw_ledger_t *l),
+    ngx_msec_t timeout);
+static ngx_inline void ngx_modelgw_ledger_rouse(uint32_t *waits);
 static ngx_uint_t ngx_modelgw_ledger_idle(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_futex_wait(uint32_t *word, uint32_t value,
     ngx_msec_t timeout);
@@ -271,7 +275,7 @@ ngx_modelgw_ledger_set_stored(ngx_modelgw_ledger_t *l, uint32_t n)
 ngx_uint_t
 ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l)
 {
-    return ngx_modelgw_ledger_load(&l->writable) == NGX_MODELGW_WRITABLE_STORE
+    return !ngx_modelgw_ledger_load(&l->barred)
            && !ngx_modelgw_ledger_stalled(l);
 }
 
@@ -279,15 +283,14 @@ ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l)
 ngx_uint_t
 ngx_modelgw_ledger_failed(ngx_modelgw_ledger_t *l)
 {
-    return !(ngx_modelgw_ledger_load(&l->writable)
-             & NGX_MODELGW_WRITABLE_STORE);
+    return ngx_modelgw_ledger_load(&l->barred) & NGX_MODELGW_BARRED_STORE;
 }
 
 
 void
 ngx_modelgw_ledger_set_writable(ngx_modelgw_ledger_t *l, ngx_uint_t on)
 {
-    ngx_modelgw_ledger_writable_set(l, NGX_MODELGW_WRITABLE_STORE, on);
+    ngx_modelgw_ledger_bar(l, NGX_MODELGW_BARRED_STORE, !on);
 }
 
 
@@ -346,7 +349,7 @@ ngx_modelgw_ledger_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout)
 }
 
 
-void
+static ngx_inline void
 ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l, uint32_t *waits,
     ngx_uint_t (*idle)(ngx_modelgw_ledger_t *l), ngx_msec_t timeout)
 {
@@ -374,12 +377,12 @@ ngx_modelgw_ledger_sleep(ngx_modelgw_ledger_t *l, uint32_t *waits,
 void
 ngx_modelgw_ledger_wake(ngx_modelgw_ledger_t *l)
 {
-    ngx_modelgw_ledger_call(&l->writer_waits);
+    ngx_modelgw_ledger_rouse(&l->writer_waits);
 }
 
 
-void
-ngx_modelgw_ledger_call(uint32_t *waits)
+static ngx_inline void
+ngx_modelgw_ledger_rouse(uint32_t *waits)
 {
     uint32_t  word;
 
@@ -397,6 +400,22 @@ ngx_modelgw_ledger_call(uint32_t *waits)
     if (word == NGX_MODELGW_WRITER_WAITS) {
         (void) syscall(SYS_futex, waits, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
+}
+
+
+/* What it finds to do is in many places: it looks after each timeout, too. */
+
+void
+ngx_modelgw_exchange_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout)
+{
+    ngx_modelgw_ledger_sleep(l, &l->node->waits, NULL, timeout);
+}
+
+
+void
+ngx_modelgw_exchange_wake(ngx_modelgw_ledger_t *l)
+{
+    ngx_modelgw_ledger_rouse(&l->node->waits);
 }
 
 

@@ -251,7 +251,7 @@ ngx_modelgw_share_open_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         /* what other nodes were lent may not have expired yet */
 
         if (rc == NGX_ABORT) {
-            rc = (time - s->reached >= NGX_MODELGW_SHARE_SLOTS
+            rc = (time >= s->reached + NGX_MODELGW_SHARE_SLOTS
                   && calls < ngx_modelgw_share_alone(s, limit))
                  ? NGX_OK : NGX_DECLINED;
         }
@@ -354,7 +354,7 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
         return NGX_DECLINED;
     }
 
-    if (time - ticket->since < NGX_MODELGW_SHARE_PATIENCE) {
+    if (time < ticket->since + NGX_MODELGW_SHARE_PATIENCE) {
         return NGX_AGAIN;
     }
 
@@ -482,7 +482,7 @@ ngx_modelgw_share_answered(ngx_modelgw_ledger_t *l, uint32_t key,
     return (int32_t) (ngx_modelgw_ledger_load(&p->answered) - ticket->number)
                >= 0
            || ngx_modelgw_ledger_load(&l->shares->away)
-           || time - ticket->since >= NGX_MODELGW_SHARE_PATIENCE;
+           || time >= ticket->since + NGX_MODELGW_SHARE_PATIENCE;
 }
 
 
@@ -569,7 +569,7 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     s = l->shares;
 
     if (!ngx_modelgw_ledger_load(&s->urgent)
-        && time - s->scanned < NGX_MODELGW_SHARE_SCAN)
+        && time < s->scanned + NGX_MODELGW_SHARE_SCAN)
     {
         return 0;
     }
@@ -628,7 +628,7 @@ ngx_modelgw_share_ask_key_locked(ngx_modelgw_ledger_t *l, uint64_t i,
         }
 
         in_use |= p->have || p->held || p->used || p->booked
-                  || time - p->last < NGX_MODELGW_SHARE_IDLE;
+                  || time < p->last + NGX_MODELGW_SHARE_IDLE;
     }
 
     if (n == 0 && !in_use) {
@@ -678,13 +678,14 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     ask->waiting = p->need;
     ask->time = time;
 
-    ask->age = time - p->stamp;
-    ask->age -= ngx_min(ask->age, NGX_MODELGW_SHARE_LAG);
+    /* the clock of a worker may be a little ahead, or behind */
+
+    ask->age = time - ngx_min(p->stamp + NGX_MODELGW_SHARE_LAG, time);
     ask->age = ngx_min(ask->age, 2 * NGX_MODELGW_SHARE_MINUTE);
 
     /* after a long time not all of it was used in the last minute */
 
-    if (p->used && time - p->unsaid > NGX_MODELGW_SHARE_CHUNK) {
+    if (p->used && time > p->unsaid + NGX_MODELGW_SHARE_CHUNK) {
         ngx_modelgw_limit_state(ngx_modelgw_share_own(l, key, kind),
                                 NGX_MAX_UINT32_VALUE, time, &state);
         ask->used = ngx_min(ask->used,
@@ -722,8 +723,8 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
 {
     uint64_t  chunk;
 
-    if (time - p->window >= 1000) {
-        p->rate = p->count * 1000 / (time - p->window);
+    if (time >= p->window + 1000) {
+        p->rate = (uint64_t) p->count * 1000 / (time - p->window);
         p->count = 0;
         p->window = time;
     }
@@ -731,7 +732,7 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
     *want = 0;
     chunk = ngx_modelgw_share_chunk(p);
 
-    if (time - p->last >= NGX_MODELGW_SHARE_IDLE) {
+    if (time >= p->last + NGX_MODELGW_SHARE_IDLE) {
         p->have = 0;
 
     } else if (p->have < (chunk + 1) / 2 && time >= p->none) {
@@ -739,7 +740,7 @@ ngx_modelgw_share_minute(ngx_modelgw_share_part_t *p, uint64_t time,
     }
 
     return *want || p->need
-           || (p->used && time - p->said >= NGX_MODELGW_SHARE_SAY)
+           || (p->used && time >= p->said + NGX_MODELGW_SHARE_SAY)
            || p->booked > p->have + p->held + p->used
            || (p->have + p->held
                && time + NGX_MODELGW_SHARE_RENEW >= p->until);
@@ -757,7 +758,7 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
 {
     uint64_t  keep, had;
 
-    if (time - p->window >= NGX_MODELGW_SHARE_IDLE / 2) {
+    if (time >= p->window + NGX_MODELGW_SHARE_IDLE / 2) {
         p->rate = p->count;
         p->count = calls;
         p->window = time;
@@ -771,7 +772,7 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
     p->have = ngx_min(p->have, keep);
 
     return p->need || p->have < had
-           || (calls > p->have && time - p->last < NGX_MODELGW_SHARE_IDLE)
+           || (calls > p->have && time < p->last + NGX_MODELGW_SHARE_IDLE)
            || (p->have && time + NGX_MODELGW_SHARE_SLOTS
                           - NGX_MODELGW_SHARE_RENEW >= p->until);
 }

@@ -51,14 +51,14 @@ static const char *ngx_modelgw_store_node_word(int64_t state,
 
 /* of accounts: budgets are lent besides, and are no money */
 
-#define NGX_MODELGW_NODES_LEFT                                                \
+#define NGX_MODELGW_NODES_REST                                                \
     "(granted - returned - forced - spent)"
 
 
 static const char  ngx_modelgw_store_nodes_sql[] =
     "SELECT num, name, state, CAST(drain AS INTEGER),"
     " CAST(seen > " NGX_MODELGW_NODES_NOW " - 3000 AS INTEGER), joined, seen,"
-    " version, CAST(coalesce((SELECT sum(" NGX_MODELGW_NODES_LEFT ")"
+    " version, CAST(coalesce((SELECT sum(" NGX_MODELGW_NODES_REST ")"
         " FROM leases WHERE node = num AND account NOT LIKE '#%'), 0)"
         " AS BIGINT),"
     " CAST(coalesce((SELECT sum(held) FROM leases"
@@ -74,8 +74,8 @@ static const char  ngx_modelgw_store_nodes_sql[] =
  */
 
 static const char  ngx_modelgw_store_nodes_force[] =
-    "WITH l AS (SELECT account, " NGX_MODELGW_NODES_LEFT " AS rest"
-        " FROM leases WHERE node = ?1 AND " NGX_MODELGW_NODES_LEFT " > 0),"
+    "WITH l AS (SELECT account, " NGX_MODELGW_NODES_REST " AS rest"
+        " FROM leases WHERE node = ?1 AND " NGX_MODELGW_NODES_REST " > 0),"
     " a AS (SELECT name FROM accounts"
         " WHERE name IN (SELECT account FROM l) ORDER BY name FOR UPDATE),"
     " u AS (UPDATE accounts SET free = free + l.rest FROM l, a"
@@ -90,10 +90,10 @@ static const char  ngx_modelgw_store_nodes_charge[] =
     " (" NGX_MODELGW_NODES_NOW " + n) * 1024 + ?1 % 1024,"
     " " NGX_MODELGW_NODES_NOW ", " NGX_MODELGW_NODES_NOW ", '', account, '',"
     " 0, 0, 0, 0, 0, 0, rest, 'unanswered', 'lost', 0, '', NULL, 0, 0"
-    " FROM (SELECT account, " NGX_MODELGW_NODES_LEFT " AS rest,"
+    " FROM (SELECT account, " NGX_MODELGW_NODES_REST " AS rest,"
         " row_number() OVER (ORDER BY account) AS n FROM leases"
         " WHERE node = ?1 AND account NOT LIKE '#%'"
-        " AND " NGX_MODELGW_NODES_LEFT " > 0) AS l";
+        " AND " NGX_MODELGW_NODES_REST " > 0) AS l";
 
 
 ngx_int_t
@@ -295,10 +295,10 @@ ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
     }
 
     if (ngx_modelgw_store_ready(s, "SELECT CAST(coalesce(sum("
-                                   NGX_MODELGW_NODES_LEFT "), 0) AS BIGINT)"
+                                   NGX_MODELGW_NODES_REST "), 0) AS BIGINT)"
                                    " FROM leases WHERE node = ?1"
                                    " AND account NOT LIKE '#%' AND "
-                                   NGX_MODELGW_NODES_LEFT " > 0", &stmt)
+                                   NGX_MODELGW_NODES_REST " > 0", &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;

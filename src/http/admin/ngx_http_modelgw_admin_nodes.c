@@ -79,7 +79,7 @@ ngx_int_t
 ngx_http_modelgw_admin_nodes(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
-    ngx_modelgw_node_t  *node;
+    ngx_modelgw_lease_node_t  *node;
 
     node = ngx_modelgw_node(job->mmcf->ledger);
 

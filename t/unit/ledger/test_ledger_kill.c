@@ -27,6 +27,7 @@
 
 
 #define SIZE     (16 * 1024 + sizeof(ngx_modelgw_ledger_t))
+#define MORE     (64 * 1024)             /* of a cluster */
 #define START    (100 * EURO)
 #define BEFORE   (7 * EURO)              /* spent in the window before */
 #define TOPUP    7
@@ -53,6 +54,14 @@ typedef enum {
     ACCOUNT,
     KEY,
     SWEEP,
+    CLAIM,
+    TRY,
+    END,
+    FREE,
+    BACK,
+    SAID,
+    LEAVE_WAITING,
+    SWEEP_WAITING,
     OPERATIONS
 } operation_e;
 
@@ -61,7 +70,7 @@ typedef enum {
 
 static struct {
     const char            *name;
-    ngx_uint_t             credit;
+    ngx_uint_t             kind;
     ngx_uint_t             min;
     ngx_uint_t             max;
 } operations[] = {
@@ -81,11 +90,20 @@ static struct {
     { "add an account", 1, 0, 0 },
     { "use a key's record again", 1, 0, 0 },
     { "sweep", 1, 1, 1 },
+    { "wait", 2, 0, 0 },
+    { "hold what waits", 2, 0, 0 },
+    { "refuse what waits", 2, 0, 0 },
+    { "stop to wait", 2, 0, 0 },
+    { "give back what is lent", 2, 1, 1 },
+    { "be lent more", 2, 0, 0 },
+    { "leave while calls wait", 2, 0, 0 },
+    { "sweep up what waits", 2, 1, 1 },
 };
 
 
 typedef struct {
     ngx_modelgw_ledger_t  *ledger;
+    size_t                 size;
     uint32_t               self;
     uint32_t               account;
     uint32_t               key;
@@ -100,6 +118,7 @@ typedef struct {
     uint32_t               worker;
     ngx_modelgw_call_t    *call;
     ngx_modelgw_change_t  *topup;
+    ngx_modelgw_claim_t   *claim;
 } world_t;
 
 
@@ -113,7 +132,7 @@ typedef struct {
 
 
 typedef struct {
-    u_char                 memory[SIZE];
+    u_char                 memory[SIZE + MORE];
     ngx_uint_t             step;
     ngx_uint_t             committed;
 } image_t;
@@ -121,6 +140,9 @@ typedef struct {
 
 static store_t            *store;
 static image_t            *images;
+
+static ngx_modelgw_fund_t  account_fund = { NGX_MODELGW_FUND_ACCOUNT, 0 };
+static ngx_modelgw_fund_t  budget_fund = { NGX_MODELGW_FUND_BUDGET, 0 };
 
 
 static ngx_uint_t
@@ -151,14 +173,32 @@ world_window(world_t *w)
 }
 
 
+/* All that there is, is lent. */
+
 static void
-world_create(world_t *w, ngx_uint_t credit)
+world_lend(world_t *w)
+{
+    ngx_modelgw_ledger_lock(w->ledger);
+
+    ngx_modelgw_lease_said_locked(w->ledger, &account_fund, 0, START, 0, 0);
+    ngx_modelgw_lease_said_locked(w->ledger, &budget_fund,
+                                  ngx_modelgw_budget_end(
+                                               NGX_MODELGW_WINDOW_DAY, TIME),
+                                  START, 0, 0);
+
+    ngx_modelgw_ledger_unlock(w->ledger);
+}
+
+
+static void
+world_create(world_t *w, ngx_uint_t kind)
 {
     ngx_modelgw_ledger_key_t  *key;
 
     ngx_memzero(w, sizeof(world_t));
 
-    w->ledger = ledger_create(SIZE, w->first, credit);
+    w->size = SIZE + (kind == NGX_MODELGW_LEDGER_CLUSTER ? MORE : 0);
+    w->ledger = ledger_create(w->size, w->first, kind);
     w->first = w->ledger->id;
     w->account = ledger_account(w->ledger, "alice", START);
     w->key = ledger_key(w->ledger, "alice-1");
@@ -169,6 +209,10 @@ world_create(world_t *w, ngx_uint_t credit)
 
     world_window(w);
 
+    if (kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        world_lend(w);
+    }
+
     assert_int_equal(ngx_modelgw_ledger_join(w->ledger, &w->self), NGX_OK);
     ngx_memzero(store->stored, 64 * sizeof(int64_t));
 }
@@ -178,7 +222,7 @@ static void
 world_destroy(world_t *w)
 {
     ngx_modelgw_ledger_leave(w->ledger, w->self);
-    ledger_destroy(w->ledger, SIZE);
+    ledger_destroy(w->ledger, w->size);
 }
 
 
@@ -247,6 +291,39 @@ world_check_held(ngx_modelgw_ledger_t *l)
     }
 
     return NULL;
+}
+
+
+/* Nobody waits any more, and what is left is what is lent and not spent. */
+
+static const char *
+world_check_leases(world_t *w)
+{
+    ngx_uint_t             i;
+    ngx_modelgw_lease_t   *lease;
+    ngx_modelgw_ledger_t  *l;
+
+    l = w->ledger;
+
+    for (i = 0; i < NGX_MODELGW_CLAIMS; i++) {
+        if (l->claims[i].state != NGX_MODELGW_CLAIM_FREE) {
+            return "a claim is left";
+        }
+    }
+
+    if (ngx_modelgw_lease(l, &account_fund)->claims
+        || ngx_modelgw_lease(l, &budget_fund)->claims
+        || ngx_modelgw_node(l)->waiting)
+    {
+        return "calls are counted that do not wait";
+    }
+
+    lease = ngx_modelgw_lease(l, &account_fund);
+
+    return (lease->granted - lease->returned - lease->forced
+            - (START - w->balance)
+            == ngx_modelgw_ledger_account_at(l, w->account)->balance)
+           ? NULL : "what is left is not what is lent and not spent";
 }
 
 
@@ -347,6 +424,10 @@ world_check(world_t *w)
         world_window(w);
     }
 
+    if (l->claims) {
+        return world_check_leases(w);
+    }
+
     return (a->balance == w->balance) ? NULL : "money is lost or made";
 }
 
@@ -425,6 +506,34 @@ child_call(world_t *w, ngx_modelgw_call_e state, int64_t n)
 }
 
 
+/* A call that waits, for its account and for its key's budget. */
+
+static void
+child_claim(world_t *w)
+{
+    ngx_int_t             rc;
+    ngx_modelgw_budget_t  budget = { START, NGX_MODELGW_WINDOW_DAY };
+
+    ngx_modelgw_ledger_lock(w->ledger);
+    rc = ngx_modelgw_claim_locked(w->ledger, w->call, w->account, &budget,
+                                  TIME, 2000, &w->claim);
+    ngx_modelgw_ledger_unlock(w->ledger);
+
+    if (rc != NGX_OK) {
+        _exit(1);
+    }
+}
+
+
+static void
+child_wait(world_t *w)
+{
+    child_call(w, NGX_MODELGW_CALL_OPEN, 0);
+    w->call->hold = 2 * START;
+    child_claim(w);
+}
+
+
 static void
 child_settle(world_t *w)
 {
@@ -454,6 +563,12 @@ child_victim(world_t *w)
         child_call(w, NGX_MODELGW_CALL_OPEN, 0);
         child_call(w, NGX_MODELGW_CALL_HELD, 0);
         child_call(w, NGX_MODELGW_CALL_SENT, 4);
+
+        if (w->ledger->claims) {
+            child_wait(w);
+            _exit(0);
+        }
+
         w->topup = ledger_topup(w->ledger, w->worker, w->account, &id, TOPUP,
                                 TIME);
         _exit(w->topup ? 0 : 1);
@@ -476,7 +591,7 @@ child_prepare(world_t *w, operation_e op)
 
     id = unit_str("t");
 
-    if (op == SWEEP) {
+    if (op == SWEEP || op == SWEEP_WAITING) {
         child_victim(w);
     }
 
@@ -541,6 +656,35 @@ child_prepare(world_t *w, operation_e op)
         ngx_modelgw_ledger_generation(w->ledger);
         break;
 
+    case CLAIM:
+        child_call(w, NGX_MODELGW_CALL_OPEN, 0);
+        w->call->hold = 2 * START;
+        break;
+
+    case TRY:
+        child_wait(w);
+        w->call->hold = EURO;
+        break;
+
+    case LEAVE_WAITING:
+        child_wait(w);
+        child_settle(w);
+        child_wait(w);
+        child_settle(w);
+        break;
+
+    case END:
+    case FREE:
+        child_wait(w);
+        break;
+
+    case BACK:
+        child_call(w, NGX_MODELGW_CALL_SENT, 4);
+        ngx_modelgw_ledger_lock(w->ledger);
+        ngx_modelgw_lease_recall_locked(w->ledger, &account_fund, 1, TIME);
+        ngx_modelgw_ledger_unlock(w->ledger);
+        break;
+
     default:
         break;
     }
@@ -550,14 +694,50 @@ child_prepare(world_t *w, operation_e op)
 static void
 child_operation(world_t *w, operation_e op)
 {
-    int64_t                      n;
+    int64_t                      n, lacks[NGX_MODELGW_FUNDS];
     uint32_t                     i;
     ngx_str_t                    id;
+    ngx_modelgw_ask_t            ask;
     ngx_modelgw_ledger_ended_t   ended;
 
     id = unit_str("t");
 
     switch (op) {
+
+    case CLAIM:
+        child_claim(w);
+        break;
+
+    case TRY:
+        ngx_modelgw_ledger_lock(w->ledger);
+        (void) ngx_modelgw_claim_try_locked(w->ledger, w->claim, TIME, lacks);
+        ngx_modelgw_ledger_unlock(w->ledger);
+        break;
+
+    case END:
+        ngx_modelgw_ledger_lock(w->ledger);
+        ngx_modelgw_claim_end_locked(w->ledger, w->claim,
+                                     NGX_MODELGW_CLAIM_CREDIT);
+        ngx_modelgw_ledger_unlock(w->ledger);
+        break;
+
+    case FREE:
+        ngx_modelgw_claim_free(w->ledger, w->claim);
+        break;
+
+    case BACK:
+        ngx_modelgw_ledger_lock(w->ledger);
+        (void) ngx_modelgw_lease_ask_locked(w->ledger, &account_fund, TIME,
+                                            &ask);
+        ngx_modelgw_ledger_unlock(w->ledger);
+        break;
+
+    case SAID:
+        ngx_modelgw_ledger_lock(w->ledger);
+        ngx_modelgw_lease_said_locked(w->ledger, &account_fund, 0,
+                                      START + 3 * EURO, EURO, EURO);
+        ngx_modelgw_ledger_unlock(w->ledger);
+        break;
 
     case OPEN:
         (void) call_open(w->ledger, w->worker, w->key, 0, &w->call);
@@ -598,6 +778,7 @@ child_operation(world_t *w, operation_e op)
         break;
 
     case LEAVE:
+    case LEAVE_WAITING:
         ngx_modelgw_ledger_leave(w->ledger, w->worker);
         break;
 
@@ -719,12 +900,12 @@ images_take(world_t *w, operation_e op, pid_t *pid)
     for (step = 0; step == 0 || child_step(*pid); step++) {
         assert_true(step < STEPS);
 
-        if (n && ngx_memcmp(images[n - 1].memory, w->ledger, SIZE) == 0) {
+        if (n && ngx_memcmp(images[n - 1].memory, w->ledger, w->size) == 0) {
             continue;
         }
 
         assert_true(n < IMAGES);
-        ngx_memcpy(images[n].memory, w->ledger, SIZE);
+        ngx_memcpy(images[n].memory, w->ledger, w->size);
         images[n++].step = step;
     }
 
@@ -756,7 +937,7 @@ image_restore(world_t *w, ngx_uint_t i, pid_t pid)
     ngx_modelgw_ledger_t  *l;
 
     l = w->ledger;
-    ngx_memcpy(l, images[i].memory, SIZE);
+    ngx_memcpy(l, images[i].memory, w->size);
 
     mutex_bury(&l->redo.mutex, pid);
     mutex_bury(&l->writer, pid);
@@ -834,7 +1015,7 @@ kill_at(operation_e op, ngx_uint_t step)
     ngx_uint_t   i;
     const char  *wrong;
 
-    world_create(&w, operations[op].credit);
+    world_create(&w, operations[op].kind);
     pid = child_start(&w, op);
 
     for (i = 0; i < step && child_step(pid); i++) { /* void */ }
@@ -865,7 +1046,7 @@ test_steps(void **state)
     killed = 0;
 
     for (i = 0; i < OPERATIONS; i++) {
-        world_create(&w, operations[i].credit);
+        world_create(&w, operations[i].kind);
 
         n = images_take(&w, i, &pid);
         assert_true(n > 1);
@@ -899,10 +1080,12 @@ test_control(void **state)
     ngx_uint_t          i, n, total, failed;
 
     static operation_e  all[] = { OPEN, HOLD, SENT, SETTLE, RELEASE, GIVE_UP,
-                                  PASS_BESIDE, ANSWER, WRITE, SWEEP };
+                                  PASS_BESIDE, ANSWER, WRITE, SWEEP, CLAIM,
+                                  TRY, END, FREE, BACK, SAID,
+                                  LEAVE_WAITING, SWEEP_WAITING };
 
     for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        world_create(&w, operations[all[i]].credit);
+        world_create(&w, operations[all[i]].kind);
 
         total = 0;
         n = images_take(&w, all[i], &pid);
