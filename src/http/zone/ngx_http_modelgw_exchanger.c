@@ -430,9 +430,11 @@ ngx_http_modelgw_exchanger_connect(ngx_http_modelgw_exchanger_t *e)
 static ngx_int_t
 ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 {
+    uint64_t   boot;
     ngx_int_t  rc;
 
     e->joins++;
+    boot = ngx_http_modelgw_exchanger_boot();
 
     rc = ngx_modelgw_exchange_join(&e->x, ngx_http_modelgw_exchanger_lease, e);
 
@@ -451,6 +453,8 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->version = e->node->keys_version;
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
 
+    ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
+
     e->last = 0;
     e->read = 0;
     e->shipped = (uint64_t) -1;
@@ -459,6 +463,14 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 
     e->node->epoch = e->x.epoch;
     e->node->pos = e->x.pos;
+
+    __atomic_store_n(&e->node->exchanged, boot, __ATOMIC_RELEASE);
+
+    /* else the first exchange tells whether it is still asked to leave */
+
+    if (e->node->state != NGX_MODELGW_NODE_LEFT) {
+        ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_MEMBER);
+    }
 
     return NGX_OK;
 }

@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_cluster.h"
 #include "ngx_modelgw_exchange.h"
 #include "ngx_modelgw_journal.h"
@@ -157,7 +158,8 @@ typedef struct {
     ngx_uint_t                     nseen;
     ngx_uint_t                     seen_size;
     ngx_uint_t                     checked;  /* keys here, if it has them */
-    uint64_t                       clerk;    /* ms, its next step */
+    ngx_modelgw_clerk_t            clerk;
+    uint64_t                       clerked;  /* ms, its next step */
     ngx_uint_t                     unclerked; /* 1: a line says why */
     ngx_uint_t                     nmade;
     ngx_http_modelgw_made_t        made[NGX_MODELGW_LEDGER_CHANGES];

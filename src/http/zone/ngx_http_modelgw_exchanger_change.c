@@ -20,8 +20,10 @@
 #include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_limits.h"
 #include "ngx_modelgw_managed.h"
 #include "ngx_modelgw_pq.h"
+#include "ngx_modelgw_share.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_modelgw_store_cluster.h"
 #include "ngx_http_modelgw_exchanger.h"
@@ -54,6 +56,8 @@ static void ngx_http_modelgw_exchanger_answer(ngx_http_modelgw_exchanger_t *e,
     uint64_t known);
 static ngx_int_t ngx_http_modelgw_exchanger_clerk(
     ngx_http_modelgw_exchanger_t *e);
+static void ngx_http_modelgw_exchanger_lost_node(
+    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_failed(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_store_t *store);
 
@@ -69,6 +73,18 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
         || ngx_http_modelgw_exchanger_feed(e) != NGX_OK)
     {
         return NGX_AGAIN;
+    }
+
+    /* by limits, it is also known that the database is reached */
+
+    if (e->good || ngx_modelgw_shares_urgent(e->ledger)) {
+
+        if (ngx_modelgw_limits_exchange(e->x.pq, e->ledger, e->x.num,
+                                        e->node->live, &e->x.error)
+            != NGX_OK)
+        {
+            return NGX_AGAIN;
+        }
     }
 
     return ngx_http_modelgw_exchanger_clerk(e);
@@ -439,27 +455,33 @@ ngx_http_modelgw_exchanger_fail(ngx_http_modelgw_exchanger_t *e)
 static ngx_int_t
 ngx_http_modelgw_exchanger_clerk(ngx_http_modelgw_exchanger_t *e)
 {
-    uint64_t             now;
-    ngx_modelgw_clerk_t  clerk;
+    uint64_t  now;
 
     now = ngx_http_modelgw_writer_clock();
 
-    if (now < e->clerk || e->hurry) {
+    if (now < e->clerked || e->hurry) {
         return NGX_OK;
     }
 
-    clerk.num = e->x.num;
-    clerk.keep = e->shared->keep;
-    clerk.lost = e->shared->lost;
+    e->clerk.num = e->x.num;
+    e->clerk.keep = e->shared->keep;
+    e->clerk.lost = e->shared->lost;
+    e->clerk.lost_node = 0;
 
-    switch (ngx_modelgw_clerk(e->x.pq, &clerk, &e->x.error)) {
+    switch (ngx_modelgw_clerk(e->x.pq, &e->clerk, &e->x.error)) {
 
     case NGX_OK:
-        e->clerk = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
-        e->unclerked = 0;
-        return NGX_OK;
+        e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
+
+        /* fall through */
 
     case NGX_AGAIN:
+        e->unclerked = 0;
+
+        if (e->clerk.lost_node) {
+            ngx_http_modelgw_exchanger_lost_node(e);
+        }
+
         return NGX_OK;
 
     default: /* NGX_ERROR */
@@ -478,10 +500,28 @@ ngx_http_modelgw_exchanger_clerk(ngx_http_modelgw_exchanger_t *e)
                                         e->x.error.data, e->x.error.len);
     }
 
-    e->clerk = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
+    e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
     e->unclerked = 1;
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_exchanger_lost_node(ngx_http_modelgw_exchanger_t *e)
+{
+    u_char  *p, *q, text[NGX_MODELGW_STORE_ERROR],
+            amount[NGX_MODELGW_AMOUNT_LEN];
+
+    q = ngx_modelgw_amount(amount, e->clerk.taken);
+
+    p = ngx_snprintf(text, sizeof(text), "node %uL is lost, %*s euro that it "
+                     "had are taken back", e->clerk.lost_node, q - amount,
+                     amount);
+
+    ngx_http_modelgw_process_report(e->ledger, e->shared,
+                                    NGX_HTTP_MODELGW_LINE_CLUSTER, text,
+                                    p - text);
 }
 
 

@@ -24,6 +24,7 @@
 #include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_share.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_http_modelgw_exchanger.h"
 #include "ngx_http_modelgw_writer.h"
@@ -166,7 +167,9 @@ ngx_http_modelgw_round_due(ngx_http_modelgw_exchanger_t *e)
 
     i = 0;
 
-    if (ngx_http_modelgw_exchanger_asked(e, &i)) {
+    if (ngx_http_modelgw_exchanger_asked(e, &i)
+        || ngx_modelgw_shares_urgent(e->ledger))
+    {
         return 1;
     }
 
