@@ -1370,6 +1370,11 @@ WITHOUT = {
     "POST /keys/self/revoke",       # see test_key_that_has_leaked
     "POST /session",                # a token is sent with each request
     "DELETE /session",
+
+    # of a cluster: t/cluster/test_nodes.py
+    "GET /nodes",
+    "PATCH /nodes/{node}",
+    "POST /nodes/{node}/write-off",
 }
 
 
