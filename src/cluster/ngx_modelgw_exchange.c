@@ -273,25 +273,28 @@ static const char  *ngx_modelgw_exchange_statements[] = {
 
     /*
      * $1 num; of each ask: $2 account, $3 returned, in total, $4 need, $5 want,
-     * $6 number of the recall that it answers, $7 whether one is to be raised
-     * if the need is not met, $8 held; $9 live nodes, $10 ms that a recall
-     * lasts.
+     * $6 number of the recall that it answers, $7 of the one that was raised
+     * for the need, else it is raised now, $8 held; $9 live nodes, $10 ms that
+     * a recall lasts.  Numbers above that of the account are of a history that
+     * a failover has lost.
      */
 
     [NGX_MODELGW_EXCHANGE_MONEY] =
     "WITH u AS ("
         "SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-            " $5::bigint[], $6::bigint[], $7::boolean[], $8::bigint[])"
+            " $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])"
             " WITH ORDINALITY"
-            " AS u(account, returned, need, want, answered, fresh, held, i)"
+            " AS u(account, returned, need, want, answered, no, held, i)"
     "), a AS ("
         "SELECT name, free, recall FROM modelgw.accounts WHERE name = ANY($2)"
         " ORDER BY name FOR UPDATE"
     "), c AS ("
-        "SELECT u.i, u.account, u.need, u.want, u.fresh, u.held, a.free,"
-            " a.recall, coalesce(l.granted, 0) AS granted,"
+        "SELECT u.i, u.account, u.need, u.want, u.no, u.held, a.free,"
+            " a.recall, u.no = 0 OR u.no > a.recall AS fresh,"
+            " coalesce(l.granted, 0) AS granted,"
             " greatest(u.returned, coalesce(l.returned, 0)) AS returned,"
-            " greatest(u.answered, coalesce(l.answered, 0)) AS answered,"
+            " greatest(least(u.answered, a.recall), coalesce(l.answered, 0))"
+                " AS answered,"
             " a.free + greatest(u.returned - coalesce(l.returned, 0), 0)"
                 " AS rest,"
             " greatest(0, coalesce(l.spent, 0) + coalesce(l.forced, 0)"
@@ -335,7 +338,8 @@ static const char  *ngx_modelgw_exchange_statements[] = {
         " RETURNING account, granted, returned, forced, spent"
     ")"
     " SELECT g.i, ul.granted, ul.returned, ul.forced, ul.spent, g.brief,"
-        " g.rest - g.plus, g.recall + g.raise::integer"
+        " g.rest - g.plus,"
+        " CASE WHEN fresh THEN g.recall + g.raise::integer ELSE g.no END"
     " FROM ul JOIN g ON g.account = ul.account",
 
     /* $1 num, $2 a node lives if it was seen so many ms ago */
@@ -353,8 +357,8 @@ static const char  *ngx_modelgw_exchange_statements[] = {
         " WHERE state = 0 AND seen > " NGX_MODELGW_EXCHANGE_NOW " - $2) n",
 
     /*
-     * $1 num; of the asks with a need: $2 account, $3 number of its recall, 0:
-     * the one that was raised now, $4 which ask it is; $5 a node lives if it
+     * $1 num; of the asks with a need: $2 account, $3 number of its recall, as
+     * above, $4 which ask it is; $5 a node lives if it
      * was seen so many ms ago.  Who has nothing left has nothing to give back.
      */
 
@@ -362,7 +366,8 @@ static const char  *ngx_modelgw_exchange_statements[] = {
     "SELECT u.i, coalesce(sum(l.rest), 0),"
         " count(*) FILTER (WHERE l.rest > 0 AND n.state = 0"
             " AND n.seen > " NGX_MODELGW_EXCHANGE_NOW " - $5"
-            " AND l.answered < CASE u.no WHEN 0 THEN a.recall ELSE u.no END),"
+            " AND l.answered < CASE WHEN u.no = 0 OR u.no > a.recall"
+                " THEN a.recall ELSE u.no END),"
         " coalesce(sum(l.rest) FILTER (WHERE l.rest > 0 AND (n.state <> 0"
             " OR n.seen <= " NGX_MODELGW_EXCHANGE_NOW " - $5)), 0)"
     " FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS u(account, no, i)"
@@ -615,7 +620,7 @@ ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
 
     static const uint32_t  types[] = {
         NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8,
-        NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_BOOL,
+        NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_INT8,
         NGX_MODELGW_PQ_INT8
     };
 
@@ -634,7 +639,7 @@ ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
         ngx_modelgw_pq_array_int(&a[2], ask->need);
         ngx_modelgw_pq_array_int(&a[3], ask->want);
         ngx_modelgw_pq_array_int(&a[4], ask->answered);
-        ngx_modelgw_pq_array_int(&a[5], ask->recall == 0);
+        ngx_modelgw_pq_array_int(&a[5], ask->recall);
         ngx_modelgw_pq_array_int(&a[6], ask->held);
     }
 
@@ -737,9 +742,7 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
         said->spent = ngx_modelgw_pq_int(money, row, 4);
         said->brief = ngx_modelgw_pq_int(money, row, 5);
         said->free = ngx_modelgw_pq_int(money, row, 6);
-        said->recall = round->asks[i].recall
-                       ? round->asks[i].recall
-                       : (uint64_t) ngx_modelgw_pq_int(money, row, 7);
+        said->recall = ngx_modelgw_pq_int(money, row, 7);
     }
 
     for (row = 0; elsewhere && row < ngx_modelgw_pq_rows(elsewhere); row++) {

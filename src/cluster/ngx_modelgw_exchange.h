@@ -89,7 +89,8 @@ typedef struct {
     ngx_uint_t            brief;         /* 1: the need was not met */
     int64_t               free;          /* that no node has */
     uint64_t              recall;        /* by which the answers of others are
-                                            counted: ask->recall, or the one
+                                            counted: ask->recall, unless a
+                                            failover has lost it, or the one
                                             that was raised */
 
     /* if brief */
@@ -155,7 +156,7 @@ typedef struct {
     int64_t               amount;        /* founding credit, or limit */
     ngx_str_t             key;           /* of a budget; len 0: an account */
     uint64_t              starts;        /* of its window, ms */
-    uint64_t              ends;
+    uint64_t              ends;          /* INT64_MAX and above: never */
 } ngx_modelgw_exchange_open_t;
 
 /*

@@ -1,10 +1,13 @@
 
 /*
  * Joining: the random id of its journal says which node this is.  One process
- * at a time has a journal: the one that has started last.  A start takes over,
- * once, by a comparison of the epoch it has seen, so a late one cannot win over
- * a newer one; a process that finds another one in its place has lost, or is a
- * copy.
+ * at a time has a journal: the one that has started last.  It takes over by a
+ * comparison of the epoch it has seen, so a late start cannot win over a newer
+ * one; a process that finds another one in its place has lost, or is a copy.
+ *
+ * Each connection has an epoch of its own, also of one process: an exchange of
+ * the connection before, which may be applied as late as it likes, would lend
+ * what this node does not hear of.
  */
 
 
@@ -22,8 +25,7 @@
 typedef struct {
     uint64_t              num;           /* 0: not in the database */
     uint64_t              epoch;
-    uint64_t              pos;
-    ngx_uint_t            mine;          /* 1: of this process */
+    ngx_uint_t            mine;          /* 1: this process has started last */
     ngx_uint_t            nobody;        /* 1: of none, it was written off or
                                             has not started yet */
     ngx_uint_t            left;
@@ -78,21 +80,22 @@ static const char  ngx_modelgw_exchange_rights[] =
 /* $1 journal, $2 process */
 
 static const char  ngx_modelgw_exchange_looked[] =
-    "SELECT c.id, c.version, c.oldest, n.num, n.epoch, n.pos, n.process = $2,"
+    "SELECT c.id, c.version, c.oldest, n.num, n.epoch, n.process = $2,"
         " n.process = '', n.state, n.drain"
     " FROM modelgw.cluster c LEFT JOIN modelgw.nodes n ON n.journal = $1";
 
 
-/* $1 journal, $2 name, $3 version; numbers are given one at a time */
+/*
+ * Numbers are given one at a time: the lock comes first, then a statement that
+ * sees what its last holder has done.  $1 journal, $2 name, $3 version.
+ */
 
 static const char  ngx_modelgw_exchange_registered[] =
-    "WITH c AS (SELECT one FROM modelgw.cluster FOR UPDATE)"
-    " INSERT INTO modelgw.nodes (num, journal, name, version, epoch, process,"
+    "INSERT INTO modelgw.nodes (num, journal, name, version, epoch, process,"
         " pos, joined, seen, state)"
-    " SELECT coalesce((SELECT max(num) FROM modelgw.nodes), 0) + 1, $1, $2, $3,"
-        " 0, '', 0, " NGX_MODELGW_EXCHANGE_NOW ", " NGX_MODELGW_EXCHANGE_NOW
-        ", 0"
-    " FROM c ON CONFLICT (journal) DO NOTHING";
+    " SELECT coalesce(max(num), 0) + 1, $1, $2, $3, 0, '', 0,"
+        " " NGX_MODELGW_EXCHANGE_NOW ", " NGX_MODELGW_EXCHANGE_NOW ", 0"
+    " FROM modelgw.nodes ON CONFLICT (journal) DO NOTHING";
 
 
 /* $1 num, $2 epoch as it was looked up, $3 process, $4 name, $5 version */
@@ -150,11 +153,12 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
         } else if (node.left && node.drain && !x->fresh) {
             return NGX_BUSY;
 
-        } else if (node.mine && !node.left) {
-            return ngx_modelgw_exchange_leases(x, handler, data);
-
         } else if (x->fresh || node.mine || node.nobody) {
             rc = ngx_modelgw_exchange_start(x, &node);
+
+            if (rc == NGX_OK) {
+                return ngx_modelgw_exchange_leases(x, handler, data);
+            }
 
         } else {
             ngx_modelgw_exchange_set_error(x, "another process works with a"
@@ -164,7 +168,7 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
             return NGX_DECLINED;
         }
 
-        if (rc != NGX_OK) {
+        if (rc != NGX_DONE) {
             return rc;
         }
     }
@@ -259,16 +263,11 @@ ngx_modelgw_exchange_look(ngx_modelgw_exchange_t *x,
     if (rc == NGX_OK) {
         node->num = ngx_modelgw_pq_int(result, 0, 3);
         node->epoch = ngx_modelgw_pq_int(result, 0, 4);
-        node->pos = ngx_modelgw_pq_int(result, 0, 5);
-        node->mine = ngx_modelgw_pq_int(result, 0, 6);
-        node->nobody = ngx_modelgw_pq_int(result, 0, 7);
-        node->left = (ngx_modelgw_pq_int(result, 0, 8)
+        node->mine = ngx_modelgw_pq_int(result, 0, 5);
+        node->nobody = ngx_modelgw_pq_int(result, 0, 6);
+        node->left = (ngx_modelgw_pq_int(result, 0, 7)
                       == NGX_MODELGW_EXCHANGE_LEFT);
-        node->drain = ngx_modelgw_pq_int(result, 0, 9);
-
-        x->num = node->num;
-        x->epoch = node->epoch;
-        x->pos = node->pos;
+        node->drain = ngx_modelgw_pq_int(result, 0, 8);
     }
 
     ngx_modelgw_pq_clear(result);
@@ -330,37 +329,52 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
 }
 
 
+/* NGX_DONE: it is to be looked up */
+
 static ngx_int_t
 ngx_modelgw_exchange_register(ngx_modelgw_exchange_t *x)
 {
-    ngx_modelgw_pq_result_t      *result;
-    ngx_modelgw_exchange_args_t   args;
+    ngx_modelgw_exchange_args_t  args;
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+
+    if (ngx_modelgw_exchange_add(x, "BEGIN", &args) != NGX_OK
+        || ngx_modelgw_exchange_add(x, "SELECT one FROM modelgw.cluster"
+                                    " FOR UPDATE", &args)
+           != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
 
     ngx_modelgw_exchange_text(&args, x->journal);
     ngx_modelgw_exchange_text(&args, x->name);
     ngx_modelgw_exchange_int(&args, NGX_MODELGW_SCHEMA_VERSION);
 
-    if (ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_registered, &args,
-                                  &result)
+    if (ngx_modelgw_exchange_add(x, ngx_modelgw_exchange_registered, &args)
+        != NGX_OK
+        || ngx_modelgw_exchange_add(x, "COMMIT", &args) != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    if (ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+                           &x->error)
         != NGX_OK)
     {
         return ngx_modelgw_exchange_failed(x);
     }
 
-    ngx_modelgw_pq_clear(result);
-
-    return NGX_OK;
+    return NGX_DONE;
 }
 
 
-/* No row: another one was faster, it is looked up again. */
+/* NGX_DONE: another one was faster, it is to be looked up again */
 
 static ngx_int_t
 ngx_modelgw_exchange_start(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_node_t *node)
 {
+    ngx_int_t                     rc;
     ngx_modelgw_pq_result_t      *result;
     ngx_modelgw_exchange_args_t   args;
 
@@ -379,9 +393,19 @@ ngx_modelgw_exchange_start(ngx_modelgw_exchange_t *x,
         return ngx_modelgw_exchange_failed(x);
     }
 
+    rc = NGX_DONE;
+
+    if (ngx_modelgw_pq_rows(result) == 1) {
+        x->num = node->num;
+        x->epoch = ngx_modelgw_pq_int(result, 0, 0);
+        x->pos = ngx_modelgw_pq_int(result, 0, 1);
+
+        rc = NGX_OK;
+    }
+
     ngx_modelgw_pq_clear(result);
 
-    return NGX_OK;
+    return rc;
 }
 
 

@@ -198,7 +198,7 @@ ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
             ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_STARTS],
                                      opens[i].starts);
             ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_ENDS],
-                                     opens[i].ends);
+                                     ngx_min(opens[i].ends, INT64_MAX));
             budgets++;
         }
     }

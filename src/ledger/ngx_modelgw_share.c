@@ -37,6 +37,8 @@
 #define NGX_MODELGW_SHARE_DUE       50      /* ms that what was lent is kept for
                                                those who wait */
 #define NGX_MODELGW_SHARE_AGAIN     1000    /* ms: a refusal is believed */
+#define NGX_MODELGW_SHARE_BACK      5000    /* ms, in which all nodes come back
+                                               after the database */
 #define NGX_MODELGW_SHARE_STEP      256     /* keys looked at under one lock */
 #define NGX_MODELGW_SHARE_UNKNOWN   8       /* nodes, if it is not known */
 
@@ -85,6 +87,9 @@ struct ngx_modelgw_shares_s {
     uint64_t                    urgent;  /* used without the lock, too */
     uint64_t                    away;    /* the database does not answer */
     uint64_t                    reached; /* ms; 0: not yet */
+    uint64_t                    alone;   /* ms: until then this node keeps to
+                                            its part */
+    uint64_t                    lapsed;  /* the same of calls in flight */
     uint64_t                    live;
     uint64_t                    rank;
     uint64_t                    scanned; /* ms */
@@ -251,7 +256,8 @@ ngx_modelgw_share_open_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         /* what other nodes were lent may not have expired yet */
 
         if (rc == NGX_ABORT) {
-            rc = (time >= s->reached + NGX_MODELGW_SHARE_SLOTS
+            rc = ((time >= s->reached + NGX_MODELGW_SHARE_SLOTS
+                   || time < s->lapsed)
                   && calls < ngx_modelgw_share_alone(s, limit))
                  ? NGX_OK : NGX_DECLINED;
         }
@@ -325,7 +331,7 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_share_part_t *p, uint32_t n, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket)
 {
-    if (l->shares->away) {
+    if (l->shares->away || time < l->shares->alone) {
         ngx_modelgw_share_served(p, ticket);
         return NGX_ABORT;
     }
@@ -658,6 +664,13 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         p->have = 0;
     }
 
+    /* nothing is borrowed while other nodes may not have come back */
+
+    if (time < l->shares->alone) {
+        p->none = ngx_max(p->none, l->shares->alone);
+        p->need = 0;
+    }
+
     if (!(kind == NGX_MODELGW_SHARE_CALLS
           ? ngx_modelgw_share_calls(p, k->calls, time, &ask->want)
           : ngx_modelgw_share_minute(p, time, &ask->want)))
@@ -699,6 +712,12 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
     if (kind == NGX_MODELGW_SHARE_CALLS) {
         ask->keep = ngx_max(p->have, k->calls);
+
+        if (time < l->shares->lapsed) {
+            ask->keep = ngx_max(ask->keep, ngx_modelgw_share_alone(l->shares,
+                                                                   p->limit));
+        }
+
         free = ask->keep - k->calls;
     }
 
@@ -848,18 +867,38 @@ ngx_modelgw_share_unsaid_locked(ngx_modelgw_ledger_t *l,
 }
 
 
+/*
+ * After the database was away, others have not said yet what they have used
+ * meanwhile: for a while each node keeps to its part.
+ */
+
 void
 ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     uint64_t live, uint64_t rank)
 {
+    uint64_t               passed;
+    ngx_modelgw_shares_t  *s;
+
+    s = l->shares;
+
     ngx_modelgw_redo_lock(&l->redo);
 
-    l->shares->reached = time;
-    l->shares->away = 0;
+    passed = time - ngx_min(s->reached, time);
+
+    if (s->away && s->reached) {
+        s->alone = time + ngx_min(passed, NGX_MODELGW_SHARE_BACK);
+
+        if (passed >= NGX_MODELGW_SHARE_SLOTS) {
+            s->lapsed = s->alone;
+        }
+    }
+
+    s->reached = time;
+    s->away = 0;
 
     if (live) {
-        l->shares->live = live;
-        l->shares->rank = rank;
+        s->live = live;
+        s->rank = rank;
     }
 
     ngx_modelgw_redo_unlock(&l->redo);

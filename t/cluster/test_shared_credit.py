@@ -172,8 +172,9 @@ def test_a_worker_goes_on_while_a_call_waits(cluster):
     assert len(c.b.requests) == sent + 1
     c.settle()
     assert c.cost_of(BOB) == COST
-    make_exact(c, HOLD)             # all of it can be used
-    assert call(c, 0, node.bob, BODY).status == 200
+    c.wait_free()
+    assert c.free(BOB) == 10 * HOLD - COST
+    assert node.journal.holds() == []
 
 
 def test_many_wait_and_all_are_lent(cluster):

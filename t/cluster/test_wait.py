@@ -25,6 +25,11 @@ READY = "location = /ready { modelgw_ready; }"
 PLACES = metrics.LOCATION + READY
 
 
+def put(c, amount):
+    c.wait(lambda: c.free(BOB) is not None, "there is no account")
+    c.put(BOB, amount)
+
+
 @pytest.fixture
 def one(cluster):
     """A node, with credit, that has none of it yet."""
@@ -32,7 +37,9 @@ def one(cluster):
         c = cluster(founding="0", n=1, keys=[SLOW], locations=PLACES,
                     options=options, **kw)
         c.expect()
-        c.put(BOB, 1000 * HOLD)
+        wait_for(lambda: c.nodes[0].get("/ready").status == 200,
+                 "it is not ready")
+        put(c, 1000 * HOLD)
         return c
     return make
 
@@ -43,8 +50,8 @@ def scraped(node):
 
 def waiting(node, n):
     wait_for(lambda: scraped(node).one("modelgw_cluster_waiting") == n,
-             lambda: "not %d, but %s" % (
-                 n, scraped(node).one("modelgw_cluster_waiting")))
+             lambda: "not %d wait, but %s" % (
+                 n, scraped(node).one("modelgw_cluster_waiting")), 10)
 
 
 def ask(node, key=SLOW, body=BODY, target="/v1/chat/completions"):
@@ -186,7 +193,7 @@ def test_256_wait(one):
 
 def test_402_is_that_of_one_machine(cluster):
     c = cluster(founding="0", n=2, locations=PLACES)
-    c.put(BOB, HOLD - 1)
+    put(c, HOLD - 1)
     r = c.nodes[0].chat(BODY, c.nodes[0].bob)
     text = assert_flat(r, 402, "INSUFFICIENT_CREDIT")["message"]
     euro = "%.9f" % ((HOLD - 1) / 1e9)
@@ -200,7 +207,7 @@ def test_402_is_that_of_one_machine(cluster):
 def test_402_names_what_a_node_has_that_is_away(cluster):
     c = cluster(founding="0", n=2)
     c.expect()
-    c.put(BOB, 2 * HOLD)
+    put(c, 2 * HOLD)
     assert call(c, 1, c.nodes[1].bob, BODY).status == 200
     c.wait(lambda: c.nodes[1].lease(BOB)["rest"] > 0, "nothing is lent")
     c.nodes[1].proxy.hole()

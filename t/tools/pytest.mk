@@ -17,6 +17,7 @@ TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_NPM=$(abspath $(NPM)) \
               MODELGW_SCAN_CLI=$(abspath $(UNIT)/json/scan_cli) \
               MODELGW_COST_CLI=$(abspath $(UNIT)/ledger/cost_cli) \
+              MODELGW_EXCHANGE_CLI=$(abspath $(UNIT)/cluster/exchange_cli) \
               MODELGW_ENGINES_CLI=$(abspath $(UNIT)/store/engines_cli) \
               MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so) \
               MODELGW_MODULE_MEMORY=$(abspath $(BUILD)/memory.so)
@@ -149,7 +150,8 @@ limits-minute: setup-test module $(VENV)/.complete
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
         $(BUILD)/finalize.so $(BUILD)/memory.so \
         $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
-            json/scan_cli.c ledger/cost_cli.c store/engines_cli.c)))
+            json/scan_cli.c ledger/cost_cli.c cluster/exchange_cli.c \
+            store/engines_cli.c)))
 
 # a module for tests, for the packaged nginx: a filter that ends an answer
 
