@@ -566,30 +566,33 @@ def test_nginx_t_does_not_wait_for_the_database(cluster):
         hole.stop()
 
 
-def test_tls(cluster):
+@pytest.fixture
+def secure():
+    with postgres.Server(tls=True) as s:
+        yield s
+
+
+def test_tls(secure, cluster):
     """verify-full, with a certificate that fits; with others nothing is
     admitted, and nobody is told the password."""
-    with postgres.Server(tls=True) as secure:
-        c = cluster(servers=[secure], n=1, conninfo=secure.tls_conninfo())
-        assert call(c, 0, c.nodes[0].bob).status == 200
-        c.settle()
-        (row,) = secure.query(
-            "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity "
-            "USING (pid) WHERE usename = 'modelgw'")
-        assert row["ssl"] is True
-        assert c.differences() == []
-        c.stop()
-        other = postgres.Authority(secure.top, "other")
-        for text in (secure.tls_conninfo(ca=other.ca),
-                     secure.tls_conninfo(host="other.test")):
-            bad = cluster(start=False, servers=[secure], n=1, conninfo=text,
-                          check=False, options="wait=1s")
-            bad.expect()
-            bad.nodes[0].start()
-            bad.nodes[0].wait_log("certificate")
-            assert call(bad, 0, bad.nodes[0].bob).status == 503
-            bad.remove()
-        c.nodes.clear()
+    c = cluster(servers=[secure], n=1, conninfo=secure.tls_conninfo())
+    assert call(c, 0, c.nodes[0].bob).status == 200
+    c.settle()
+    (row,) = secure.query(
+        "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity "
+        "USING (pid) WHERE usename = 'modelgw'")
+    assert row["ssl"] is True
+    assert c.differences() == []
+    other = postgres.Authority(secure.top, "other")
+    for text in (secure.tls_conninfo(ca=other.ca),
+                 secure.tls_conninfo(host="other.test")):
+        bad = cluster(start=False, servers=[secure], n=1, conninfo=text,
+                      check=False, options="wait=1s")
+        bad.expect()
+        bad.nodes[0].start()
+        bad.nodes[0].wait_log("certificate")
+        assert call(bad, 0, bad.nodes[0].bob).status == 503
+        bad.remove()
 
 
 def test_no_deadlock_is_a_check(server):
