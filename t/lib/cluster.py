@@ -359,6 +359,12 @@ class Cluster:
                 for server in self.servers:
                     server.remove()
 
+    def heal(self):
+        """No more faults of proxies."""
+        for node in self.nodes:
+            for proxy in node.proxies:
+                proxy.clear()
+
     def expect(self, pattern=AWAY):
         """Lines of this kind in the logs are part of the test."""
         for node in self.nodes:
