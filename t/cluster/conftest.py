@@ -30,6 +30,7 @@ def cluster(tmp_path_factory, upstreams):
     for c, check in made:
         try:
             if check:
+                c.heal()
                 c.settle()
                 faults += c.differences()
         finally:

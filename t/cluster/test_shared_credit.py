@@ -67,7 +67,7 @@ def test_credit_for_ten_admits_ten(cluster):
     for _ in range(TRIALS):
         make_exact(c, 10 * HOLD)
         for r in race(c, c.nodes[0].bob, 1000, 10)[:10]:
-            assert "euro are left" in refused(r)
+            assert "are left" in refused(r)
     assert c.cost_of(BOB) in (0, TRIALS * 10 * COST)    # not all are shipped
     c.settle()
     assert c.cost_of(BOB) == TRIALS * 10 * COST
@@ -152,7 +152,9 @@ def test_a_worker_goes_on_while_a_call_waits(cluster):
     node = c.nodes[0]
     c.put("rich", 10 ** 12)
     c.put(BOB, 10 * HOLD)
-    assert call(c, 0, rich).status == 200
+    for _ in range(20):             # of which some more are lent in advance
+        assert call(c, 0, rich).status == 200
+        time.sleep(0.05)
     node.proxy.hole()
     waiting = []
     for _ in range(5):

@@ -359,6 +359,12 @@ class Cluster:
                 for server in self.servers:
                     server.remove()
 
+    def heal(self):
+        """No more faults of proxies."""
+        for node in self.nodes:
+            for proxy in node.proxies:
+                proxy.clear()
+
     def expect(self, pattern=AWAY):
         """Lines of this kind in the logs are part of the test."""
         for node in self.nodes:
@@ -402,7 +408,10 @@ class Cluster:
 
     def put(self, account, amount, id=None):
         """A top-up by hand, in one transaction: for tests of what is not about
-        top-ups."""
+        top-ups; the account may be opened a moment later."""
+        self.wait(lambda: self.query("SELECT 1 FROM modelgw.accounts WHERE "
+                                     "name = %s", account),
+                  "there is no account " + account)
         self.server.run(
             "WITH t AS (INSERT INTO modelgw.topups (id, account, amount, "
             "time) SELECT coalesce(%s, md5(random()::text)), name, %s, 1 FROM "

@@ -117,6 +117,8 @@ typedef struct {
     ngx_http_modelgw_funds_t       funds;
 
     ngx_uint_t                     joined;   /* 1: by this connection */
+    ngx_uint_t                     left;     /* 1: the cluster, as it was
+                                                asked to */
     uint64_t                       joins;
     ngx_uint_t                     failures; /* one after another */
     ngx_uint_t                     refused;  /* 1: a line says so */
@@ -217,6 +219,12 @@ void ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e);
  *     NGX_OK, NGX_AGAIN (the connection is to be closed; e->x.error)
  */
 ngx_int_t ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e);
+
+/*
+ * Makes changes by operators: NGX_OK, NGX_AGAIN (the connection is to be
+ * closed).
+ */
+ngx_int_t ngx_http_modelgw_exchanger_changes(ngx_http_modelgw_exchanger_t *e);
 
 /* The next change that is ASKED and was not made, from *i on; NULL: no more. */
 ngx_modelgw_change_t *ngx_http_modelgw_exchanger_asked(

@@ -49,8 +49,6 @@ static ngx_int_t ngx_http_modelgw_exchanger_gone(
 static uint64_t ngx_http_modelgw_exchanger_hash(ngx_modelgw_ledger_name_t *id);
 static int ngx_libc_cdecl ngx_http_modelgw_exchanger_cmp(const void *one,
     const void *two);
-static ngx_int_t ngx_http_modelgw_exchanger_changes(
-    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_change(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change);
 static ngx_int_t ngx_http_modelgw_exchanger_make(
@@ -308,7 +306,7 @@ ngx_http_modelgw_exchanger_cmp(const void *one, const void *two)
 
 /* One at a time, in any order: an operator waits for each. */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_exchanger_changes(ngx_http_modelgw_exchanger_t *e)
 {
     ngx_uint_t             i;
