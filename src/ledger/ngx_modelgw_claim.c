@@ -87,7 +87,6 @@ ngx_modelgw_claim_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call,
         if (ngx_modelgw_claim_fund(c, i, &fund)) {
             lease = ngx_modelgw_lease(l, &fund);
 
-            lease->peak = ngx_max(lease->peak, call->hold);
             lease->used = time;
 
             if (i == NGX_MODELGW_FUND_BUDGET) {
@@ -311,8 +310,11 @@ ngx_modelgw_claim_try_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_claim_t *claim, uint64_t time,
     int64_t lacks[NGX_MODELGW_FUNDS])
 {
-    uint64_t             waits;
-    ngx_modelgw_call_t  *call;
+    uint64_t              waits;
+    ngx_uint_t            i;
+    ngx_modelgw_call_t   *call;
+    ngx_modelgw_fund_t    fund;
+    ngx_modelgw_lease_t  *lease;
 
     if (claim->state != NGX_MODELGW_CLAIM_ASKED) {
         return NGX_ERROR;
@@ -340,6 +342,16 @@ ngx_modelgw_claim_try_locked(ngx_modelgw_ledger_t *l,
 
     if (lacks[NGX_MODELGW_FUND_ACCOUNT] || lacks[NGX_MODELGW_FUND_BUDGET]) {
         return NGX_DECLINED;
+    }
+
+    /* not before: what is refused is no reason to borrow in advance */
+
+    for (i = 0; i < NGX_MODELGW_FUNDS; i++) {
+
+        if (ngx_modelgw_claim_fund(claim, i, &fund)) {
+            lease = ngx_modelgw_lease(l, &fund);
+            lease->peak = ngx_max(lease->peak, call->hold);
+        }
     }
 
     call->account = claim->account;

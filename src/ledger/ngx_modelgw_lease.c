@@ -166,7 +166,7 @@ ngx_modelgw_fund_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_ledger_lock(l);
 
-    fund->index = ngx_modelgw_ledger_key_find_locked(l, &key);
+    fund->index = ngx_modelgw_ledger_find_locked(&l->keys, &key);
 
     if (fund->index != NGX_MODELGW_LEDGER_NONE) {
         k = ngx_modelgw_ledger_key_at(l, fund->index);
@@ -365,8 +365,9 @@ ngx_modelgw_lease_budget_locked(ngx_modelgw_ledger_t *l,
 ngx_uint_t
 ngx_modelgw_lease_active(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund)
 {
-    int64_t               left;
-    ngx_modelgw_lease_t  *lease;
+    int64_t                    left;
+    ngx_modelgw_lease_t       *lease;
+    ngx_modelgw_ledger_key_t  *key;
 
     lease = ngx_modelgw_lease(l, fund);
 
@@ -378,10 +379,16 @@ ngx_modelgw_lease_active(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund)
         return 1;
     }
 
-    left = (fund->kind == NGX_MODELGW_FUND_ACCOUNT)
-           ? ngx_modelgw_ledger_account_at(l, fund->index)->balance
-           : ngx_modelgw_lease_lent(lease)
-             - ngx_modelgw_ledger_key_at(l, fund->index)->spent;
+    if (fund->kind == NGX_MODELGW_FUND_ACCOUNT) {
+        return ngx_modelgw_ledger_account_at(l, fund->index)->balance != 0;
+    }
+
+    left = ngx_modelgw_lease_lent(lease);
+    key = ngx_modelgw_ledger_key_at(l, fund->index);
+
+    if (key->ends == lease->ends) {
+        left -= key->spent;
+    }
 
     return left != 0;
 }

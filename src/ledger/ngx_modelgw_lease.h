@@ -217,7 +217,7 @@ typedef struct {
                                             ngx_modelgw_fund_e */
     uint32_t              slot;
     uint32_t              worker;
-    uint32_t              account;
+    uint32_t              account;       /* not NONE */
     uint32_t              key;           /* NONE: it has no budget */
     ngx_modelgw_budget_t  budget;        /* of its key */
     uint64_t              made;          /* ms */

@@ -69,8 +69,6 @@ static void ngx_modelgw_ledger_key_forget(ngx_modelgw_ledger_t *l,
 static uint32_t ngx_modelgw_ledger_key_unused(ngx_modelgw_ledger_t *l);
 static void ngx_modelgw_ledger_unlink(ngx_modelgw_ledger_table_t *t,
     uint32_t i);
-static uint32_t ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t,
-    ngx_str_t *name);
 static void ngx_modelgw_ledger_add_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_ledger_table_t *t, ngx_str_t *name);
 static void ngx_modelgw_ledger_link_locked(ngx_modelgw_ledger_t *l,
@@ -375,7 +373,7 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    *index = ngx_modelgw_ledger_account_find_locked(l, name);
+    *index = ngx_modelgw_ledger_find_locked(&l->accounts, name);
 
     if (*index != NGX_MODELGW_LEDGER_NONE) {
         rc = NGX_OK;
@@ -407,21 +405,6 @@ ngx_modelgw_ledger_account(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     }
 
     return rc;
-}
-
-
-uint32_t
-ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
-    ngx_str_t *name)
-{
-    return ngx_modelgw_ledger_find(&l->accounts, name);
-}
-
-
-uint32_t
-ngx_modelgw_ledger_key_find_locked(ngx_modelgw_ledger_t *l, ngx_str_t *name)
-{
-    return ngx_modelgw_ledger_find(&l->keys, name);
 }
 
 
@@ -498,7 +481,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    *index = ngx_modelgw_ledger_find(&l->keys, name);
+    *index = ngx_modelgw_ledger_find_locked(&l->keys, name);
 
     if (*index == NGX_MODELGW_LEDGER_NONE && l->keys.n < l->keys.max) {
         *index = l->keys.n;
@@ -562,7 +545,7 @@ ngx_modelgw_ledger_key_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    i = ngx_modelgw_ledger_find(&l->keys, name);
+    i = ngx_modelgw_ledger_find_locked(&l->keys, name);
 
     if (i != NGX_MODELGW_LEDGER_NONE) {
         *key = *ngx_modelgw_ledger_key_at(l, i);
@@ -582,7 +565,7 @@ ngx_modelgw_ledger_key_drop(ngx_modelgw_ledger_t *l, ngx_str_t *name)
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    i = ngx_modelgw_ledger_find(&l->keys, name);
+    i = ngx_modelgw_ledger_find_locked(&l->keys, name);
 
     if (i != NGX_MODELGW_LEDGER_NONE) {
         ngx_modelgw_ledger_key_at(l, i)->generation = l->generation - 1;
@@ -700,7 +683,7 @@ ngx_modelgw_ledger_budget_add(ngx_modelgw_ledger_t *l, ngx_str_t *name,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    i = ngx_modelgw_ledger_find(&l->keys, name);
+    i = ngx_modelgw_ledger_find_locked(&l->keys, name);
 
     if (i != NGX_MODELGW_LEDGER_NONE) {
         key = ngx_modelgw_ledger_key_at(l, i);
@@ -770,8 +753,8 @@ ngx_modelgw_ledger_key_at(ngx_modelgw_ledger_t *l, uint32_t index)
 }
 
 
-static uint32_t
-ngx_modelgw_ledger_find(ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
+uint32_t
+ngx_modelgw_ledger_find_locked(ngx_modelgw_ledger_table_t *t, ngx_str_t *name)
 {
     uint32_t                    i;
     ngx_modelgw_ledger_name_t  *n;
@@ -1163,7 +1146,7 @@ ngx_modelgw_ledger_spend_locked(ngx_modelgw_ledger_t *l,
         name.len = call->key_name.len;
         name.data = call->key_name.data;
 
-        i = ngx_modelgw_ledger_find(&l->keys, &name);
+        i = ngx_modelgw_ledger_find_locked(&l->keys, &name);
     }
 
     if (i == NGX_MODELGW_LEDGER_NONE) {

@@ -300,7 +300,7 @@ ngx_modelgw_ledger_change_open_locked(ngx_modelgw_ledger_t *l,
     name.len = change->owner.len;
     name.data = change->owner.data;
 
-    i = ngx_modelgw_ledger_account_find_locked(l, &name);
+    i = ngx_modelgw_ledger_find_locked(&l->accounts, &name);
 
     amount = change->amount;
 

@@ -145,11 +145,8 @@ struct ngx_modelgw_ledger_s {
 
 /* ledger.c */
 
-/* The index of an account, or of a key's record, or NONE. */
-uint32_t ngx_modelgw_ledger_account_find_locked(ngx_modelgw_ledger_t *l,
-    ngx_str_t *name);
-
-uint32_t ngx_modelgw_ledger_key_find_locked(ngx_modelgw_ledger_t *l,
+/* The index of an account or of a key's record, or NONE. */
+uint32_t ngx_modelgw_ledger_find_locked(ngx_modelgw_ledger_table_t *t,
     ngx_str_t *name);
 
 /*

@@ -37,6 +37,8 @@
 #define NGX_MODELGW_SHARE_DUE       50      /* ms that what was lent is kept for
                                                those who wait */
 #define NGX_MODELGW_SHARE_AGAIN     1000    /* ms: a refusal is believed */
+#define NGX_MODELGW_SHARE_BACK      5000    /* ms, in which all nodes come back
+                                               after the database */
 #define NGX_MODELGW_SHARE_STEP      256     /* keys looked at under one lock */
 #define NGX_MODELGW_SHARE_UNKNOWN   8       /* nodes, if it is not known */
 
@@ -85,6 +87,9 @@ struct ngx_modelgw_shares_s {
     uint64_t                    urgent;  /* used without the lock, too */
     uint64_t                    away;    /* the database does not answer */
     uint64_t                    reached; /* ms; 0: not yet */
+    uint64_t                    alone;   /* ms: until then this node keeps to
+                                            its part */
+    uint64_t                    lapsed;  /* the same of calls in flight */
     uint64_t                    live;
     uint64_t                    rank;
     uint64_t                    scanned; /* ms */
@@ -116,6 +121,8 @@ static ngx_inline ngx_modelgw_limit_t *ngx_modelgw_share_own(
 static uint64_t ngx_modelgw_share_average(uint64_t one, uint64_t n,
     uint64_t two, uint64_t m);
 static uint64_t ngx_modelgw_share_chunk(ngx_modelgw_share_part_t *p);
+static void ngx_modelgw_share_back_locked(ngx_modelgw_shares_t *s,
+    uint64_t time);
 static ngx_uint_t ngx_modelgw_share_ask_key_locked(ngx_modelgw_ledger_t *l,
     uint64_t i, uint64_t time, ngx_modelgw_share_ask_t *asks);
 static ngx_uint_t ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l,
@@ -251,7 +258,8 @@ ngx_modelgw_share_open_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         /* what other nodes were lent may not have expired yet */
 
         if (rc == NGX_ABORT) {
-            rc = (time >= s->reached + NGX_MODELGW_SHARE_SLOTS
+            rc = ((time >= s->reached + NGX_MODELGW_SHARE_SLOTS
+                   || time < s->lapsed)
                   && calls < ngx_modelgw_share_alone(s, limit))
                  ? NGX_OK : NGX_DECLINED;
         }
@@ -325,7 +333,7 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_share_part_t *p, uint32_t n, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket)
 {
-    if (l->shares->away) {
+    if (l->shares->away || time < l->shares->alone) {
         ngx_modelgw_share_served(p, ticket);
         return NGX_ABORT;
     }
@@ -554,9 +562,7 @@ ngx_modelgw_share_chunk(ngx_modelgw_share_part_t *p)
 }
 
 
-/*
- * Workers add to the end of the list meanwhile, but remove nothing.
- */
+/* Workers add to the end of the list meanwhile, but remove nothing. */
 
 ngx_uint_t
 ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
@@ -569,6 +575,7 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     s = l->shares;
 
     if (!ngx_modelgw_ledger_load(&s->urgent)
+        && !ngx_modelgw_ledger_load(&s->away)
         && time < s->scanned + NGX_MODELGW_SHARE_SCAN)
     {
         return 0;
@@ -580,6 +587,8 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
 
     s->scanned = time;
     s->urgent = 0;
+
+    ngx_modelgw_share_back_locked(s, time);
 
     for (i = s->n; i > 0; i--) {
 
@@ -599,6 +608,30 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     ngx_modelgw_redo_unlock(&l->redo);
 
     return n;
+}
+
+
+/*
+ * The database was away: other nodes have not said yet what they have used
+ * meanwhile, and for a while each node keeps to its part.
+ */
+
+static void
+ngx_modelgw_share_back_locked(ngx_modelgw_shares_t *s, uint64_t time)
+{
+    uint64_t  passed;
+
+    if (!s->away || s->reached == 0) {
+        return;
+    }
+
+    passed = time - ngx_min(s->reached, time);
+
+    s->alone = time + ngx_min(passed, NGX_MODELGW_SHARE_BACK);
+
+    if (passed >= NGX_MODELGW_SHARE_SLOTS) {
+        s->lapsed = s->alone;
+    }
 }
 
 
@@ -658,6 +691,13 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
         p->have = 0;
     }
 
+    /* nothing is borrowed while other nodes may not have come back */
+
+    if (time < l->shares->alone) {
+        p->none = ngx_max(p->none, l->shares->alone);
+        p->need = 0;
+    }
+
     if (!(kind == NGX_MODELGW_SHARE_CALLS
           ? ngx_modelgw_share_calls(p, k->calls, time, &ask->want)
           : ngx_modelgw_share_minute(p, time, &ask->want)))
@@ -699,6 +739,12 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
     if (kind == NGX_MODELGW_SHARE_CALLS) {
         ask->keep = ngx_max(p->have, k->calls);
+
+        if (time < l->shares->lapsed) {
+            ask->keep = ngx_max(ask->keep, ngx_modelgw_share_alone(l->shares,
+                                                                   p->limit));
+        }
+
         free = ask->keep - k->calls;
     }
 
@@ -771,7 +817,10 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
 
     p->have = ngx_min(p->have, keep);
 
+    /* idle ones are said again soon: the answer has what others lack */
+
     return p->need || p->have < had
+           || (p->have > calls && time >= p->said + NGX_MODELGW_SHARE_AGAIN)
            || (calls > p->have && time < p->last + NGX_MODELGW_SHARE_IDLE)
            || (p->have && time + NGX_MODELGW_SHARE_SLOTS
                           - NGX_MODELGW_SHARE_RENEW >= p->until);
@@ -852,14 +901,18 @@ void
 ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     uint64_t live, uint64_t rank)
 {
+    ngx_modelgw_shares_t  *s;
+
+    s = l->shares;
+
     ngx_modelgw_redo_lock(&l->redo);
 
-    l->shares->reached = time;
-    l->shares->away = 0;
+    s->reached = time;
+    s->away = 0;
 
     if (live) {
-        l->shares->live = live;
-        l->shares->rank = rank;
+        s->live = live;
+        s->rank = rank;
     }
 
     ngx_modelgw_redo_unlock(&l->redo);

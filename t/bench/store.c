@@ -143,9 +143,10 @@ queries(const char *path)
 {
     double                       wall;
     ngx_str_t                    out;
-    ngx_uint_t                   by;
+    ngx_uint_t                   i;
     ngx_pool_t                  *pool;
     ngx_modelgw_store_t         *s;
+    ngx_modelgw_store_by_t       by;
     ngx_modelgw_store_error_t    error;
     ngx_modelgw_store_filter_t   filter;
 
@@ -159,10 +160,13 @@ queries(const char *path)
     memset(&filter, 0, sizeof(filter));
     filter.limit = 100;
 
-    for (by = 0; by <= NGX_MODELGW_BY_ACCOUNT; by++) {
+    by.n = 1;
+
+    for (i = 0; i <= NGX_MODELGW_BY_ACCOUNT; i++) {
+        by.bys[0] = i;
         wall = clock_of(CLOCK_MONOTONIC);
-        check(s, ngx_modelgw_store_usage(s, by, &filter, &out, pool));
-        printf("usage, %u: %.0f ms\n", (unsigned) by,
+        check(s, ngx_modelgw_store_usage(s, &by, &filter, &out, pool));
+        printf("usage, %u: %.0f ms\n", (unsigned) i,
                (clock_of(CLOCK_MONOTONIC) - wall) * 1e3);
     }
 

@@ -6,6 +6,7 @@ import random
 import re
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -317,6 +318,32 @@ def test_actions_of_nodes(both):
             break
         after, node = int(m[1]), int(m[2])
     assert len(seen) == len(set(seen)) == 20
+
+
+def test_interrupt(both):
+    """A query that waits, or a server that does not answer, ends soon when it
+    is interrupted, and the server ends what it was doing."""
+    with both.server.connect() as c:
+        c.run("BEGIN")
+        c.run("LOCK TABLE modelgw.calls")
+        start = time.monotonic()
+        rc, text = both.pq.ask("calls", limit=1, interrupt=1)
+        assert rc == -1 and text.startswith(b'the database of "modelgw_cluster"')
+        assert 0.15 < time.monotonic() - start < 2
+        both.server.wait("SELECT count(*)::int FROM pg_stat_activity "
+                         "WHERE wait_event_type = 'Lock'", 0)
+    assert both.pq.ask("calls", limit=1)[0] == 0
+
+
+def test_no_database(both):
+    assert both.pq.ask("calls", limit=1)[0] == 0
+    both.server.stop()
+    rc, text = both.pq.ask("calls", limit=1)
+    assert rc == -1 and text.startswith(b'the database of "modelgw_cluster"')
+    rc, text = both.pq.ask("change", kind=TOPUP, time=NOW, owner="a", id="x")
+    assert rc == -1
+    rc, text = both.pq.ask("clerk", num=1)
+    assert rc == -1
 
 
 TOPUP, ACCOUNT_NEW, ACCOUNT_SET = 0, 1, 2

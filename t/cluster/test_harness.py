@@ -60,20 +60,20 @@ def insert(name):
             "SELECT 'done';" % name)
 
 
-def test_the_servers_sync(server):
-    assert server.one("SHOW fsync") == "on"
+def test_the_servers_sync(shared):
+    assert shared.one("SHOW fsync") == "on"
 
 
-def test_values(server):
-    (row,) = server.query("SELECT 1 AS i, 'ü''x' AS t, NULL AS n, true AS b, "
+def test_values(shared):
+    (row,) = shared.query("SELECT 1 AS i, 'ü''x' AS t, NULL AS n, true AS b, "
                           "'\\x00ff'::bytea AS d, 12345678901::bigint AS l")
     assert row == {"i": 1, "t": "ü'x", "n": None, "b": True, "d": b"\0\xff",
                    "l": 12345678901}
-    assert server.one("SELECT %s", "a'b") == "a'b"
+    assert shared.one("SELECT %s", "a'b") == "a'b"
 
 
-def test_an_error(server):
-    with server.connect() as c:
+def test_an_error(shared):
+    with shared.connect() as c:
         with pytest.raises(postgres.Error) as e:
             c.query("SELECT 1/0")
         assert e.value.code == "22012"
@@ -81,11 +81,12 @@ def test_an_error(server):
 
 
 @pytest.mark.parametrize("sql", [
-    "DROP TABLE modelgw.calls", "DELETE FROM modelgw.accounts",
+    "DROP TABLE modelgw.calls", "DELETE FROM modelgw.topups",
+    "UPDATE modelgw.topups SET amount = 1",
     "CREATE TABLE modelgw.x ()", "UPDATE pg_authid SET rolsuper = true"])
-def test_the_role_has_few_rights(server, sql):
-    assert psql(server, "SELECT 1", server.conninfo()) == "1"
-    assert psql(server, sql, server.conninfo()) is None
+def test_the_role_has_few_rights(shared, sql):
+    assert psql(shared, "SELECT 1", shared.conninfo()) == "1"
+    assert psql(shared, sql, shared.conninfo()) is None
 
 
 def test_crash(server):

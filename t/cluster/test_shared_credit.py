@@ -172,8 +172,9 @@ def test_a_worker_goes_on_while_a_call_waits(cluster):
     assert len(c.b.requests) == sent + 1
     c.settle()
     assert c.cost_of(BOB) == COST
-    make_exact(c, HOLD)             # all of it can be used
-    assert call(c, 0, node.bob, BODY).status == 200
+    c.wait_free()
+    assert c.free(BOB) == 10 * HOLD - COST
+    assert node.journal.holds() == []
 
 
 def test_many_wait_and_all_are_lent(cluster):
@@ -276,3 +277,26 @@ def test_the_balancer(cluster):
     for _ in range(6):
         assert b.post("/v1/chat/completions", BODY,
                       c.nodes[0].bob).status == 200
+
+
+@pytest.mark.parametrize("how", ["stop", "power_cut"])
+def test_a_budget_comes_back_from_a_node_that_was_restarted(cluster, how):
+    """Also if its key is not used there again: the last call of it is admitted
+    by any node, and nodes that are idle have nothing."""
+    key = Key("erin", "b", "budget=%s/total" % money.euro(4 * HOLD))
+    c = cluster(keys=[key], founding="100", n=2)
+    c.expect()
+    assert call(c, 1, key, BODY).status == 200
+    c.settle()
+    getattr(c.nodes[1], how)()
+    c.nodes[1].restart()
+    c.wait_joined()
+    for _ in range(3):
+        a = call(c, 0, key, BODY)
+        assert a.status == 200, a.response
+    spent = 4 * COST
+    body = dict(BODY, max_tokens=50 + (4 * HOLD - spent - HOLD) // 2000)
+    a = call(c, 0, key, body)       # all but less than one more token
+    assert a.status == 200, a.response
+    c.settle()
+    c.wait_free()

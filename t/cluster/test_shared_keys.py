@@ -136,6 +136,42 @@ def test_a_key_is_made_once(cluster, fault):
                  "'key.create' AND target = 'dora'") == 1
 
 
+MANY = """
+    INSERT INTO modelgw.keys
+    SELECT sha256(('sk-eu-' || lpad(i::text, 48, '0'))::bytea), 'many-' || i,
+        account, "group", models, rpm, tpm, concurrency, budget, "window",
+        expires, state, version, created, changed, note, c.keys_version + i
+    FROM modelgw.keys k, modelgw.cluster c, generate_series(1, %d) AS i
+    WHERE k.id = 'dora';
+    UPDATE modelgw.cluster SET keys_version = keys_version + %d"""
+
+
+def test_a_hundred_thousand_keys(cluster):
+    """They reach nodes that run, and those that start; what is made and
+    revoked then is as quick as ever."""
+    many = 100000
+    c = cluster(zone="96m", managed=many + 100)
+    made(c.nodes[0], "dora")
+    begin = time.monotonic()
+    c.server.run(MANY % (many, many))
+    last = Key("many", "b", secret="sk-eu-%048d" % many)
+    for node in c.nodes:
+        c.wait(lambda: node.get("/v1/models", key=last).status == 200,
+               "%s does not know it" % node.name)
+    print("%d keys are known after %.1f s" % (many, time.monotonic() - begin))
+    key = made(c.nodes[1], "erin")
+    everywhere(c, key, 200, time.monotonic())
+    begin = time.monotonic()
+    change(c.nodes[2], "erin", "DELETE")
+    everywhere(c, key, 401, begin)
+    c.nodes[0].stop()
+    c.nodes[0].restart()
+    for i in (1, many // 2, many):
+        one = Key("many", "b", secret="sk-eu-%048d" % i)
+        assert c.nodes[0].get("/v1/models", key=one).status == 200, i
+    assert call(c, 0, key).status == 401
+
+
 def test_no_database_no_change(cluster):
     c = cluster(n=2)
     c.expect()

@@ -17,6 +17,7 @@ import time
 
 import client
 import gateway as lib
+import metrics
 import postgres
 from faultproxy import Proxy
 from gateway import Gateway
@@ -24,15 +25,14 @@ from operators import GROUPS
 from upstream import both, raw
 
 LIMIT = 60              # seconds, until what was done is in the database
-LIVE = 3000             # ms since a node was seen that lives
 
 ADMIN = "location /admin/ { modelgw_admin; allow 127.0.0.1; deny all; }"
 
 LEDGER = """
-    modelgw_zone 8m;
+    modelgw_zone %s;
     modelgw_ledger $dir/ledger.db;
     modelgw_founding_credit %s;
-    modelgw_managed_keys 1000;
+    modelgw_managed_keys %d;
     modelgw_cluster "%s" password=file:$dir/db.password name=%s %s;
 """
 
@@ -100,11 +100,13 @@ class Node(Gateway):
                         for server in cluster.servers] \
             if cluster.proxied else []
         self.conninfo = cluster.conninfo or self.by_sockets()
-        http = LEDGER % (cluster.founding, self.conninfo, name,
+        http = LEDGER % (cluster.zone, cluster.founding, cluster.managed,
+                         self.conninfo, name,
                          (cluster.options + " " + options).strip())
         kw["http"] = http + kw.get("http", "")
         kw["server"] = "listen unix:$dir/node.sock; " + kw.get("server", "")
-        kw["locations"] = ADMIN + kw.get("locations", "")
+        kw["locations"] = (ADMIN + metrics.LOCATION
+                           + kw.get("locations", ""))
         kw.setdefault("groups", GROUPS)
         super().__init__(directory, cluster.a, cluster.b, **kw)
         self.journal = Journal(self.path("ledger.db"))
@@ -165,13 +167,8 @@ class Node(Gateway):
         return self.row()["num"]
 
     def joined(self):
-        """It was seen since it was started, and is a member."""
-        try:
-            row = self.row()
-        except sqlite3.OperationalError:        # no journal yet
-            return False
-        return row is not None and row["state"] == 0 and row["seen"] \
-            > self.cluster.now() - LIVE
+        """By its own word it is a member, and reaches the database."""
+        return metrics.scrape(self).one("modelgw_cluster_up") == 1
 
     def lease(self, account):
         """In the database; None: there is none."""
@@ -181,10 +178,18 @@ class Node(Gateway):
         return rows[0] if rows else None
 
     def shipped(self):
-        """All that it has settled is in the database."""
-        row = self.row()
-        return row is not None and not self.journal.holds() \
-            and row["pos"] >= self.journal.end()
+        """All that it has settled is in the database, and nothing runs: twice,
+        as a call is settled a little after its answer has ended."""
+        for _ in range(2):
+            m = metrics.scrape(self)
+            if m.one("modelgw_ledger_queue_calls") \
+               or m.sum("modelgw_calls_in_flight") \
+               or m.one("modelgw_cluster_behind_calls") \
+               or self.journal.holds() or self.journal.end() \
+               > self.row()["pos"]:
+                return False
+            time.sleep(0.1)
+        return True
 
 
 class Balancer:
@@ -286,13 +291,16 @@ class Cluster:
     Node's arguments, the same for all."""
 
     def __init__(self, directory, a, b, n=3, servers=None, options="",
-                 founding="5.00", proxied=True, conninfo=None, **more):
+                 founding="5.00", proxied=True, conninfo=None, zone="8m",
+                 managed=1000, **more):
         self.dir = str(directory)
         self.a, self.b = a, b
         self.own = servers is None
         self.servers = servers or [postgres.Server()]
         self.options = options
         self.founding = founding
+        self.zone = zone
+        self.managed = managed          # keys
         self.proxied = proxied
         self.conninfo = conninfo
         self.more = more

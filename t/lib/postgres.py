@@ -1,7 +1,6 @@
 """PostgreSQL servers in directories of their own, for tests of clusters.
 
 MODELGW_POSTGRES   its programs; /usr/lib/postgresql/15/bin
-MODELGW_SCHEMA     what is installed; conf/cluster/schema.sql
 
 initdb runs once a process, and each server begins with a copy of its result.
 Servers listen on a socket in their directory; with tls=True also on a port of
@@ -29,8 +28,7 @@ import time
 import gateway
 
 BIN = os.environ.get("MODELGW_POSTGRES", "/usr/lib/postgresql/15/bin")
-SCHEMA = os.environ.get("MODELGW_SCHEMA", os.path.join(
-    gateway.ROOT, "conf/cluster/schema.sql"))
+CTL = os.path.join(gateway.ROOT, "conf/modelgwctl")
 LIMIT = 60          # seconds, for a server to start or to stop
 DATABASE = ROLE = "modelgw"
 OWNER = "modelgw_owner"
@@ -55,25 +53,16 @@ log_connections = on
 %(more)s
 """
 
-# The superuser needs the socket only; who else comes has a password, and TLS if
-# not by a socket.
+# The superuser and the owner of the tables need the socket only; who else comes
+# has a password, and TLS if not by a socket.
 
 HBA = """
 local all          postgres  trust
 local replication  postgres  trust
+local all          modelgw_owner  trust
 local all          all       scram-sha-256
 hostssl all        all       127.0.0.1/32 scram-sha-256
 """
-
-# what the role may do, if the schema does not say so itself
-
-RIGHTS = """
-GRANT USAGE ON SCHEMA modelgw TO modelgw;
-GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA modelgw TO modelgw;
-GRANT DELETE ON %s TO modelgw;
-"""
-DELETED = ("calls", "hours", "days", "recalls", "limits", "slots", "nodes",
-           "leases", "keys", "budgets", "accounts")
 
 
 class Error(Exception):
@@ -174,9 +163,10 @@ def openssl(*args):
 # A server.
 
 class Server:
-    """options: lines of postgresql.conf; schema: a path, None: none."""
+    """options: lines of postgresql.conf; schema: with the tables, as modelgwctl
+    makes them."""
 
-    def __init__(self, options="", schema=SCHEMA, tls=False, start=True):
+    def __init__(self, options="", schema=True, tls=False, start=True):
         self.top = directory()
         self.data = os.path.join(self.top, "data")
         self.options = options
@@ -222,17 +212,17 @@ class Server:
         with self.connect("postgres") as c:
             c.run("CREATE ROLE %s LOGIN PASSWORD %s"
                   % (ROLE, quote(self.password)))
-            c.run("CREATE ROLE %s NOLOGIN" % OWNER)
+            c.run("CREATE ROLE %s LOGIN" % OWNER)
             c.run("CREATE DATABASE %s OWNER %s" % (DATABASE, OWNER))
         if self.schema:
-            with open(self.schema) as f:
-                self.install(f.read())
+            self.install()
 
-    def install(self, schema):
-        with self.connect() as c:
-            c.run("SET ROLE %s" % OWNER)
-            c.run(schema)
-            c.run(RIGHTS % ", ".join("modelgw." + t for t in DELETED))
+    def install(self):
+        p = subprocess.run(
+            [CTL, "cluster", "init", self.owner(), "--role", ROLE],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=LIMIT)
+        assert p.returncode == 0, p.stderr
 
     # the process
 
@@ -291,6 +281,11 @@ class Server:
         return "host=%s port=%d dbname=%s user=%s" % (
             host or self.top, port or self.port, DATABASE, ROLE)
 
+    def owner(self):
+        """For modelgwctl, as the owner of the tables."""
+        return "host=%s port=%d dbname=%s user=%s" % (
+            self.top, self.port, DATABASE, OWNER)
+
     def tls_conninfo(self, port=None, host=HOST, ca=None):
         return ("host=%s hostaddr=127.0.0.1 port=%d dbname=%s user=%s "
                 "sslmode=verify-full sslrootcert=%s"
@@ -337,7 +332,7 @@ class Server:
     def standby(self):
         """Another server, which follows this one: the same password, and a
         directory of its own."""
-        other = Server(self.options, None, start=False)
+        other = Server(self.options, start=False)
         other.password = self.password
         as_server(["pg_basebackup", "-h", self.top, "-p", str(self.port),
                    "-U", "postgres", "-D", other.data, "-R", "-c", "fast",

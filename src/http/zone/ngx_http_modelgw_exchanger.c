@@ -227,6 +227,8 @@ ngx_http_modelgw_exchanger_memory(ngx_http_modelgw_exchanger_t *e)
                               * sizeof(ngx_modelgw_exchange_said_t) },
         { (void **) &e->opens, NGX_MODELGW_EXCHANGE_ASKS
                                * sizeof(ngx_modelgw_exchange_open_t) },
+        { (void **) &e->topups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS
+                                * sizeof(ngx_modelgw_change_t) },
         { (void **) &e->feed, NGX_HTTP_MODELGW_EXCHANGER_FEED
                               * sizeof(ngx_modelgw_feed_t) }
     };
@@ -276,7 +278,7 @@ ngx_http_modelgw_exchanger_free(ngx_http_modelgw_exchanger_t *e)
     void  *memory[] = { e->path, e->x.name, e->conf.conninfo,
                         e->conf.application, e->conf.password, e->calls,
                         e->texts, e->prices, e->asks, e->said, e->opens,
-                        e->feed, e->seen };
+                        e->feed, e->seen, e->topups };
 
     for (i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
         if (memory[i]) {
@@ -454,6 +456,9 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
 
     ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
+
+    e->again = e->ntopups
+               - ngx_min(e->ntopups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS);
 
     e->last = 0;
     e->read = 0;

@@ -22,6 +22,7 @@
 
 
 #define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
+#define NGX_HTTP_MODELGW_EXCHANGER_TOPUPS 128    /* that are said again */
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
 
@@ -161,6 +162,10 @@ typedef struct {
     ngx_modelgw_clerk_t            clerk;
     uint64_t                       clerked;  /* ms, its next step */
     ngx_uint_t                     unclerked; /* 1: a line says why */
+    ngx_modelgw_change_t          *topups;   /* that were made last, a ring */
+    ngx_uint_t                     ntopups;  /* so far */
+    ngx_uint_t                     again;    /* those that are to be said again
+                                                are from here on */
     ngx_uint_t                     nmade;
     ngx_http_modelgw_made_t        made[NGX_MODELGW_LEDGER_CHANGES];
 } ngx_http_modelgw_exchanger_t;

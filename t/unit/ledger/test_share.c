@@ -39,6 +39,7 @@ typedef struct {
     ngx_modelgw_share_ask_t      asks[ASKS];
     ngx_modelgw_share_said_t     said[ASKS];
     uint64_t                     cut;    /* until then nothing is reached */
+    ngx_uint_t                   dead;
 } node_t;
 
 
@@ -46,9 +47,11 @@ typedef struct {
     ngx_uint_t                   node;
     ngx_modelgw_share_ticket_t   ticket;
     ngx_modelgw_call_t          *call;
+    uint32_t                     n;      /* tokens to take */
+    uint64_t                     use;    /* that are used */
+    uint64_t                     began;  /* 0: none */
+    uint64_t                     taken;
     uint64_t                     ends;
-    uint64_t                     use;    /* tokens, at the end */
-    uint64_t                     began;
 } pending_t;
 
 
@@ -57,6 +60,7 @@ static node_t     nodes[NODES];
 static pending_t  calls[CALLS];
 static uint32_t   used[MS + MINUTE];     /* by when it was taken */
 static ngx_uint_t ncalls, refused, waited, statements;
+static uint64_t   resume;                /* when arrive() goes on; 0: START */
 
 
 static void
@@ -166,6 +170,7 @@ setup(ngx_uint_t n)
     memset(used, 0, sizeof(used));
     memset(nodes, 0, sizeof(nodes));
     ncalls = refused = waited = statements = 0;
+    resume = 0;
 
     for (i = 0; i < n; i++) {
         nodes[i].l = ledger_create(LEDGER_SIZE, 1, NGX_MODELGW_LEDGER_CLUSTER);
@@ -242,9 +247,13 @@ exchange(ngx_uint_t i, ngx_uint_t n, uint64_t t, ngx_uint_t slow)
         return;
     }
 
-    ngx_modelgw_shares_reached(node->l, t, n, i);
+    if (node->dead) {
+        return;
+    }
 
     node->n = ngx_modelgw_shares_asks(node->l, t, node->asks, ASKS);
+
+    ngx_modelgw_shares_reached(node->l, t, n, i);
 
     if (node->n) {
         node->applied = t + random() % slow;
@@ -361,7 +370,7 @@ arrive(ngx_uint_t n, ngx_uint_t only, uint32_t limit, double often,
     rate = often;
     phase = START;
 
-    for (t = START; t < START + length; t++) {
+    for (t = resume ? resume : START; t < START + length; t++) {
 
         if (often == 0 && t >= phase) {
             rate = (random() % 4) ? (double) limit / 60
@@ -496,6 +505,542 @@ test_random(void **state)
 }
 
 
+/* a call tries to take tokens, which it uses when it ends */
+
+static void
+tokens(pending_t *c, uint32_t limit, uint32_t n, uint64_t t)
+{
+    node_t                     *node;
+    ngx_int_t                   rc;
+    ngx_modelgw_limit_state_t   state;
+
+    node = &nodes[c->node];
+
+    if (c->call == NULL) {
+        assert_int_equal(call_open(node->l, node->worker, node->key, 0,
+                                   &c->call), NGX_OK);
+    }
+
+    ngx_modelgw_ledger_lock(node->l);
+    rc = ngx_modelgw_share_take_locked(node->l, node->key,
+                                       NGX_MODELGW_SHARE_TOKENS, limit, n, t,
+                                       c->call, &c->ticket, &state);
+    ngx_modelgw_ledger_unlock(node->l);
+
+    if (rc == NGX_AGAIN) {
+        return;
+    }
+
+    if (rc == NGX_OK) {
+        assert_int_equal(c->call->taken, ngx_min(n, limit));
+        c->call->state = NGX_MODELGW_CALL_SENT;
+        c->call->started = TIME + t;
+        c->taken = t;
+        return;
+    }
+
+    refused++;
+    call_settle(node->l, c->call, NGX_MODELGW_END_COMPLETE, TIME + t, t);
+    memset(c, 0, sizeof(pending_t));
+}
+
+
+static void
+ended(pending_t *c, uint64_t t)
+{
+    ngx_modelgw_call_t  *call;
+
+    call = c->call;
+
+    call->seen.status = 200;
+    call->seen.input = 0;
+    call->seen.output = c->use;
+    call->seen.flags = NGX_MODELGW_SEEN_FINAL;
+
+    call_settle(nodes[c->node].l, call, NGX_MODELGW_END_COMPLETE, TIME + t, t);
+
+    used[c->taken - START] += c->use;
+    memset(c, 0, sizeof(pending_t));
+}
+
+
+/* calls of n tokens at most, which last up to "lasts" ms, every "every" ms */
+
+static void
+spend(ngx_uint_t nn, ngx_uint_t only, uint32_t limit, uint32_t n,
+    uint64_t lasts, uint64_t every, uint64_t length)
+{
+    uint64_t     t;
+    ngx_uint_t   i;
+    pending_t   *c;
+
+    for (t = START; t < START + length; t++) {
+
+        for (i = 0; i < nn; i++) {
+            exchange(i, nn, t, 10);
+        }
+
+        while (ncalls && calls[ncalls - 1].began == 0) {
+            ncalls--;
+        }
+
+        for (i = 0; i < ncalls; i++) {
+            c = &calls[i];
+
+            if (c->taken && t >= c->ends) {
+                ended(c, t);
+
+            } else if (c->ticket.since
+                       && ngx_modelgw_share_answered(nodes[c->node].l,
+                                                  nodes[c->node].key,
+                                                  NGX_MODELGW_SHARE_TOKENS,
+                                                  &c->ticket, t))
+            {
+                tokens(c, limit, c->n, t);
+            }
+        }
+
+        if (random() % every == 0) {
+            c = pending();
+            c->began = t;
+            c->node = only ? only - 1 : (ngx_uint_t) random() % nn;
+            c->n = n / 2 + random() % (n / 2) + 1;
+            c->use = random() % (c->n + 1);
+            c->ends = t + random() % lasts + 1;
+            tokens(c, limit, c->n, t);
+        }
+    }
+
+    for (i = 0; i < ncalls; i++) {
+        if (calls[i].taken) {
+            ended(&calls[i], t);
+        }
+    }
+}
+
+
+static void
+test_tokens(void **state)
+{
+    ngx_uint_t  i;
+
+    const struct {
+        ngx_uint_t  nodes, only;
+        uint32_t    n;
+        uint64_t    lasts, every;
+    } t[] = {
+        { 3, 0, 1000, 1, 40 }, { 3, 0, 1000, 3000, 40 },
+        { 3, 2, 1000, 1, 40 }, { 3, 2, 1000, 3000, 20 },
+        { 5, 0, 30000, 1, 900 }, { 5, 0, 300, 20000, 10 },
+    };
+
+    for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        setup(t[i].nodes);
+        spend(t[i].nodes, t[i].only, 120000, t[i].n, t[i].lasts, t[i].every,
+              6 * MINUTE);
+
+        print_message("tokens: %lu of 120000 in the densest minute, %lu a "
+                      "minute, %lu refused\n", densest(6 * MINUTE),
+                      total(MINUTE, 5 * MINUTE) / 4, refused);
+
+        assert_true(densest(6 * MINUTE) <= 120000 * 1.08);
+
+        teardown(t[i].nodes);
+    }
+}
+
+
+/* calls in flight, at random nodes, which last up to "lasts" ms */
+
+static ngx_uint_t
+flight(ngx_uint_t n, uint32_t limit, uint64_t lasts, uint64_t every,
+    uint64_t from, uint64_t to)
+{
+    uint64_t      t;
+    ngx_int_t     rc;
+    ngx_uint_t    i, k, most;
+    node_t       *node;
+    pending_t    *c;
+
+    most = 0;
+
+    for (t = from; t < to; t++) {
+
+        for (i = 0; i < n; i++) {
+            exchange(i, n, t, 10);
+        }
+
+        if (random() % every == 0) {
+            c = pending();
+            c->began = t;
+
+            do {
+                c->node = random() % n;
+            } while (nodes[c->node].dead);
+        }
+
+        for (i = 0, k = 0; i < ncalls; i++) {
+            c = &calls[i];
+            node = &nodes[c->node];
+
+            if (c->began == 0) {
+                continue;
+            }
+
+            if (c->call) {
+                k++;
+
+                if (t >= c->ends && !node->dead) {
+                    call_settle(node->l, c->call, NGX_MODELGW_END_COMPLETE,
+                                TIME + t, t);
+                    memset(c, 0, sizeof(pending_t));
+                    k--;
+
+                } else if (node->dead) {
+                    k--;                 /* killed with its node */
+                }
+
+                continue;
+            }
+
+            if (node->dead) {
+                memset(c, 0, sizeof(pending_t));
+                continue;
+            }
+
+            if (c->ticket.since
+                && !ngx_modelgw_share_answered(node->l, node->key,
+                                               NGX_MODELGW_SHARE_CALLS,
+                                               &c->ticket, t))
+            {
+                continue;
+            }
+
+            ngx_modelgw_ledger_lock(node->l);
+
+            rc = ngx_modelgw_share_open_locked(node->l, node->key, limit, t,
+                                               &c->ticket);
+            if (rc == NGX_OK) {
+                rc = ngx_modelgw_ledger_open_locked(node->l, node->worker,
+                                                    node->key, limit,
+                                                    &c->call);
+                assert_int_equal(rc, NGX_OK);
+                c->ends = t + 1 + random() % lasts;
+                k++;
+
+            } else if (rc == NGX_DECLINED) {
+                refused++;
+                memset(c, 0, sizeof(pending_t));
+            }
+
+            ngx_modelgw_ledger_unlock(node->l);
+        }
+
+        most = ngx_max(most, k);
+    }
+
+    return most;
+}
+
+
+static void
+test_calls(void **state)
+{
+    ngx_uint_t  most;
+
+    setup(3);
+
+    most = flight(3, 8, 2000, 20, START, START + 60000);
+    print_message("calls: %lu of 8 at most\n", most);
+    assert_int_equal(most, 8);
+
+    /* a node is killed: what it had is free after 10 s */
+
+    nodes[1].dead = 1;
+
+    most = flight(3, 8, 2000, 20, START + 60000, START + 69000);
+    assert_true(most <= 8);
+
+    most = flight(3, 8, 2000, 20, START + 71000, START + 80000);
+    assert_int_equal(most, 8);
+
+    /* nothing is in use for a while: one node may have all */
+
+    (void) flight(3, 8, 1, 1000000, START + 80000, START + 95000);
+
+    nodes[2].dead = 1;
+
+    most = flight(3, 8, 2000, 20, START + 95000, START + 98000);
+    assert_int_equal(most, 8);
+
+    teardown(3);
+}
+
+
+/* a node that was away comes back with its calls: they are in the sum */
+
+static void
+test_calls_away(void **state)
+{
+    ngx_uint_t  i, most, seed;
+
+    for (seed = 1; seed < 20; seed++) {
+        srandom(seed);
+        setup(3);
+
+        most = flight(3, 8, 3000, 20, START, START + 20000);
+        assert_int_equal(most, 8);
+
+        /* calls of the node end before what it has expires for others */
+
+        nodes[0].cut = START + 40000;
+        most = flight(3, 8, 3000, 20, START + 20000, START + 26000);
+        assert_true(most <= 8);
+
+        /* the database is away for all: each has its part, 3 + 3 + 2 */
+
+        for (i = 0; i < 3; i++) {
+            nodes[i].cut = START + 80000;
+        }
+
+        (void) flight(3, 8, 3000, 20, START + 26000, START + 50000);
+        most = flight(3, 8, 3000, 20, START + 50000, START + 70000);
+        assert_int_equal(most, 8);
+
+        most = flight(3, 8, 3000, 20, START + 70000, START + 110000);
+        assert_int_equal(most, 8);
+
+        teardown(3);
+    }
+}
+
+
+/* without the database the parts are the limit, and what was used counts */
+
+static void
+test_away(void **state)
+{
+    uint64_t    before, after;
+    ngx_uint_t  i;
+
+    setup(3);
+    arrive(3, 0, 61, 5, 2 * MINUTE, 10);
+
+    for (i = 0; i < 3; i++) {
+        nodes[i].cut = START + 100 * MINUTE;
+    }
+
+    resume = START + 2 * MINUTE;
+    arrive(3, 0, 61, 5, 6 * MINUTE, 10);
+
+    before = densest(3 * MINUTE);
+    after = total(3 * MINUTE, 6 * MINUTE);
+
+    print_message("away: %lu of 61 in the densest minute around it, "
+                  "%.1f a minute\n", before, after / 3.0);
+
+    assert_true(before <= 2 * 61);
+    assert_true(after <= 3 * 61 + 3);
+    assert_true(after >= 3 * 61 * 0.97);
+
+    /* it is reached again */
+
+    for (i = 0; i < 3; i++) {
+        nodes[i].cut = 0;
+    }
+
+    resume = START + 6 * MINUTE;
+    arrive(3, 0, 61, 5, 10 * MINUTE, 10);
+
+    after = total(7 * MINUTE, 10 * MINUTE);
+    print_message("back: %lu of 61 in the first minute, %.1f a minute\n",
+                  total(6 * MINUTE, 7 * MINUTE), after / 3.0);
+
+    assert_true(after <= 3 * 61 && after >= 3 * 61 * 0.95);
+    assert_true(total(6 * MINUTE, 7 * MINUTE) <= 61 * 1.08);
+
+    teardown(3);
+}
+
+
+/* an answer that is lost lends nothing, and costs what it has lent */
+
+static void
+test_lost_answers(void **state)
+{
+    uint64_t    most;
+    ngx_uint_t  i, k;
+
+    for (i = 0; i < 8; i++) {
+        srandom(i + 1);
+        setup(3);
+
+        for (k = 0; k < 40; k++) {
+            resume = START + k * 5000;
+            nodes[random() % 3].cut = (i % 2) ? resume + 1000 : 0;
+            arrive(3, 0, 200, (i < 4) ? 5 : 20, (k + 1) * 5000, 10);
+        }
+
+        most = densest(200000);
+
+        print_message("lost answers: %lu of 200 in the densest minute\n",
+                      most);
+
+        assert_true(most <= ((i % 2) ? 200 + 200 / 3 : 200));
+
+        teardown(3);
+    }
+}
+
+
+/* by hand: what is said, and when */
+
+static void
+test_asks(void **state)
+{
+    uint32_t                     key;
+    uint64_t                     t;
+    ngx_uint_t                   i;
+    ngx_modelgw_ledger_t        *l;
+    ngx_modelgw_share_ask_t      ask;
+    ngx_modelgw_share_said_t     said;
+    ngx_modelgw_limit_state_t    st;
+    ngx_modelgw_share_ticket_t   ticket[2];
+
+    setup(1);
+
+    t = START;
+    l = nodes[0].l;
+    key = nodes[0].key;
+    memset(ticket, 0, sizeof(ticket));
+    memset(&said, 0, sizeof(said));
+
+#define take(n, i)                                                            \
+    ngx_modelgw_share_take_locked(l, key, NGX_MODELGW_SHARE_REQUESTS, 64, n,  \
+                                  t, NULL, &ticket[i], &st)
+#define asks  ngx_modelgw_shares_asks(l, t, &ask, 1)
+
+    /* too few places for a key: later */
+
+    assert_int_equal(asks, 0);
+    assert_int_equal(ngx_modelgw_shares_urgent(l), 0);
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+    assert_int_equal(take(1, 1), NGX_AGAIN);
+    assert_int_equal(ngx_modelgw_shares_urgent(l), 1);
+    assert_int_equal(asks, 0);
+    assert_int_equal(ngx_modelgw_shares_urgent(l), 1);
+
+#undef asks
+#define asks  (nodes[0].n = ngx_modelgw_shares_asks(l, t, nodes[0].asks,      \
+                                                    ASKS),                    \
+               ask = nodes[0].asks[0], nodes[0].n)
+
+    assert_int_equal(asks, 1);
+    assert_int_equal(ask.need, 2);
+    assert_int_equal(ask.least, 1);
+    assert_int_equal(ask.limit, 64);
+    assert_int_equal(ask.keep, 0);
+    assert_int_equal(ask.name.len, 3);
+
+    t += 5;
+    said.took = 3;
+    said.second = 1000;
+    said.rest = 40;
+    assert_false(ngx_modelgw_share_answered(l, key, 0, &ticket[0], t));
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    assert_true(ngx_modelgw_share_answered(l, key, 0, &ticket[0], t));
+
+    /* two of the three are kept for those who wait */
+
+    memset(&ticket[1], 0, sizeof(ticket[1]));
+    assert_int_equal(take(1, 1), NGX_OK);
+    assert_int_equal(st.remaining, 42);
+    assert_int_equal(take(1, 1), NGX_AGAIN);
+    assert_int_equal(take(1, 0), NGX_OK);
+
+    /* the one that waits finds what another has left */
+
+    t += 100;
+    assert_int_equal(asks, 1);
+    assert_int_equal(ask.booked, 3);
+    assert_int_equal(ask.second, 1000);
+    assert_int_equal(ask.used, 2);
+    assert_int_equal(ask.keep, 1);
+    assert_int_equal(ask.need, 0);
+    said.took = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    assert_int_equal(take(1, 1), NGX_OK);
+
+    /* it is renewed while it is used, and given back 5 s later */
+
+    for (i = 0; i < 2; i++) {
+        said.took = 2;
+        ticket[0].since = 0;
+        if (take(5, 0) == NGX_AGAIN) {
+            assert_int_equal(asks, 1);
+            said.took = 6;
+            ngx_modelgw_share_said_locked(l, &ask, &said, t);
+            assert_int_equal(take(5, 0), NGX_OK);
+        }
+        t += 2500;
+    }
+
+    assert_int_equal(asks, 1);
+    assert_true(ask.keep > 0);
+    said.took = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    t += 5001;
+    assert_int_equal(asks, 1);
+    assert_true(ask.booked > 0);
+    assert_int_equal(ask.keep, 0);
+    assert_int_equal(ask.need + ask.want, 0);
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+
+    t += 300;
+    assert_int_equal(asks, 0);
+    t += 300;
+    assert_int_equal(asks, 0);
+
+    /* a refusal is believed for a second, with the wait that was said */
+
+    ticket[0].since = 0;
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+    assert_int_equal(asks, 1);
+    said.took = 0;
+    said.rest = 0;
+    said.wait = 7000;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    t += 5;
+    assert_int_equal(take(1, 0), NGX_DECLINED);
+    assert_int_equal(st.wait, 6995);
+    assert_int_equal(take(1, 0), NGX_DECLINED);
+    t += 995;
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+
+    /* the record becomes another key's: the answer is not for it */
+
+    assert_int_equal(asks, 1);
+    ngx_modelgw_share_forget_locked(l, key);
+    said.took = 5;
+    said.rest = 50;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    ticket[0].since = 0;
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+
+    /* nobody answers */
+
+    t += NGX_MODELGW_SHARE_PATIENCE;
+    assert_true(ngx_modelgw_share_answered(l, key, 0, &ticket[0], t));
+    assert_int_equal(take(1, 0), NGX_OK);
+    assert_int_equal(take(1, 0), NGX_OK);
+
+    teardown(1);
+
+#undef asks
+#undef take
+}
+
+
 int
 main(void)
 {
@@ -503,6 +1048,12 @@ main(void)
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_one_node),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_calls_away),
+        cmocka_unit_test(test_away),
+        cmocka_unit_test(test_lost_answers),
+        cmocka_unit_test(test_asks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

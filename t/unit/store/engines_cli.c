@@ -12,6 +12,8 @@
 
 #include "stub.h"
 
+#include <pthread.h>
+
 #include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_store.h"
 #include "ngx_modelgw_store_cluster.h"
@@ -451,9 +453,23 @@ run(cli_t *c, ngx_modelgw_store_t *s, ngx_str_t *out)
 }
 
 
+/* as a job whose request is closed */
+
+static void *
+interrupt(void *data)
+{
+    (void) usleep(200000);
+
+    ngx_modelgw_store_interrupt(data);
+
+    return NULL;
+}
+
+
 static void
 command(cli_t *c, char *line)
 {
+    pthread_t                   thread;
     ngx_int_t                   rc;
     ngx_str_t                   out;
     ngx_uint_t                  attached;
@@ -481,7 +497,17 @@ command(cli_t *c, char *line)
         s = need(ngx_modelgw_store_open_cluster(&cli_conf, &error));
     }
 
+    if (number(c, "interrupt")
+        && pthread_create(&thread, NULL, interrupt, s) != 0)
+    {
+        exit(5);
+    }
+
     rc = run(c, s, &out);
+
+    if (number(c, "interrupt")) {
+        (void) pthread_join(thread, NULL);
+    }
 
     if (rc == NGX_ERROR) {
         ngx_modelgw_store_error(s, &error);
