@@ -883,7 +883,7 @@ ngx_modelgw_exchange_exec(ngx_modelgw_exchange_t *x, const char *sql,
     }
 
     return ngx_modelgw_pq_exec(x->pq, sql, args->params, n,
-                               NGX_MODELGW_EXCHANGE_TIMEOUT, result, &x->error);
+                               NGX_MODELGW_EXCHANGE_LONG, result, &x->error);
 }
 
 

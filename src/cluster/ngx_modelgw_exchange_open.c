@@ -294,7 +294,7 @@ ngx_modelgw_exchange_open_new(ngx_modelgw_exchange_t *x)
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_LONG, NULL, 0,
                               &x->error);
 }
 
@@ -331,6 +331,6 @@ ngx_modelgw_exchange_open_limits(ngx_modelgw_exchange_t *x)
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_TIMEOUT, NULL, 0,
+    return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_LONG, NULL, 0,
                               &x->error);
 }

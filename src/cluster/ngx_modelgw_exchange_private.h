@@ -20,6 +20,7 @@
 
 
 #define NGX_MODELGW_EXCHANGE_TIMEOUT  10000  /* ms */
+#define NGX_MODELGW_EXCHANGE_LONG     60000  /* ms, of what may read a lot */
 
 /* milliseconds since the Epoch, when the transaction was begun */
 
@@ -47,7 +48,7 @@ void ngx_modelgw_exchange_array(ngx_modelgw_exchange_args_t *args,
 ngx_int_t ngx_modelgw_exchange_add(ngx_modelgw_exchange_t *x, const char *sql,
     ngx_modelgw_exchange_args_t *args);
 
-/* Executes one statement: as ngx_modelgw_pq_exec(). */
+/* Executes one statement, that may read a lot: as ngx_modelgw_pq_exec(). */
 ngx_int_t ngx_modelgw_exchange_exec(ngx_modelgw_exchange_t *x,
     const char *sql, ngx_modelgw_exchange_args_t *args,
     ngx_modelgw_pq_result_t **result);

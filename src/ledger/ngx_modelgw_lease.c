@@ -50,6 +50,8 @@ static int64_t ngx_modelgw_lease_target(ngx_modelgw_lease_t *lease,
     ngx_modelgw_lease_state_t *s, uint64_t time);
 static void ngx_modelgw_lease_average(ngx_modelgw_lease_t *lease,
     int64_t spent, uint64_t time);
+static void ngx_modelgw_lease_forget_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_lease_t *lease, uint64_t ends);
 static void ngx_modelgw_lease_turn_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_lease_t *lease, uint64_t ends);
 static void ngx_modelgw_lease_back_locked(ngx_modelgw_ledger_t *l,
@@ -180,6 +182,12 @@ ngx_modelgw_fund_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             && ngx_memcmp(text, name->data, name->len) == 0)
         {
             rc = NGX_OK;
+
+            /* no answer for the other one can come any more */
+
+            if (lease->ends == NGX_MODELGW_LEASE_OTHER) {
+                __atomic_store_n(&lease->ends, 0, __ATOMIC_RELEASE);
+            }
         }
 
         if (ends) {
@@ -202,7 +210,8 @@ ngx_modelgw_lease(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund)
 
 void
 ngx_modelgw_lease_load(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
-    int64_t granted, int64_t returned, int64_t forced, uint64_t ends)
+    int64_t granted, int64_t returned, int64_t forced, ngx_uint_t window,
+    uint64_t ends)
 {
     ngx_modelgw_lease_t  *lease;
 
@@ -212,14 +221,31 @@ ngx_modelgw_lease_load(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
     lease->returned = returned;
     lease->forced = forced;
     lease->said = returned;
+    lease->window = window;
     lease->ends = ends;
 }
 
 
-/* An answer may still come for what it was: that is not for the next one. */
+void
+ngx_modelgw_lease_drop_locked(ngx_modelgw_ledger_t *l, uint32_t key)
+{
+    ngx_modelgw_lease_t  *lease;
+
+    if (l->kind == NGX_MODELGW_LEDGER_CLUSTER) {
+        lease = &l->leases[NGX_MODELGW_FUND_BUDGET][key];
+
+        ngx_modelgw_lease_forget_locked(l, lease,
+                                        lease->ends ? NGX_MODELGW_LEASE_OTHER
+                                                    : 0);
+    }
+}
+
+
+/* Nothing is said of a key that has no window, so no answer can come for it. */
 
 void
-ngx_modelgw_lease_drop(ngx_modelgw_ledger_t *l, uint32_t key)
+ngx_modelgw_lease_window_locked(ngx_modelgw_ledger_t *l, uint32_t key,
+    ngx_uint_t window)
 {
     ngx_modelgw_lease_t  *lease;
 
@@ -229,9 +255,24 @@ ngx_modelgw_lease_drop(ngx_modelgw_ledger_t *l, uint32_t key)
 
     lease = &l->leases[NGX_MODELGW_FUND_BUDGET][key];
 
-    ngx_modelgw_lease_turn_locked(l, lease,
-                                  lease->ends ? NGX_MODELGW_LEASE_OTHER : 0);
+    if (ngx_modelgw_ledger_key_at(l, key)->window != NGX_MODELGW_WINDOW_NONE
+        || lease->ends == NGX_MODELGW_LEASE_OTHER)
+    {
+        ngx_modelgw_lease_drop_locked(l, key);
+
+    } else if (lease->window != window) {
+        ngx_modelgw_lease_forget_locked(l, lease, 0);
+    }
+}
+
+
+static void
+ngx_modelgw_lease_forget_locked(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_lease_t *lease, uint64_t ends)
+{
+    ngx_modelgw_lease_turn_locked(l, lease, ends);
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->limit, 0);
+    ngx_modelgw_redo_add(&l->redo, &lease->window, NGX_MODELGW_WINDOW_NONE);
     ngx_modelgw_redo_commit(&l->redo);
 
     lease->peak = 0;
@@ -424,7 +465,7 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
     uint64_t time, ngx_modelgw_ask_t *ask)
 {
     int64_t                     available, target, back, hold, others;
-    ngx_uint_t                  say;
+    ngx_uint_t                  say, recalled;
     ngx_modelgw_claim_t        *claim;
     ngx_modelgw_lease_t        *lease;
     ngx_modelgw_lease_state_t   s;
@@ -437,13 +478,18 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
         return NGX_DECLINED;
     }
 
-    /* a budget that was not used since the start can only be given back */
-
-    if (lease->ends != s.ends && lease->limit == 0) {
-        return NGX_DECLINED;
-    }
+    recalled = 0;
 
     if (lease->ends != s.ends) {
+
+        /* what a recall is to give back is only known with the answer */
+
+        recalled = (lease->recall != 0);
+
+        if (lease->limit == 0 && !recalled) {
+            return NGX_DECLINED;
+        }
+
         ngx_modelgw_lease_turn_locked(l, lease, s.ends);
         ngx_modelgw_redo_commit(&l->redo);
     }
@@ -500,7 +546,8 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
     ask->ticket = l->ticket;
     ask->back = (lease->returned != lease->said);
 
-    say = (ask->back || ask->answered || ask->need || ask->want || s.left < 0);
+    say = (ask->back || ask->answered || ask->need || ask->want || s.left < 0
+           || recalled);
 
     return say ? NGX_OK : NGX_DECLINED;
 }

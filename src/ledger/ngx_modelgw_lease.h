@@ -52,7 +52,8 @@ u_char *ngx_modelgw_fund_name(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, uint64_t time, u_char *p);
 
 /*
- * Finds a fund by that name, and adds none; takes the lock.
+ * Finds a fund by that name, and adds none; takes the lock.  For budgets: not
+ * while an answer of the database is expected.
  *     NGX_OK        *fund is set, *ends as in the lease; NULL: not wanted
  *     NGX_DECLINED  not known, or of another window than the key's budget now
  */
@@ -60,7 +61,10 @@ ngx_int_t ngx_modelgw_fund_find(ngx_modelgw_ledger_t *l, ngx_str_t *name,
     ngx_modelgw_fund_t *fund, uint64_t *ends);
 
 
-/* "ends" of a lease of which nothing is known: it was another key's */
+/*
+ * "ends" of a lease that was of another key or window: an answer for that one
+ * may still come
+ */
 
 #define NGX_MODELGW_LEASE_OTHER   1
 
@@ -72,7 +76,11 @@ typedef struct {
                                             has; it may be less when an answer
                                             was lost */
     uint64_t              ends;          /* of a budget: the end of the window
-                                            that these are of, ms; 0: none */
+                                            that these are of, ms; 0: not
+                                            known */
+    uint64_t              window;        /* ngx_modelgw_window_e of a budget
+                                            that was loaded: its key gets its
+                                            window later */
     int64_t               limit;         /* of a budget, as it was used last */
 
     /* how much is borrowed in advance */
@@ -99,10 +107,12 @@ ngx_modelgw_lease_t *ngx_modelgw_lease(ngx_modelgw_ledger_t *l,
 /*
  * Sets the totals, when nginx starts, as the journal has them, before any call;
  * the balance of an account is set by ngx_modelgw_ledger_account(), and has
- * them applied.  ends: of a budget.
+ * them applied.  window, ends: of a budget; if its key gets another window than
+ * that, nothing is known.
  */
 void ngx_modelgw_lease_load(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
-    int64_t granted, int64_t returned, int64_t forced, uint64_t ends);
+    int64_t granted, int64_t returned, int64_t forced, ngx_uint_t window,
+    uint64_t ends);
 
 /*
  * What is left of it, less what is held; may be negative.  time: milliseconds

@@ -501,7 +501,7 @@ ngx_modelgw_ledger_key(ngx_modelgw_ledger_t *l, ngx_str_t *name,
             ngx_memzero(&key->tpm, sizeof(ngx_modelgw_limit_t));
             key->window = NGX_MODELGW_WINDOW_NONE;
 
-            ngx_modelgw_lease_drop(l, *index);
+            ngx_modelgw_lease_drop_locked(l, *index);
 
             if (l->shares) {
                 ngx_modelgw_share_forget_locked(l, *index);
@@ -649,7 +649,7 @@ ngx_modelgw_ledger_budget_set(ngx_modelgw_ledger_t *l, uint32_t index,
 
     ngx_modelgw_redo_lock(&l->redo);
 
-    ngx_modelgw_lease_drop(l, index);
+    ngx_modelgw_lease_window_locked(l, index, window);
 
     key->window = window | NGX_MODELGW_LEDGER_PENDING;
     l->budgets = 1;

@@ -172,8 +172,13 @@ uint64_t ngx_modelgw_ledger_time(void);
 u_char *ngx_modelgw_lease_init(ngx_modelgw_ledger_t *l, u_char *p,
     ngx_modelgw_ledger_room_t *room);
 
-/* The lease of a key's record is another's from now on, if there is one. */
-void ngx_modelgw_lease_drop(ngx_modelgw_ledger_t *l, uint32_t key);
+/*
+ * The lease of a key's record is another key's from now on, or of a budget with
+ * the window, that the key is about to get.  No effect without a cluster.
+ */
+void ngx_modelgw_lease_drop_locked(ngx_modelgw_ledger_t *l, uint32_t key);
+void ngx_modelgw_lease_window_locked(ngx_modelgw_ledger_t *l, uint32_t key,
+    ngx_uint_t window);
 
 /*
  * ngx_modelgw_ledger_hold_locked() of a call that has to wait as others do:

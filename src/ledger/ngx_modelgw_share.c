@@ -121,6 +121,8 @@ static ngx_inline ngx_modelgw_limit_t *ngx_modelgw_share_own(
 static uint64_t ngx_modelgw_share_average(uint64_t one, uint64_t n,
     uint64_t two, uint64_t m);
 static uint64_t ngx_modelgw_share_chunk(ngx_modelgw_share_part_t *p);
+static void ngx_modelgw_share_back_locked(ngx_modelgw_shares_t *s,
+    uint64_t time);
 static ngx_uint_t ngx_modelgw_share_ask_key_locked(ngx_modelgw_ledger_t *l,
     uint64_t i, uint64_t time, ngx_modelgw_share_ask_t *asks);
 static ngx_uint_t ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l,
@@ -560,9 +562,7 @@ ngx_modelgw_share_chunk(ngx_modelgw_share_part_t *p)
 }
 
 
-/*
- * Workers add to the end of the list meanwhile, but remove nothing.
- */
+/* Workers add to the end of the list meanwhile, but remove nothing. */
 
 ngx_uint_t
 ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
@@ -575,6 +575,7 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     s = l->shares;
 
     if (!ngx_modelgw_ledger_load(&s->urgent)
+        && !ngx_modelgw_ledger_load(&s->away)
         && time < s->scanned + NGX_MODELGW_SHARE_SCAN)
     {
         return 0;
@@ -586,6 +587,8 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
 
     s->scanned = time;
     s->urgent = 0;
+
+    ngx_modelgw_share_back_locked(s, time);
 
     for (i = s->n; i > 0; i--) {
 
@@ -605,6 +608,30 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
     ngx_modelgw_redo_unlock(&l->redo);
 
     return n;
+}
+
+
+/*
+ * The database was away: other nodes have not said yet what they have used
+ * meanwhile, and for a while each node keeps to its part.
+ */
+
+static void
+ngx_modelgw_share_back_locked(ngx_modelgw_shares_t *s, uint64_t time)
+{
+    uint64_t  passed;
+
+    if (!s->away || s->reached == 0) {
+        return;
+    }
+
+    passed = time - ngx_min(s->reached, time);
+
+    s->alone = time + ngx_min(passed, NGX_MODELGW_SHARE_BACK);
+
+    if (passed >= NGX_MODELGW_SHARE_SLOTS) {
+        s->lapsed = s->alone;
+    }
 }
 
 
@@ -790,7 +817,10 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
 
     p->have = ngx_min(p->have, keep);
 
+    /* idle ones are said again soon: the answer has what others lack */
+
     return p->need || p->have < had
+           || (p->have > calls && time >= p->said + NGX_MODELGW_SHARE_AGAIN)
            || (calls > p->have && time < p->last + NGX_MODELGW_SHARE_IDLE)
            || (p->have && time + NGX_MODELGW_SHARE_SLOTS
                           - NGX_MODELGW_SHARE_RENEW >= p->until);
@@ -867,31 +897,15 @@ ngx_modelgw_share_unsaid_locked(ngx_modelgw_ledger_t *l,
 }
 
 
-/*
- * After the database was away, others have not said yet what they have used
- * meanwhile: for a while each node keeps to its part.
- */
-
 void
 ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     uint64_t live, uint64_t rank)
 {
-    uint64_t               passed;
     ngx_modelgw_shares_t  *s;
 
     s = l->shares;
 
     ngx_modelgw_redo_lock(&l->redo);
-
-    passed = time - ngx_min(s->reached, time);
-
-    if (s->away && s->reached) {
-        s->alone = time + ngx_min(passed, NGX_MODELGW_SHARE_BACK);
-
-        if (passed >= NGX_MODELGW_SHARE_SLOTS) {
-            s->lapsed = s->alone;
-        }
-    }
 
     s->reached = time;
     s->away = 0;

@@ -335,10 +335,12 @@ ngx_modelgw_pq_next(ngx_modelgw_pq_t *pq, uint64_t deadline, ngx_int_t *rc,
 
     /* NULL ends the results of one statement */
 
-    if (libpq.PQstatus(pq->conn) != CONNECTION_OK
-        || ngx_modelgw_pq_get(pq, deadline, &end, error) != NGX_OK)
-    {
-        pq->dead = 1;
+    if (libpq.PQstatus(pq->conn) != CONNECTION_OK) {
+        *rc = ngx_modelgw_pq_lost(pq, error);
+        return result;
+    }
+
+    if (ngx_modelgw_pq_get(pq, deadline, &end, error) != NGX_OK) {
         *rc = NGX_ERROR;
         return result;
     }

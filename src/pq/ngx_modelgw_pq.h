@@ -69,7 +69,7 @@ ngx_int_t ngx_modelgw_pq_load(ngx_modelgw_pq_error_t *error);
  * Checks without connecting: the syntax of the conninfo, which has to name a
  * host and to have no password and no service, and sslmode=verify-full, unless
  * each host is a socket or loopback; and that only its owner may read the file
- * of the password.  libpq must be loaded.
+ * of the password.  It loads libpq, as a connection does.
  *     NGX_OK
  *     NGX_ERROR  error has a sentence for the author of the configuration
  */

@@ -201,7 +201,9 @@ ngx_modelgw_pq_check(ngx_modelgw_pq_conf_t *conf,
     struct stat        st;
     PQconninfoOption  *options;
 
-    if (ngx_modelgw_pq_parse(conf, &options, error) != NGX_OK) {
+    if (ngx_modelgw_pq_load(error) != NGX_OK
+        || ngx_modelgw_pq_parse(conf, &options, error) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -137,11 +137,11 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
 
     *result = NGX_MODELGW_CHANGE_MADE;
 
-    if (s->cluster && ngx_modelgw_store_change_balance(s, change) != NGX_OK) {
+    if (ngx_modelgw_store_change_read(s, change) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_store_change_read(s, change);
+    return s->cluster ? ngx_modelgw_store_change_balance(s, change) : NGX_OK;
 }
 
 
@@ -249,13 +249,16 @@ ngx_modelgw_store_change_balance(ngx_modelgw_store_t *s,
           : "SELECT coalesce(sum(l.spent + l.held), 0), 0"
             " FROM budgets b JOIN leases l ON l.account = b.name"
             " WHERE b.key = ?2 AND b.starts <= ?3 AND b.ends > ?3"
-            " AND strpos(b.name, '/' || ?4 || '/') > 0";
+            " AND (?4 = '' OR strpos(b.name, '/' || ?4 || '/') > 0)";
 
     if (ngx_modelgw_store_ready(s, sql, &stmt) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    window = &ngx_modelgw_windows[change->window];
+    /* of the key's budget, or its group's, if that is known */
+
+    window = &ngx_modelgw_windows[change->key.window ? change->key.window
+                                                     : change->window];
 
     ngx_modelgw_stmt_bind_name(&stmt, 1, &change->owner);
     ngx_modelgw_stmt_bind_name(&stmt, 2, &change->key.id);

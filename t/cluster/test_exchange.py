@@ -942,3 +942,225 @@ def test_budgets_are_opened_while_exchanges_run(db, node):
             "FROM modelgw.budgets b JOIN modelgw.leases l ON l.account = b.name"):
         assert row["spent"] == row["cost"], row
     assert db.deadlocks() == 0
+
+
+# nodes that do all of it, at random
+
+class Spender:
+    """A node with calls that hold and cost, which is killed, loses connections
+    and is written off.  journal: what a kill leaves; the rest is memory."""
+
+    def __init__(self, node, accounts, rnd):
+        self.node, self.accounts, self.rnd = node, accounts, rnd
+        self.journal = {"rows": [], "leases": {}}
+        self.admitted = self.refused = self.lost = self.fenced = 0
+        self.boot()
+
+    def boot(self):
+        self.leases = {a: list(v) for a, v in self.journal["leases"].items()}
+        self.spent = dict.fromkeys(self.accounts, 0)
+        for a, cost in self.journal["rows"]:
+            self.spent[a] += cost
+        self.held = []
+        self.recalls, self.claim = {}, None
+        self.joined, self.fresh = False, 1
+        self.node.process = secrets.token_hex(16)
+        self.node.identify(fresh=1)
+
+    def available(self, a):
+        granted, returned, forced = self.leases.get(a, (0, 0, 0))
+        return (granted - returned - forced - self.spent[a]
+                - sum(h for b, h in self.held if b == a))
+
+    def settle(self, i, cost):
+        a, _ = self.held.pop(i)
+        self.journal["rows"].append((a, cost))
+        self.spent[a] += cost
+
+    def kill(self):
+        held = self.held
+        self.boot()
+        for a, h in held:       # found open in the journal: charged
+            self.held.append((a, h))
+            self.settle(len(self.held) - 1, self.rnd.randint(0, h))
+
+    def join(self):
+        have = self.node.join()["leases"]
+        self.fresh = 0
+        asks = {}
+        for a in set(self.leases) | set(have):
+            granted, returned, forced, spent = have.get(a, (0, 0, 0, 0))
+            v = self.leases.setdefault(a, [0, 0, 0])
+            v[:] = granted, max(v[1], returned), forced
+            if v[1] != returned or granted - v[1] - forced - spent < 0:
+                asks[a] = {}
+        self.joined = True
+        if asks:
+            self.exchange(asks)
+
+    def exchange(self, asks):
+        for a, ask in asks.items():     # written down before it is said
+            v = self.leases.setdefault(a, [0, 0, 0])
+            v[1] += ask.pop("back", 0)
+            self.journal["leases"][a] = list(v)
+            self.node.ask(a, returned=v[1], **ask)
+        rows = self.journal["rows"]
+        for pos in range(self.node.pos + 1, min(len(rows), self.node.pos + 50)
+                         + 1):
+            self.node.call(pos, rows[pos - 1][0], rows[pos - 1][1], ended=pos)
+        got = self.node.exchange(end=len(rows), live=3)
+        for a, said in got["said"].items():
+            self.leases[a][0], self.leases[a][2] = said.granted, said.forced
+        self.recalls = got["recalls"]
+        return got["said"]
+
+    def step(self):
+        rnd = self.rnd
+        if rnd.random() < .02:
+            self.kill()
+        if not self.joined:
+            self.join()
+        for _ in range(rnd.randint(0, 5)):
+            a, h = rnd.choice(self.accounts), rnd.choice((5, 20, 50))
+            if self.available(a) >= h:
+                self.held.append((a, h))
+                self.admitted += h
+            elif self.claim is None:
+                self.claim = [a, h, 0, time.monotonic()]
+        while len(self.held) > 6 or (self.held and rnd.random() < .5):
+            i = rnd.randrange(len(self.held))
+            self.settle(i, rnd.randint(0, self.held[i][1]))
+        asks = {}
+        for a, no in self.recalls.items():
+            asks[a] = dict(back=max(0, self.available(a)), answered=no)
+        if self.claim and self.claim[0] not in asks:
+            a, h, no, _ = self.claim
+            asks[a] = dict(need=max(0, h - self.available(a)), want=60,
+                           recall=no)
+        for a in self.accounts:
+            if a not in asks and not 0 <= self.available(a) <= 100:
+                asks[a] = dict(back=max(0, self.available(a) - 50))
+        said = self.exchange(asks)
+        if self.claim:
+            a, h, _, since = self.claim
+            if self.available(a) >= h:
+                self.held.append((a, h))
+                self.admitted += h
+                self.claim = None
+            elif a in said and said[a].brief:
+                self.claim[2] = said[a].recall
+                if said[a].silent == 0 or time.monotonic() > since + 2:
+                    self.refused += 1
+                    self.claim = None
+
+    def run(self, until):
+        while time.monotonic() < until:
+            self.attempt(self.step)
+
+    def attempt(self, what, *args):
+        try:
+            what(*args)
+            return True
+        except Failed as e:
+            assert e.result in ("again", "declined", "error"), e
+            self.fenced += e.result == "declined"
+            self.lost += e.result == "again"
+            self.joined = False
+            self.node.identify(cluster=self.node.cluster, fresh=self.fresh)
+            return False
+
+    def give_back(self):
+        while self.held:
+            self.settle(0, self.held[0][1])
+        if not self.joined:
+            self.join()
+        while True:
+            self.exchange({a: dict(back=max(0, self.available(a)))
+                           for a in self.accounts})
+            if self.node.pos == len(self.journal["rows"]):
+                return
+
+
+# of an operator, as a write-off does it
+
+EXPEL = ("UPDATE modelgw.nodes SET epoch = epoch + 1, process = '', state = 2 "
+         "WHERE num = %d")
+FORCE = """
+WITH l AS (
+    SELECT account, granted - returned - forced - spent AS rest
+    FROM modelgw.leases
+    WHERE node = %d AND granted - returned - forced - spent > 0
+), a AS (
+    SELECT name FROM modelgw.accounts WHERE name IN (SELECT account FROM l)
+    ORDER BY name FOR UPDATE
+), ua AS (
+    UPDATE modelgw.accounts x SET free = x.free + l.rest FROM l, a
+    WHERE x.name = l.account AND a.name = x.name
+)
+UPDATE modelgw.leases x SET forced = x.forced + l.rest FROM l
+WHERE x.node = %d AND x.account = l.account RETURNING l.rest
+"""
+
+
+@pytest.mark.parametrize("write_off", [False, True])
+def test_nodes_at_random(db, node, write_off):
+    """Nodes that are killed, lose connections, and maybe are written off while
+    they run: each charge once, all that is left free at the end; and nothing
+    overspent, but for what was written off."""
+    rnd = random.Random()
+    accounts = ["a%d" % i for i in range(3)]
+    spenders = [Spender(node("n%d" % i), accounts, random.Random(rnd.random()))
+                for i in range(3)]
+    first = spenders[0]
+    first.join()
+    amounts = dict.fromkeys(accounts, 3000)
+    first.node.open(*amounts.items())
+    until = time.monotonic() + 8
+    threads = [threading.Thread(target=s.run, args=(until,)) for s in spenders]
+    for t in threads:
+        t.start()
+    forced = 0
+    while time.monotonic() < until:
+        time.sleep(rnd.uniform(.2, 1))
+        a = rnd.choice(accounts)
+        amounts[a] += 1000
+        with db.connect() as c:
+            c.query("INSERT INTO modelgw.topups VALUES (%s, %s, 1000, 0); "
+                    "UPDATE modelgw.accounts SET free = free + 1000 "
+                    "WHERE name = %s", secrets.token_hex(8), a, a)
+            if write_off and rnd.random() < .7:
+                num = rnd.randint(1, 3)
+                c.run("BEGIN")
+                c.run(EXPEL % num)
+                forced += sum(r["rest"] for r in c.query(FORCE % (num, num)))
+                c.run("COMMIT")
+            else:
+                c.query("SELECT pg_terminate_backend(pid) FROM "
+                        "pg_stat_activity WHERE usename = 'modelgw' "
+                        "ORDER BY random() LIMIT 1")
+        assert wrong(db) == []
+    for t in threads:
+        t.join()
+    for _ in range(2):
+        for s in spenders:
+            for _ in range(20):
+                if s.attempt(s.give_back):
+                    break
+    over = 0
+    for a in accounts:
+        spent = sum(s.spent[a] for s in spenders)
+        over += max(0, spent - amounts[a])
+        assert db.one("SELECT free FROM modelgw.accounts WHERE name = %s",
+                      a) == amounts[a] - spent
+    assert over <= forced
+    assert db.one("SELECT count(*) FROM modelgw.leases WHERE granted - returned"
+                  " - forced - spent <> 0") == 0
+    assert db.one("SELECT count(*) FROM modelgw.calls") \
+        == sum(len(s.journal["rows"]) for s in spenders)
+    assert sum(s.admitted for s in spenders) > 1000
+    assert write_off or sum(s.fenced for s in spenders) == 0
+    print("admitted %d refused %d lost %d fenced %d" % tuple(
+        sum(getattr(s, k) for s in spenders)
+        for k in ("admitted", "refused", "lost", "fenced")), "over", over,
+        "forced", forced)
+    assert db.deadlocks() == 0

@@ -10,6 +10,7 @@ import pytest
 from client import assert_flat
 from cluster import call, wait_for
 from gateway import Key, chat
+from operators import GROUPS
 from upstream import both, raw
 
 MINUTES = float(os.environ.get("MODELGW_MINUTES", 1.5))  # the long form: 3
@@ -20,6 +21,7 @@ CALLS = Key("calls", "b", "account=bob-1 concurrency=8")
 FREE = Key("free", "b", "account=bob-1")
 KEYS = [RPM, RPM2, TPM, CALLS, FREE]
 BODY = chat(max_tokens=5)
+FREE_MODELS = GROUPS.replace("one-0613  input=1 output=2", "one-0613  free")
 
 
 @pytest.fixture
@@ -149,8 +151,10 @@ def test_calls_in_flight(nodes):
     10 s."""
     c = nodes()
     f = Flight(c)
+    f.begin(3, 0)
+    wait_for(lambda: f.flying() == 3, lambda: "%d fly" % f.flying())
     for node in range(3):
-        f.begin(5, node)
+        f.begin(4, node)
     wait_for(lambda: f.flying() == 8, lambda: "%d fly" % f.flying())
     wait_for(lambda: len(f.answers) == 7, lambda: "%s" % f.answers)
     for node in range(3):
@@ -158,12 +162,11 @@ def test_calls_in_flight(nodes):
     assert f.flying() == 8
 
     c.expect(".")
-    c.nodes[0].kill()
-    mine = [a for a in f.answers if a.node == 0 and a.status == 429]
-    killed = 5 - len(mine)
+    killed = 7 - len([a for a in f.answers if a.node == 0])
+    assert killed >= 3
+    c.nodes[0].power_cut()
     begin = time.monotonic()
-    if killed:
-        refused(c, 1)
+    refused(c, 1)
     time.sleep(max(0, begin + 11 - time.monotonic()))
     f.begin(8, 1)
     wait_for(lambda: f.flying() == 8 + killed,
@@ -184,7 +187,7 @@ def test_idle_slots_go_to_who_lacks_them(nodes):
     begin = time.monotonic()
     wait_for(lambda: call(c, 1, CALLS, BODY).status == 200,
              lambda: "node 1 is refused")
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 4.5       # 5 s if nobody lacks them
     g = Flight(c)
     time.sleep(6)
     g.begin(8, 2)
@@ -194,16 +197,14 @@ def test_idle_slots_go_to_who_lacks_them(nodes):
 
 def test_without_the_database(nodes):
     """The nodes' parts are the limit."""
-    c = nodes()
-    for i in range(3):                  # what is borrowed of the account
-        for _ in range(3):
-            assert call(c, i, FREE, BODY).status == 200
-    call(c, 0, RPM, BODY)               # the nodes are known
+    c = nodes(groups=FREE_MODELS)
+    for i in range(3):                  # the nodes are known
+        assert call(c, i, RPM, BODY).status == 200
     c.expect()
     for n in c.nodes:
         n.proxy.hole()
-    s = Clients(c, RPM, 20).during(20)
-    assert 55 <= len(s.passed) + 1 <= 60
+    s = Clients(c, RPM, 20).during(25)
+    assert 55 <= len(s.passed) + 3 <= 60
     for n in c.nodes:
         n.proxy.clear()
     s = Clients(c, RPM, 20).during(30)

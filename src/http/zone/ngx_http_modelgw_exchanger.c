@@ -84,6 +84,8 @@ static ngx_int_t ngx_http_modelgw_exchanger_journal(
     ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_connect(
     ngx_http_modelgw_exchanger_t *e);
+static void ngx_http_modelgw_exchanger_wait_left(
+    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_join(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name,
@@ -227,6 +229,8 @@ ngx_http_modelgw_exchanger_memory(ngx_http_modelgw_exchanger_t *e)
                               * sizeof(ngx_modelgw_exchange_said_t) },
         { (void **) &e->opens, NGX_MODELGW_EXCHANGE_ASKS
                                * sizeof(ngx_modelgw_exchange_open_t) },
+        { (void **) &e->topups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS
+                                * sizeof(ngx_modelgw_change_t) },
         { (void **) &e->feed, NGX_HTTP_MODELGW_EXCHANGER_FEED
                               * sizeof(ngx_modelgw_feed_t) }
     };
@@ -276,7 +280,7 @@ ngx_http_modelgw_exchanger_free(ngx_http_modelgw_exchanger_t *e)
     void  *memory[] = { e->path, e->x.name, e->conf.conninfo,
                         e->conf.application, e->conf.password, e->calls,
                         e->texts, e->prices, e->asks, e->said, e->opens,
-                        e->feed, e->seen };
+                        e->feed, e->seen, e->topups };
 
     for (i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
         if (memory[i]) {
@@ -404,6 +408,7 @@ ngx_http_modelgw_exchanger_connect(ngx_http_modelgw_exchanger_t *e)
 
     case NGX_OK:
         e->joined = 1;
+        e->left = 0;
         break;
 
     case NGX_DECLINED:
@@ -411,19 +416,40 @@ ngx_http_modelgw_exchanger_connect(ngx_http_modelgw_exchanger_t *e)
         break;
 
     case NGX_BUSY:
-
-        /* it has left, until it is asked to come back */
-
-        ngx_http_modelgw_exchanger_close(e);
-
-        e->failures = 0;
-        e->retry = ngx_http_modelgw_writer_clock()
-                   + NGX_HTTP_MODELGW_EXCHANGER_MAX;
+        ngx_http_modelgw_exchanger_wait_left(e);
         break;
 
     default: /* NGX_AGAIN */
         ngx_http_modelgw_exchanger_lost(e);
     }
+}
+
+
+/*
+ * The node has left, until an operator lets it come back.  Changes are made
+ * here, too: that may be one of them.
+ */
+
+static void
+ngx_http_modelgw_exchanger_wait_left(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_uint_t  i, asked;
+
+    i = 0;
+    asked = (ngx_http_modelgw_exchanger_asked(e, &i) != NULL);
+
+    if (ngx_http_modelgw_exchanger_changes(e) != NGX_OK) {
+        ngx_http_modelgw_exchanger_lost(e);
+        return;
+    }
+
+    ngx_http_modelgw_exchanger_close(e);
+
+    e->left = 1;
+    e->failures = 0;
+    e->retry = ngx_http_modelgw_writer_clock()
+               + (asked ? NGX_HTTP_MODELGW_EXCHANGER_STEP
+                        : NGX_HTTP_MODELGW_EXCHANGER_MAX);
 }
 
 
@@ -454,6 +480,9 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
 
     ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
+
+    e->again = e->ntopups
+               - ngx_min(e->ntopups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS);
 
     e->last = 0;
     e->read = 0;
@@ -734,6 +763,7 @@ ngx_http_modelgw_exchanger_leave(ngx_http_modelgw_exchanger_t *e)
 
     ngx_http_modelgw_exchanger_close(e);
 
+    e->left = 1;
     e->retry = ngx_http_modelgw_writer_clock() + NGX_HTTP_MODELGW_EXCHANGER_MAX;
 
     return NGX_OK;
@@ -808,8 +838,19 @@ ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
 static void
 ngx_http_modelgw_exchanger_alone(ngx_http_modelgw_exchanger_t *e)
 {
+    ngx_uint_t  i;
+
     ngx_http_modelgw_round_alone(e);
     ngx_http_modelgw_exchanger_fail(e);
+
+    i = 0;
+
+    if (e->left && e->failures == 0
+        && ngx_http_modelgw_exchanger_asked(e, &i))
+    {
+        e->retry = 0;
+        return;
+    }
 
     ngx_modelgw_exchange_wait(e->ledger, NGX_HTTP_MODELGW_EXCHANGER_STEP);
 }

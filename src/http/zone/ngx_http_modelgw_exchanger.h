@@ -22,6 +22,7 @@
 
 
 #define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
+#define NGX_HTTP_MODELGW_EXCHANGER_TOPUPS 128    /* that are said again */
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
 
@@ -116,6 +117,8 @@ typedef struct {
     ngx_http_modelgw_funds_t       funds;
 
     ngx_uint_t                     joined;   /* 1: by this connection */
+    ngx_uint_t                     left;     /* 1: the cluster, as it was
+                                                asked to */
     uint64_t                       joins;
     ngx_uint_t                     failures; /* one after another */
     ngx_uint_t                     refused;  /* 1: a line says so */
@@ -161,6 +164,10 @@ typedef struct {
     ngx_modelgw_clerk_t            clerk;
     uint64_t                       clerked;  /* ms, its next step */
     ngx_uint_t                     unclerked; /* 1: a line says why */
+    ngx_modelgw_change_t          *topups;   /* that were made last, a ring */
+    ngx_uint_t                     ntopups;  /* so far */
+    ngx_uint_t                     again;    /* those that are to be said again
+                                                are from here on */
     ngx_uint_t                     nmade;
     ngx_http_modelgw_made_t        made[NGX_MODELGW_LEDGER_CHANGES];
 } ngx_http_modelgw_exchanger_t;
@@ -212,6 +219,12 @@ void ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e);
  *     NGX_OK, NGX_AGAIN (the connection is to be closed; e->x.error)
  */
 ngx_int_t ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e);
+
+/*
+ * Makes changes by operators: NGX_OK, NGX_AGAIN (the connection is to be
+ * closed).
+ */
+ngx_int_t ngx_http_modelgw_exchanger_changes(ngx_http_modelgw_exchanger_t *e);
 
 /* The next change that is ASKED and was not made, from *i on; NULL: no more. */
 ngx_modelgw_change_t *ngx_http_modelgw_exchanger_asked(

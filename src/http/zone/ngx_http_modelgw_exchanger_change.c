@@ -34,9 +34,13 @@
 #define NGX_HTTP_MODELGW_EXCHANGER_KNOWN  2000   /* ms, until a change is
                                                     answered */
 #define NGX_HTTP_MODELGW_EXCHANGER_CLERK  3000   /* ms */
+#define NGX_HTTP_MODELGW_EXCHANGER_AGAIN  600000 /* ms that a top-up is said
+                                                    again after it was made */
 
 
 static ngx_int_t ngx_http_modelgw_exchanger_feed(
+    ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_again(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_seen(
     ngx_http_modelgw_exchanger_t *e, ngx_uint_t n);
@@ -45,8 +49,6 @@ static ngx_int_t ngx_http_modelgw_exchanger_gone(
 static uint64_t ngx_http_modelgw_exchanger_hash(ngx_modelgw_ledger_name_t *id);
 static int ngx_libc_cdecl ngx_http_modelgw_exchanger_cmp(const void *one,
     const void *two);
-static ngx_int_t ngx_http_modelgw_exchanger_changes(
-    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_change(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change);
 static ngx_int_t ngx_http_modelgw_exchanger_make(
@@ -69,7 +71,8 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
         ngx_http_modelgw_exchanger_answer(e, e->round.now_known);
     }
 
-    if (ngx_http_modelgw_exchanger_changes(e) != NGX_OK
+    if (ngx_http_modelgw_exchanger_again(e) != NGX_OK
+        || ngx_http_modelgw_exchanger_changes(e) != NGX_OK
         || ngx_http_modelgw_exchanger_feed(e) != NGX_OK)
     {
         return NGX_AGAIN;
@@ -88,6 +91,46 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
     }
 
     return ngx_http_modelgw_exchanger_clerk(e);
+}
+
+
+/*
+ * After a connection was lost another server may be the database, which does
+ * not have the last commits: top-ups that were answered by this process within
+ * some minutes are made again, one a round, and found, if they are there.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_again(ngx_http_modelgw_exchanger_t *e)
+{
+    uint64_t               version, time;
+    ngx_modelgw_change_e   result;
+    ngx_modelgw_change_t  *topup;
+
+    time = ngx_http_modelgw_exchanger_time()
+           - NGX_HTTP_MODELGW_EXCHANGER_AGAIN;
+
+    while (e->again < e->ntopups) {
+        topup = &e->topups[e->again % NGX_HTTP_MODELGW_EXCHANGER_TOPUPS];
+
+        if (topup->time < time) {
+            e->again++;
+            continue;
+        }
+
+        if (ngx_http_modelgw_exchanger_make(e, topup, &result, &version)
+            != NGX_OK)
+        {
+            return NGX_AGAIN;
+        }
+
+        e->again++;
+        e->hurry = 1;
+
+        break;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -263,7 +306,7 @@ ngx_http_modelgw_exchanger_cmp(const void *one, const void *two)
 
 /* One at a time, in any order: an operator waits for each. */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_modelgw_exchanger_changes(ngx_http_modelgw_exchanger_t *e)
 {
     ngx_uint_t             i;
@@ -324,6 +367,13 @@ ngx_http_modelgw_exchanger_change(ngx_http_modelgw_exchanger_t *e,
 
     if (rc != NGX_OK) {
         return rc;
+    }
+
+    if (result == NGX_MODELGW_CHANGE_MADE
+        && change->kind == NGX_MODELGW_CHANGE_TOPUP)
+    {
+        e->again += (e->again == e->ntopups);
+        e->topups[e->ntopups++ % NGX_HTTP_MODELGW_EXCHANGER_TOPUPS] = *change;
     }
 
     if (version == 0 || e->nmade == NGX_MODELGW_LEDGER_CHANGES) {

@@ -612,20 +612,19 @@ ngx_http_modelgw_writer_upkeep(ngx_http_modelgw_writer_t *w)
         return NGX_ERROR;
     }
 
-    if (ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
-                                     &w->roll_up, (time_t) w->shared->keep,
-                                     NGX_HTTP_MODELGW_ROLL_UP)
-        != NGX_OK)
+    /* calls that leave the outbox may be rolled up */
+
+    if (w->cluster
+        && ngx_http_modelgw_writer_step(w, ngx_modelgw_journal_trim, &w->trim,
+                                        NGX_MODELGW_JOURNAL_KEEP,
+                                        NGX_HTTP_MODELGW_ROLL_UP)
+           != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (w->cluster == NULL) {
-        return NGX_OK;
-    }
-
-    return ngx_http_modelgw_writer_step(w, ngx_modelgw_journal_trim, &w->trim,
-                                        NGX_MODELGW_JOURNAL_KEEP,
+    return ngx_http_modelgw_writer_step(w, ngx_modelgw_store_roll_up,
+                                        &w->roll_up, (time_t) w->shared->keep,
                                         NGX_HTTP_MODELGW_ROLL_UP);
 }
 

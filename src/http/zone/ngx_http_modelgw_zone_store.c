@@ -65,7 +65,8 @@ static uint64_t ngx_http_modelgw_load_exchanged(uint64_t exchanged);
 static ngx_int_t ngx_http_modelgw_load_lease(void *data, ngx_str_t *name,
     int64_t granted, int64_t returned, int64_t forced);
 static ngx_int_t ngx_http_modelgw_load_budget(ngx_http_modelgw_load_t *load,
-    ngx_str_t *name, ngx_modelgw_fund_t *fund, uint64_t *ends);
+    ngx_str_t *name, ngx_modelgw_fund_t *fund, ngx_uint_t *window,
+    uint64_t *ends);
 static ngx_int_t ngx_http_modelgw_load_changes(ngx_http_modelgw_load_t *load,
     ngx_modelgw_store_t *store);
 static ngx_int_t ngx_http_modelgw_load_closed(void *data, ngx_str_t *name);
@@ -422,24 +423,27 @@ ngx_http_modelgw_load_lease(void *data, ngx_str_t *name, int64_t granted,
 {
     ngx_http_modelgw_load_t *load = data;
 
-    uint64_t              ends;
-    ngx_int_t             rc;
-    ngx_modelgw_fund_t    fund;
+    uint64_t               ends;
+    ngx_int_t              rc;
+    ngx_uint_t             window;
+    ngx_modelgw_fund_t     fund;
     ngx_modelgw_ledger_t  *ledger;
 
     ledger = load->mmcf->ledger;
 
     if (name->len && name->data[0] == '#') {
-        rc = ngx_http_modelgw_load_budget(load, name, &fund, &ends);
+        rc = ngx_http_modelgw_load_budget(load, name, &fund, &window, &ends);
 
     } else {
+        window = NGX_MODELGW_WINDOW_NONE;
         ends = 0;
         fund.kind = NGX_MODELGW_FUND_ACCOUNT;
         rc = ngx_modelgw_ledger_account(ledger, name, 0, 0, 0, 0, &fund.index);
     }
 
     if (rc == NGX_OK) {
-        ngx_modelgw_lease_load(ledger, &fund, granted, returned, forced, ends);
+        ngx_modelgw_lease_load(ledger, &fund, granted, returned, forced,
+                               window, ends);
     }
 
     return NGX_OK;
@@ -455,14 +459,14 @@ ngx_http_modelgw_load_lease(void *data, ngx_str_t *name, int64_t granted,
 
 static ngx_int_t
 ngx_http_modelgw_load_budget(ngx_http_modelgw_load_t *load, ngx_str_t *name,
-    ngx_modelgw_fund_t *fund, uint64_t *ends)
+    ngx_modelgw_fund_t *fund, ngx_uint_t *window, uint64_t *ends)
 {
     u_char      *p, *start, *last;
     off_t        time;
     size_t       len;
     ngx_str_t    key;
     ngx_time_t  *tp;
-    ngx_uint_t   window;
+    ngx_uint_t   i;
 
     last = name->data + name->len;
 
@@ -479,21 +483,22 @@ ngx_http_modelgw_load_budget(ngx_http_modelgw_load_t *load, ngx_str_t *name,
 
     len = start - 1 - p;
 
-    for (window = NGX_MODELGW_WINDOW_TOTAL; window > 0; window--) {
+    for (i = NGX_MODELGW_WINDOW_TOTAL; i > 0; i--) {
 
-        if (ngx_modelgw_windows[window].len == len
-            && ngx_memcmp(ngx_modelgw_windows[window].data, p, len) == 0)
+        if (ngx_modelgw_windows[i].len == len
+            && ngx_memcmp(ngx_modelgw_windows[i].data, p, len) == 0)
         {
             break;
         }
     }
 
-    if (window == NGX_MODELGW_WINDOW_NONE || p < name->data + 2) {
+    if (i == NGX_MODELGW_WINDOW_NONE || p < name->data + 2) {
         return NGX_DECLINED;
     }
 
     tp = ngx_timeofday();
-    *ends = ngx_modelgw_budget_end(window, time);
+    *window = i;
+    *ends = ngx_modelgw_budget_end(i, time);
 
     if (*ends <= (uint64_t) tp->sec * 1000 + tp->msec) {
         return NGX_DECLINED;

@@ -920,11 +920,12 @@ test_budget_load(void **state)
     l = lease_create();
     ends = ngx_modelgw_budget_end(DAY, TIME);
 
-    budget_known(l, DAY, TIME);
+    ngx_modelgw_lease_load(l, &budget, 70, 10, 0, DAY, ends);
     assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_DECLINED);
     assert_int_equal(ask.len, 0);
 
-    ngx_modelgw_lease_load(l, &budget, 70, 10, 0, ends);
+    budget_known(l, DAY, TIME);
+
     assert_int_equal(ngx_modelgw_lease_active(l, &budget), 1);
     assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_OK);
     assert_int_equal(ask.returned, 70);
@@ -932,6 +933,60 @@ test_budget_load(void **state)
 
     lease_said(l, &budget, ends, 70, 70, 0);
     assert_int_equal(ngx_modelgw_lease_active(l, &budget), 0);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
+/* What was loaded is of another window; the database knows of this one. */
+
+static void
+test_budget_unknown(void **state)
+{
+    uint64_t               ends;
+    ngx_str_t              name;
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_fund_t     fund;
+    ngx_modelgw_ledger_t  *l;
+
+    l = lease_create();
+    name = unit_str("#k/total/0");
+
+    ngx_modelgw_lease_load(l, &budget, 70, 10, 0, DAY,
+                           ngx_modelgw_budget_end(DAY, TIME));
+    budget_known(l, NGX_MODELGW_WINDOW_TOTAL, TIME);
+
+    assert_int_equal(lease_available(l, &budget, TIME), 0);
+    assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_DECLINED);
+
+    /* when the node joins */
+
+    assert_int_equal(ngx_modelgw_fund_find(l, &name, &fund, &ends), NGX_OK);
+    lease_said(l, &budget, ends, 50, 20, 0);
+    assert_int_equal(lease_available(l, &budget, TIME), 30);
+
+    /* the window changes and changes back: again nothing is known */
+
+    budget_known(l, DAY, TIME);
+    budget_known(l, NGX_MODELGW_WINDOW_TOTAL, TIME);
+    lease_said(l, &budget, ends, 50, 20, 0);
+    assert_int_equal(lease_available(l, &budget, TIME), 0);
+
+    /* a recall: what there is to give back comes with the answer */
+
+    assert_int_equal(ngx_modelgw_fund_find(l, &name, &fund, NULL), NGX_OK);
+    lease_recall(l, &budget, 3, TIME);
+    assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.answered, 0);
+    assert_int_equal(ask.returned, 0);
+    assert_int_equal(ask.back, 0);
+    assert_int_equal(ask.want, 0);
+
+    lease_said(l, &budget, ask.ends, 50, 20, 0);
+    lease_recall(l, &budget, 3, TIME);
+    assert_int_equal(lease_ask(l, &budget, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.answered, 3);
+    assert_int_equal(ask.returned, 50);
 
     ledger_destroy(l, LEDGER_SIZE);
 }
@@ -1167,6 +1222,7 @@ main(void)
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_load),
+        cmocka_unit_test(test_budget_unknown),
         cmocka_unit_test(test_key_again),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_node),

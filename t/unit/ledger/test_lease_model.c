@@ -255,6 +255,13 @@ node_start(node_t *node)
     name = unit_str("k");
     key = ledger_key(l, "k");
 
+    for (i = 0; i < FUNDS; i++) {
+        d = &node->leases[i];
+        ngx_modelgw_lease_load(l, &funds[i], d->granted, d->returned,
+                               d->forced, (i == BUDGET) ? TOTAL : 0,
+                               (i == BUDGET) ? ENDS : 0);
+    }
+
     assert_int_equal(ngx_modelgw_ledger_budget_set(l, key, TOTAL), 1);
 
     ngx_modelgw_ledger_lock(l);
@@ -264,12 +271,6 @@ node_start(node_t *node)
     ngx_modelgw_ledger_budget_add(l, &name, TOTAL,
                                   node->sums[node->rows][BUDGET]);
     ngx_modelgw_ledger_budget_known(l, key);
-
-    for (i = 0; i < FUNDS; i++) {
-        d = &node->leases[i];
-        ngx_modelgw_lease_load(l, &funds[i], d->granted, d->returned,
-                               d->forced, (i == BUDGET) ? ENDS : 0);
-    }
 }
 
 

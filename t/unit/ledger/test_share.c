@@ -251,9 +251,9 @@ exchange(ngx_uint_t i, ngx_uint_t n, uint64_t t, ngx_uint_t slow)
         return;
     }
 
-    ngx_modelgw_shares_reached(node->l, t, n, i);
-
     node->n = ngx_modelgw_shares_asks(node->l, t, node->asks, ASKS);
+
+    ngx_modelgw_shares_reached(node->l, t, n, i);
 
     if (node->n) {
         node->applied = t + random() % slow;

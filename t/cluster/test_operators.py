@@ -1,0 +1,98 @@
+"""Any node answers operators for all."""
+
+import time
+
+from client import assert_flat
+from cluster import call
+from test_shared_keys import change, made
+
+LISTS = ("/admin/accounts", "/admin/accounts/alice", "/admin/keys",
+         "/admin/calls?limit=5", "/admin/usage?by=account",
+         "/admin/actions?limit=2")
+
+
+def test_the_same_at_each_node(cluster):
+    """What nodes have borrowed, spent and hold is the account's, whoever is
+    asked; so are pages of lists and the answers of changes."""
+    c = cluster()
+    keys = [made(c.nodes[i], "dora-%d" % i, account="alice",
+                 budget="3.00/day") for i in range(2)]
+    for n in range(3):
+        for key in keys:
+            assert call(c, n, key).status == 200
+    c.settle()
+    cost = c.cost_of("alice")
+    assert cost > 0
+
+    for path in LISTS:
+        got = [node.get(path) for node in c.nodes]
+        assert {g.status for g in got} == {200}, (path, got)
+        assert len({g.body for g in got}) == 1, (path, [g.body for g in got])
+
+    account = c.nodes[1].get("/admin/accounts/alice").json()
+    assert nano(account["balance"]) == 5 * 10 ** 9 - cost \
+        == c.balance_of("alice")
+    assert nano(account["spent_24h"]) == cost
+
+    used = [c.nodes[n].get("/admin/keys/dora-0").json()["budget_used"]
+            for n in range(3)]
+    assert len(set(used)) == 1 and nano(used[0]) > 0, used
+    assert [c.nodes[2].request("PATCH", "/admin/keys/dora-0",
+                               body={"note": "x"}).json()["budget_used"]] \
+        == used[:1]
+
+    r = c.nodes[2].post("/admin/accounts/alice/topups",
+                        {"id": "t1", "amount": "2.00"})
+    assert r.status == 201, r
+    assert nano(r.json()["balance"]) == 7 * 10 ** 9 - cost
+    r = c.nodes[0].post("/admin/accounts/alice/topups",
+                        {"id": "t1", "amount": "2.00"})
+    assert r.status == 200 and r.json()["new"] is False
+    assert nano(r.json()["balance"]) == 7 * 10 ** 9 - cost
+    r = c.nodes[0].post("/admin/accounts/alice/topups",
+                        {"id": "t1", "amount": "3.00"})
+    assert_flat(r, 409, "TOPUP_CONFLICT")
+    r = c.nodes[1].request("PATCH", "/admin/accounts/alice",
+                           body={"note": "n"})
+    assert nano(r.json()["balance"]) == 7 * 10 ** 9 - cost
+
+    seen, after = [], ""
+    for i in range(20):
+        page = c.nodes[i % 3].get("/admin/actions?limit=1" + after).json()
+        seen += page["actions"]
+        if not page.get("more"):
+            break
+        after = "&after=" + page["next"]
+    assert len(seen) == c.one("SELECT count(*) FROM modelgw.actions")
+
+    # what a node has stored itself
+
+    sizes = [len(node.get("/admin/calls?limit=100&local=1").json()["calls"])
+             for node in c.nodes]
+    assert sizes == [2, 2, 2]
+    assert len(c.nodes[0].get("/admin/calls?limit=100").json()["calls"]) == 6
+
+
+def test_without_database(cluster):
+    """503 for what only it knows; the node's own journal can be read."""
+    c = cluster(n=2)
+    key = made(c.nodes[0], "dora", account="alice")
+    assert call(c, 0, key).status == 200
+    c.settle()
+    c.expect()
+    c.nodes[0].proxy.refuse()
+    for path in LISTS:
+        begin = time.monotonic()
+        assert_flat(c.nodes[0].get(path), 503, "SERVICE_UNAVAILABLE")
+        assert time.monotonic() - begin < 10
+    assert len(c.nodes[0].get("/admin/calls?limit=9&local=1")
+               .json()["calls"]) == 1
+    assert c.nodes[1].get("/admin/accounts").status == 200
+    c.nodes[0].proxy.clear()
+    c.wait_joined()
+    change(c.nodes[0], "dora", body={"note": "again"})
+
+
+def nano(text):
+    euro, cents = text.split(".")
+    return int(euro) * 10 ** 9 + int(cents.ljust(9, "0"))
