@@ -513,7 +513,7 @@ def test_a_journal_is_set_back(mixed):
     node.proxy.remove()
 
 
-def test_another_clusters_database(mixed, server):
+def test_another_clusters_database(server, mixed):
     """It is not told of anything."""
     c = mixed(n=1)
     node = c.nodes[0]
@@ -536,7 +536,7 @@ def test_another_clusters_database(mixed, server):
     ("REVOKE INSERT ON modelgw.calls FROM modelgw", False),
     ("REVOKE SELECT ON modelgw.cluster FROM modelgw", False),
     ("DROP SCHEMA modelgw CASCADE", False)])
-def test_a_schema_that_does_not_fit(cluster, server, change, admits):
+def test_a_schema_that_does_not_fit(server, cluster, change, admits):
     """Told by name in the log, and nothing is admitted."""
     server.run(change)
     c = cluster(start=False, servers=[server], n=1, check=False,

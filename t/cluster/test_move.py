@@ -55,7 +55,7 @@ def ledger(path, sql):
         db.close()
 
 
-def test_there_and_back(gateway, cluster, server):
+def test_there_and_back(server, gateway, cluster):
     """Ten calls on one machine, ten on three nodes, ten on one machine again."""
     g = gateway(http="modelgw_ledger $dir/ledger.db; modelgw_founding_credit "
                      "5.00; modelgw_managed_keys 100;", groups=GROUPS,

@@ -150,7 +150,7 @@ def test_a_hundred_thousand_keys(cluster):
     """They reach nodes that run, and those that start; what is made and
     revoked then is as quick as ever."""
     many = 100000
-    c = cluster(zone="96m", managed=many + 100)
+    c = cluster(zone="200m", managed=many + 100)
     made(c.nodes[0], "dora")
     begin = time.monotonic()
     c.server.run(MANY % (many, many))

@@ -690,7 +690,7 @@ def main():
     p.add_argument("--keep", action="store_true",
                    help="keep the directory, on success too")
     args = p.parse_args()
-    seconds = args.seconds or (120 if args.quick else 3600)
+    seconds = args.seconds or (100 if args.quick else 3600)
     seed = args.seed or secrets.token_hex(4)
     directory = tempfile.mkdtemp(prefix="cluster-torture-")
     say("seed %s, %d s; %s" % (seed, seconds, directory))
