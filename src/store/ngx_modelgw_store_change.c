@@ -512,6 +512,8 @@ ngx_modelgw_store_topup_fits(ngx_modelgw_store_t *s,
     ngx_int_t           rc;
     ngx_modelgw_stmt_t  stmt;
 
+    *balance = 0;
+
     if (ngx_modelgw_store_ready(s, "SELECT balance"
                                    " FROM " NGX_MODELGW_STORE_BALANCES
                                    " WHERE name = ?1", &stmt)
