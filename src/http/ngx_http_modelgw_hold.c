@@ -1074,9 +1074,11 @@ ngx_http_modelgw_hold_budget_header(ngx_http_request_t *r,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    /* the node knows what is lent to it, not what is left in all */
+    /* what is left in all was told if it is why the call is refused, only */
 
-    if (mmcf->cluster && ctx->error.code.len == 0) {
+    if (mmcf->cluster
+        && ctx->request.reason != NGX_HTTP_MODELGW_REASON_BUDGET)
+    {
         return NGX_OK;
     }
 

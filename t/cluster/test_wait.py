@@ -11,9 +11,10 @@ import gateway as lib
 import metrics
 from client import H2, Connection, assert_flat, build
 from cluster import call, wait_for
-from gateway import chat
+from gateway import Key, chat
 from money import Bound, Line
 from operators import GROUPS
+from upstream import reply
 
 LINE = Line(input=1, output=2, max_output=4000)     # of fam-b-one
 BODY = chat(max_tokens=50)
@@ -356,3 +357,18 @@ def test_a_ledger_of_one_machine(gateway):
     assert p.returncode == 1 and "modelgwctl cluster import" in p.stderr
     with pytest.raises(lib.Failed, match="modelgwctl cluster import"):
         g.start()
+
+
+def test_what_is_lent_is_not_what_is_left(cluster):
+    """A refusal by a budget tells what is left of it; nothing else does."""
+    key = Key("spender", "b", "account=bob-1 budget=1/day")
+    c = cluster(n=1, keys=[key])
+    c.expect()
+    node = c.nodes[0]
+    c.wait(lambda: call(c, 0, key, BODY).status == 200, "it is not lent")
+    c.b.script(reply(500, b"{}"))
+    r = node.chat(BODY, key)
+    assert r.status >= 500 and not r.get("x-modelgw-budget-remaining"), r
+    r = node.chat(chat(max_tokens=4000, n=128), key)
+    assert_flat(r, 402, "BUDGET_EXCEEDED")
+    assert 0.9 < float(r.get("x-modelgw-budget-remaining")) < 1
