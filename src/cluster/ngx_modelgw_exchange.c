@@ -733,6 +733,11 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
     for (row = 0; money && row < ngx_modelgw_pq_rows(money); row++) {
 
         i = ngx_modelgw_pq_int(money, row, 0) - 1;
+
+        if (i >= round->nasks) {
+            continue;
+        }
+
         said = &round->said[i];
 
         said->found = 1;
@@ -747,7 +752,13 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
 
     for (row = 0; elsewhere && row < ngx_modelgw_pq_rows(elsewhere); row++) {
 
-        said = &round->said[ngx_modelgw_pq_int(elsewhere, row, 0)];
+        i = ngx_modelgw_pq_int(elsewhere, row, 0);
+
+        if (i >= round->nasks) {
+            continue;
+        }
+
+        said = &round->said[i];
 
         if (said->brief) {
             said->lent = ngx_modelgw_pq_int(elsewhere, row, 1);

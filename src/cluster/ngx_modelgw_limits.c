@@ -555,14 +555,22 @@ static ngx_uint_t
 ngx_modelgw_limits_said(ngx_modelgw_limits_run_t *run,
     ngx_modelgw_pq_result_t *result, ngx_uint_t calls)
 {
-    ngx_uint_t                 i, n, rows, place;
+    uint64_t                   no;
+    ngx_uint_t                 i, n, left, rows, place;
     ngx_modelgw_share_said_t  *said;
 
     n = ngx_modelgw_limits_pick(run, calls);
     rows = ngx_modelgw_pq_rows(result);
+    left = n;
 
     for (i = 0; i < rows; i++) {
-        place = run->places[ngx_modelgw_pq_int(result, i, 0) - 1];
+        no = ngx_modelgw_pq_int(result, i, 0);
+
+        if (no < 1 || no > n || run->answered[run->places[no - 1]]) {
+            continue;
+        }
+
+        place = run->places[no - 1];
         said = &run->said[place];
 
         said->took = ngx_modelgw_pq_int(result, i, 1);
@@ -572,7 +580,8 @@ ngx_modelgw_limits_said(ngx_modelgw_limits_run_t *run,
         said->lacks = ngx_modelgw_pq_int(result, i, 5);
 
         run->answered[place] = 1;
+        left--;
     }
 
-    return n - rows;
+    return left;
 }
