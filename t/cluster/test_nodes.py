@@ -55,8 +55,10 @@ def test_as_described(two):
     state = {n["name"]: n["state"] for n in
              check("GET /nodes", first.get("/admin/nodes"))["nodes"]}
     assert state[second.name] == "left"
+    path = "/admin/nodes/%03d" % second.num()
     r = first.request("PATCH", path, body={"drain": False})
-    assert check("PATCH /nodes/{node}", r)["state"] == "member"
+    answer = check("PATCH /nodes/{node}", r)
+    assert (answer["num"], answer["state"]) == (second.num(), "member")
     two.wait_joined()
 
     for method, path, name in (

@@ -153,7 +153,7 @@ ngx_http_modelgw_node_answer(ngx_http_modelgw_change_t *c)
                           NGX_HTTP_MODELGW_NODE_SIZE);
 
     ngx_modelgw_out_text(&out, "{\"num\":");
-    ngx_modelgw_out(&out, c->id.data, c->id.len);
+    ngx_modelgw_out_number(&out, ngx_atoi(c->id.data, c->id.len));
     ngx_modelgw_out_text(&out, ",\"name\":");
     ngx_modelgw_out_string(&out, &name);
 
