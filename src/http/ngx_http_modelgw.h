@@ -435,7 +435,7 @@ ngx_int_t ngx_http_modelgw_limit_headers(ngx_http_request_t *r,
  * The handler of the precontent phase; is called again when the body was read.
  *     NGX_DECLINED  not a gateway location, or ready: proxy_pass comes next
  *     NGX_DONE      the body is being read, or the response is sent
- *     NGX_AGAIN     the request waits for credit
+ *     NGX_AGAIN     the request waits for credit, or a limit
  *     a status      no memory, the body cannot be read, or the request must not
  *                   be here
  */

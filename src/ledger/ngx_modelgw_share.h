@@ -181,8 +181,8 @@ void ngx_modelgw_share_unsaid_locked(ngx_modelgw_ledger_t *l,
 
 /*
  * For the exchanger, after _asks() and what it has returned: the database was
- * reached at the time; live nodes are
- * members, and "rank" of them have lower numbers.  live 0: as it was.
+ * reached at the time; live nodes are members, and "rank" of them have lower
+ * numbers.  live 0: as it was.
  */
 void ngx_modelgw_shares_reached(ngx_modelgw_ledger_t *l, uint64_t time,
     uint64_t live, uint64_t rank);

@@ -430,7 +430,10 @@ ngx_http_modelgw_process_report(ngx_modelgw_ledger_t *ledger,
 
         line->what = what;
         line->len = ngx_min(len, NGX_MODELGW_STORE_ERROR);
-        ngx_memcpy(line->text, text, line->len);
+
+        if (line->len) {
+            ngx_memcpy(line->text, text, line->len);
+        }
 
         ngx_memory_barrier();
 

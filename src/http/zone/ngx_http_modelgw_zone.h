@@ -215,7 +215,7 @@ void ngx_http_modelgw_health_sum(ngx_http_modelgw_health_t *health,
 
 /*
  * When the zone is created, or a reload keeps it: checks that the workers' user
- * can read the file of the password, and others cannot.
+ * can read the file of the password.
  *     NGX_OK, NGX_ERROR (logged)
  */
 ngx_int_t ngx_http_modelgw_node_start(ngx_http_modelgw_main_conf_t *mmcf,
