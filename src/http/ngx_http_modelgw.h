@@ -602,6 +602,12 @@ void ngx_http_modelgw_hold_sent(ngx_http_request_t *r,
 
 /* wait.c: calls of a cluster that wait for their hold, or a limit */
 
+typedef enum {
+    NGX_HTTP_MODELGW_WAIT_CLAIM = 0,
+    NGX_HTTP_MODELGW_WAIT_PLACE,
+    NGX_HTTP_MODELGW_WAIT_LIMIT
+} ngx_http_modelgw_wait_e;
+
 /*
  * Parks the request until its claim is resolved, then runs its phases again.
  * The claim is freed with the request, or by _result().
@@ -612,13 +618,26 @@ ngx_int_t ngx_http_modelgw_wait(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_claim_t *claim);
 
 /*
- * The same until ngx_http_modelgw_limit_answered().  _limited() returns 1 if
- * that was the last wait of the request.
+ * The same until there may be room for a claim.  _behind() returns 1 if others
+ * of this worker wait for that, and the call is to do so, too.
+ *     NGX_AGAIN
+ *     NGX_DECLINED  it has waited too long
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_wait_place(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+ngx_uint_t ngx_http_modelgw_wait_behind(ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * The same until ngx_http_modelgw_limit_answered().
  *     NGX_AGAIN, NGX_ERROR (no memory)
  */
 ngx_int_t ngx_http_modelgw_wait_limit(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
-ngx_uint_t ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx);
+
+/* What the last wait of the request was for. */
+ngx_http_modelgw_wait_e ngx_http_modelgw_wait_kind(
+    ngx_http_modelgw_ctx_t *ctx);
 
 /*
  * Copies the claim of a request that was parked, and frees it.  One that nobody

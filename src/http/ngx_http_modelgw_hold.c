@@ -736,32 +736,41 @@ ngx_http_modelgw_hold_claim(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_time_t           *tp;
     ngx_modelgw_claim_t  *claim;
 
+    rc = NGX_BUSY;
     tp = ngx_timeofday();
 
-    ngx_modelgw_ledger_lock(mmcf->ledger);
+    if (!ngx_http_modelgw_wait_behind(ctx)) {
+        ngx_modelgw_ledger_lock(mmcf->ledger);
 
-    rc = ngx_modelgw_claim_locked(mmcf->ledger, ctx->money.slot,
-                                  ctx->request.key->account_index,
-                                  &ctx->money.budget,
-                                  (uint64_t) tp->sec * 1000 + tp->msec,
-                                  mmcf->cluster->wait, &claim);
+        rc = ngx_modelgw_claim_locked(mmcf->ledger, ctx->money.slot,
+                                      ctx->request.key->account_index,
+                                      &ctx->money.budget,
+                                      (uint64_t) tp->sec * 1000 + tp->msec,
+                                      mmcf->cluster->wait, &claim);
 
-    ngx_modelgw_ledger_unlock(mmcf->ledger);
-
-    if (rc != NGX_OK) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "too many calls wait for credit of the cluster: %d",
-                      NGX_MODELGW_CLAIMS);
-
-        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                      "SERVICE_UNAVAILABLE",
-                                      "Too many calls wait for credit, try "
-                                      "again later");
+        ngx_modelgw_ledger_unlock(mmcf->ledger);
     }
 
-    ngx_modelgw_exchange_wake(mmcf->ledger);
+    if (rc == NGX_OK) {
+        ngx_modelgw_exchange_wake(mmcf->ledger);
 
-    return ngx_http_modelgw_wait(r, ctx, claim);
+        return ngx_http_modelgw_wait(r, ctx, claim);
+    }
+
+    rc = ngx_http_modelgw_wait_place(r, ctx);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "more than %d calls wait for credit of the cluster",
+                  NGX_MODELGW_CLAIMS);
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                  "SERVICE_UNAVAILABLE",
+                                  "Too many calls wait for credit, try again "
+                                  "later");
 }
 
 
@@ -778,10 +787,18 @@ ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     ngx_http_modelgw_hold_count(ctx, n);
     ngx_http_modelgw_hold_bound(r, ctx, n, &bound);
 
-    if (ngx_http_modelgw_wait_limited(ctx)) {
-        mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
+    switch (ngx_http_modelgw_wait_kind(ctx)) {
+
+    case NGX_HTTP_MODELGW_WAIT_LIMIT:
         return ngx_http_modelgw_hold_take(r, ctx, &bound, mmcf);
+
+    case NGX_HTTP_MODELGW_WAIT_PLACE:
+        return ngx_http_modelgw_hold_claim(r, ctx, mmcf);
+
+    default: /* NGX_HTTP_MODELGW_WAIT_CLAIM */
+        break;
     }
 
     if (ngx_http_modelgw_wait_result(ctx, &claim) != NGX_OK) {

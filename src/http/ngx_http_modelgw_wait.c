@@ -1,6 +1,7 @@
 
 /*
- * Calls of a cluster that wait for credit to be lent, or for a budget.
+ * Calls of a cluster that wait for credit to be lent, for a budget, or for a
+ * limit.
  *
  * A call that no lease covers makes a claim in shared memory, which the
  * exchanger resolves, maybe in another process.  Until then the request is
@@ -16,7 +17,8 @@
  *               ctx.c gives back the call's slot, tokens and hold
  *
  * An exchanger that does not resolve a claim in time hangs or has died: the
- * call is refused.
+ * call is refused.  If all claims are in use, calls wait for one, in the order
+ * in which they have come to this worker, for as long as one of them may wait.
  */
 
 
@@ -34,29 +36,32 @@
 
 
 struct ngx_http_modelgw_wait_s {
-    ngx_queue_t            queue;        /* of the worker */
-    ngx_http_request_t    *request;
-    ngx_modelgw_ledger_t  *ledger;
-    ngx_modelgw_claim_t   *claim;        /* NULL: freed, or waits for a limit */
-    ngx_http_modelgw_ctx_t  *ctx;
-    ngx_msec_t             began;
-    ngx_msec_t             until;        /* then it is not waited for */
-    ngx_uint_t             limit;        /* 1: it waits for a limit */
-    ngx_uint_t             ended;
+    ngx_queue_t                queue;    /* of the worker */
+    ngx_http_request_t        *request;
+    ngx_http_modelgw_ctx_t    *ctx;
+    ngx_modelgw_ledger_t      *ledger;
+    ngx_modelgw_claim_t       *claim;    /* NULL: freed, or of another kind */
+    ngx_http_modelgw_wait_e    kind;
+    ngx_msec_t                 began;
+    ngx_msec_t                 until;    /* then it is not waited for; not of a
+                                            limit */
+    ngx_uint_t                 parked;
 };
 
 
 static ngx_http_modelgw_wait_t *ngx_http_modelgw_wait_park(
     ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_claim_t *claim);
+    ngx_http_modelgw_wait_e kind);
+static void ngx_http_modelgw_wait_timer(void);
 static ngx_uint_t ngx_http_modelgw_wait_resolved(ngx_http_modelgw_wait_t *w);
 static void ngx_http_modelgw_wait_poll(ngx_event_t *ev);
 static void ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w);
-static void ngx_http_modelgw_wait_free(ngx_http_modelgw_wait_t *w);
+static void ngx_http_modelgw_wait_end(ngx_http_modelgw_wait_t *w);
 static void ngx_http_modelgw_wait_cleanup(void *data);
 
 
 static ngx_queue_t       ngx_http_modelgw_waiting;
+static ngx_uint_t        ngx_http_modelgw_wait_places;  /* of kind PLACE */
 static ngx_event_t       ngx_http_modelgw_wait_event;
 static ngx_connection_t  ngx_http_modelgw_wait_connection;
 
@@ -70,12 +75,13 @@ ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
-    w = ngx_http_modelgw_wait_park(r, ctx, claim);
+    w = ngx_http_modelgw_wait_park(r, ctx, NGX_HTTP_MODELGW_WAIT_CLAIM);
     if (w == NULL) {
         ngx_modelgw_claim_free(mmcf->ledger, claim);
         return NGX_ERROR;
     }
 
+    w->claim = claim;
     w->until = w->began + mmcf->cluster->wait + NGX_HTTP_MODELGW_WAIT_GRACE;
 
     ctx->state = NGX_HTTP_MODELGW_WAITING;
@@ -85,16 +91,60 @@ ngx_http_modelgw_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
 
 ngx_int_t
-ngx_http_modelgw_wait_limit(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+ngx_http_modelgw_wait_place(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_http_modelgw_wait_t  *w;
+    ngx_msec_t                     until;
+    ngx_http_modelgw_wait_t       *w;
+    ngx_http_modelgw_main_conf_t  *mmcf;
 
-    w = ngx_http_modelgw_wait_park(r, ctx, NULL);
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    w = ctx->money.wait;
+
+    if (w && w->kind == NGX_HTTP_MODELGW_WAIT_PLACE) {
+        until = w->until;
+
+        if ((ngx_msec_int_t) (ngx_current_msec - until) > 0) {
+            return NGX_DECLINED;
+        }
+
+    } else {
+        until = ngx_current_msec + mmcf->cluster->wait;
+    }
+
+    w = ngx_http_modelgw_wait_park(r, ctx, NGX_HTTP_MODELGW_WAIT_PLACE);
     if (w == NULL) {
         return NGX_ERROR;
     }
 
-    w->limit = 1;
+    w->until = until;
+
+    ctx->state = NGX_HTTP_MODELGW_WAITING;
+
+    return NGX_AGAIN;
+}
+
+
+ngx_uint_t
+ngx_http_modelgw_wait_behind(ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_http_modelgw_wait_t  *w;
+
+    w = ctx->money.wait;
+
+    return ngx_http_modelgw_wait_places
+           && (w == NULL || w->kind != NGX_HTTP_MODELGW_WAIT_PLACE);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_wait_limit(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    if (ngx_http_modelgw_wait_park(r, ctx, NGX_HTTP_MODELGW_WAIT_LIMIT)
+        == NULL)
+    {
+        return NGX_ERROR;
+    }
 
     if (ctx->state == NGX_HTTP_MODELGW_READ) {
         ctx->state = NGX_HTTP_MODELGW_WAITING;
@@ -104,10 +154,10 @@ ngx_http_modelgw_wait_limit(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
-ngx_uint_t
-ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx)
+ngx_http_modelgw_wait_e
+ngx_http_modelgw_wait_kind(ngx_http_modelgw_ctx_t *ctx)
 {
-    return ctx->money.wait->limit;
+    return ctx->money.wait->kind;
 }
 
 
@@ -115,31 +165,57 @@ ngx_http_modelgw_wait_limited(ngx_http_modelgw_ctx_t *ctx)
 
 static ngx_http_modelgw_wait_t *
 ngx_http_modelgw_wait_park(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_modelgw_claim_t *claim)
+    ngx_http_modelgw_wait_e kind)
 {
-    ngx_event_t                   *ev;
     ngx_http_cleanup_t            *cln;
     ngx_http_modelgw_wait_t       *w;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+    w = ctx->money.wait;
 
-    cln = ngx_http_cleanup_add(r, sizeof(ngx_http_modelgw_wait_t));
-    if (cln == NULL) {
-        return NULL;
+    if (w == NULL) {
+        cln = ngx_http_cleanup_add(r, sizeof(ngx_http_modelgw_wait_t));
+        if (cln == NULL) {
+            return NULL;
+        }
+
+        mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+        w = cln->data;
+        ngx_memzero(w, sizeof(ngx_http_modelgw_wait_t));
+
+        w->request = r;
+        w->ctx = ctx;
+        w->ledger = mmcf->ledger;
+
+        cln->handler = ngx_http_modelgw_wait_cleanup;
+
+        ctx->money.wait = w;
     }
 
-    w = cln->data;
-
-    w->request = r;
-    w->ledger = mmcf->ledger;
-    w->claim = claim;
-    w->ctx = ctx;
+    w->kind = kind;
     w->began = ngx_current_msec;
-    w->limit = 0;
-    w->ended = 0;
+    w->parked = 1;
 
-    cln->handler = ngx_http_modelgw_wait_cleanup;
+    if (kind == NGX_HTTP_MODELGW_WAIT_PLACE) {
+        ngx_http_modelgw_wait_places++;
+    }
+
+    ngx_http_modelgw_wait_timer();
+
+    ngx_queue_insert_tail(&ngx_http_modelgw_waiting, &w->queue);
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+    ngx_http_modelgw_abort_watch(r, ctx);
+
+    return w;
+}
+
+
+static void
+ngx_http_modelgw_wait_timer(void)
+{
+    ngx_event_t  *ev;
 
     ev = &ngx_http_modelgw_wait_event;
 
@@ -154,19 +230,10 @@ ngx_http_modelgw_wait_park(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         ev->data = &ngx_http_modelgw_wait_connection;
     }
 
-    ngx_queue_insert_tail(&ngx_http_modelgw_waiting, &w->queue);
-
     if (!ev->timer_set) {
         ev->log = ngx_cycle->log;
         ngx_add_timer(ev, NGX_HTTP_MODELGW_WAIT_POLL);
     }
-
-    ctx->money.wait = w;
-
-    r->write_event_handler = ngx_http_request_empty_handler;
-    ngx_http_modelgw_abort_watch(r, ctx);
-
-    return w;
 }
 
 
@@ -191,7 +258,10 @@ ngx_http_modelgw_wait_result(ngx_http_modelgw_ctx_t *ctx,
 
     *result = *w->claim;
 
-    ngx_http_modelgw_wait_free(w);
+    ngx_http_modelgw_wait_end(w);
+
+    ngx_modelgw_claim_free(w->ledger, w->claim);
+    w->claim = NULL;
 
     return NGX_OK;
 }
@@ -200,13 +270,31 @@ ngx_http_modelgw_wait_result(ngx_http_modelgw_ctx_t *ctx,
 static ngx_uint_t
 ngx_http_modelgw_wait_resolved(ngx_http_modelgw_wait_t *w)
 {
-    if (w->limit) {
+    switch (w->kind) {
+
+    case NGX_HTTP_MODELGW_WAIT_LIMIT:
         return ngx_http_modelgw_limit_answered(w->ctx, w->ledger);
+
+    case NGX_HTTP_MODELGW_WAIT_PLACE:
+
+        if (ngx_modelgw_node(w->ledger)->waiting < NGX_MODELGW_CLAIMS) {
+            return 1;
+        }
+
+        break;
+
+    case NGX_HTTP_MODELGW_WAIT_CLAIM:
+
+        if (__atomic_load_n(&w->claim->state, __ATOMIC_ACQUIRE)
+            != NGX_MODELGW_CLAIM_ASKED)
+        {
+            return 1;
+        }
+
+        break;
     }
 
-    return __atomic_load_n(&w->claim->state, __ATOMIC_ACQUIRE)
-           != NGX_MODELGW_CLAIM_ASKED
-           || (ngx_msec_int_t) (ngx_current_msec - w->until) > 0;
+    return (ngx_msec_int_t) (ngx_current_msec - w->until) > 0;
 }
 
 
@@ -243,9 +331,8 @@ ngx_http_modelgw_wait_poll(ngx_event_t *ev)
                                                     queue));
     }
 
-    if (!ngx_queue_empty(&ngx_http_modelgw_waiting) && !ev->timer_set) {
-        ev->log = ngx_cycle->log;
-        ngx_add_timer(ev, NGX_HTTP_MODELGW_WAIT_POLL);
+    if (!ngx_queue_empty(&ngx_http_modelgw_waiting)) {
+        ngx_http_modelgw_wait_timer();
     }
 }
 
@@ -256,21 +343,15 @@ ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w)
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
 
-    ngx_queue_remove(&w->queue);
-    ngx_queue_init(&w->queue);
-
     r = w->request;
     c = r->connection;
+
+    ngx_http_modelgw_wait_end(w);
 
     ngx_http_set_log_request(c->log, r);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
-                   "modelgw wait: resolved as %uL",
-                   w->limit ? 0 : w->claim->state);
-
-    if (w->limit) {
-        ngx_http_modelgw_wait_free(w);
-    }
+                   "modelgw wait: resumed, kind %d", w->kind);
 
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
@@ -282,20 +363,18 @@ ngx_http_modelgw_wait_resume(ngx_http_modelgw_wait_t *w)
 
 
 static void
-ngx_http_modelgw_wait_free(ngx_http_modelgw_wait_t *w)
+ngx_http_modelgw_wait_end(ngx_http_modelgw_wait_t *w)
 {
-    if (w->ended) {
+    if (!w->parked) {
         return;
     }
 
-    w->ended = 1;
+    w->parked = 0;
 
     ngx_queue_remove(&w->queue);
-    ngx_queue_init(&w->queue);
 
-    if (w->claim) {
-        ngx_modelgw_claim_free(w->ledger, w->claim);
-        w->claim = NULL;
+    if (w->kind == NGX_HTTP_MODELGW_WAIT_PLACE) {
+        ngx_http_modelgw_wait_places--;
     }
 
     w->ctx->money.waited += ngx_current_msec - w->began;
@@ -305,5 +384,12 @@ ngx_http_modelgw_wait_free(ngx_http_modelgw_wait_t *w)
 static void
 ngx_http_modelgw_wait_cleanup(void *data)
 {
-    ngx_http_modelgw_wait_free(data);
+    ngx_http_modelgw_wait_t *w = data;
+
+    ngx_http_modelgw_wait_end(w);
+
+    if (w->claim) {
+        ngx_modelgw_claim_free(w->ledger, w->claim);
+        w->claim = NULL;
+    }
 }

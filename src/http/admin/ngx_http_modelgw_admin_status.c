@@ -204,7 +204,8 @@ ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
     ngx_http_modelgw_admin_status_number(out, "waiting", node->waiting);
 
     ngx_http_modelgw_admin_status_member(out, "lent");
-    p = ngx_modelgw_amount(amount, node->borrowed);
+    p = ngx_modelgw_amount(amount,
+                           ngx_http_modelgw_node_lent(mmcf->ledger));
     ngx_modelgw_out_text(out, "\"");
     ngx_modelgw_out(out, amount, p - amount);
     ngx_modelgw_out_text(out, "\"");

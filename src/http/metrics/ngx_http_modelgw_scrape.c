@@ -465,7 +465,7 @@ ngx_http_modelgw_scrape_cluster(ngx_http_modelgw_scrape_t *s)
     s->up = (node->state == NGX_MODELGW_NODE_MEMBER);
     s->passed = ngx_http_modelgw_node_passed(node);
     s->behind = (end > pos) ? end - pos : 0;
-    s->lent = node->borrowed;
+    s->lent = ngx_http_modelgw_node_lent(s->ledger);
     s->waiting_claims = node->waiting;
     s->recalls = node->recalls;
     s->fenced = node->fenced;

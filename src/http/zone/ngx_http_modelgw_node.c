@@ -20,9 +20,6 @@
 #include "ngx_http_modelgw_zone.h"
 
 
-#define NGX_HTTP_MODELGW_NODE_LIVE      3000     /* ms since an exchange */
-
-
 typedef struct {
     char                      *path;
     ngx_err_t                  err;
@@ -151,12 +148,13 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
     state = __atomic_load_n(&node->state, __ATOMIC_ACQUIRE);
     passed = ngx_http_modelgw_node_passed(node);
 
-    /* by an exchange that has ended late, or by a reload */
+    /*
+     * An exchange has ended as this was set, or a reload has changed the time.
+     * If the database is reached, the exchanger says so with the next exchange.
+     */
 
     if (state == NGX_MODELGW_NODE_OFFLINE && passed < offline) {
-        ngx_modelgw_node_set(mmcf->ledger,
-                             passed < NGX_HTTP_MODELGW_NODE_LIVE
-                             ? NGX_MODELGW_NODE_MEMBER : NGX_MODELGW_NODE_AWAY);
+        ngx_modelgw_node_set(mmcf->ledger, NGX_MODELGW_NODE_AWAY);
         return;
     }
 
@@ -178,6 +176,27 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
                       "the cluster was not reached for %uL s, calls are "
                       "refused until it is", passed / 1000);
     }
+}
+
+
+/* Words of the accounts, each of its own instant. */
+
+int64_t
+ngx_http_modelgw_node_lent(ngx_modelgw_ledger_t *ledger)
+{
+    int64_t                        lent;
+    ngx_uint_t                     i, n;
+    ngx_modelgw_ledger_account_t  *a;
+
+    lent = 0;
+    n = ngx_modelgw_ledger_accounts(ledger);
+
+    for (i = 0; i < n; i++) {
+        a = ngx_modelgw_ledger_account_at(ledger, i);
+        lent += __atomic_load_n(&a->balance, __ATOMIC_RELAXED);
+    }
+
+    return lent;
 }
 
 

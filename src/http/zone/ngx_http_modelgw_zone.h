@@ -231,6 +231,9 @@ const char *ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf);
 void ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf,
     ngx_log_t *log);
 
+/* What is left of all that accounts were lent here, nano-euro. */
+int64_t ngx_http_modelgw_node_lent(ngx_modelgw_ledger_t *ledger);
+
 /* Milliseconds since the last exchange, if node->exchanged is not 0. */
 uint64_t ngx_http_modelgw_node_passed(ngx_modelgw_lease_node_t *node);
 
