@@ -1,7 +1,7 @@
 
 /*
- * Opening what is lent.  An account is opened with its founding credit, by
- * whichever node names it first.
+ * Opening what is lent, and saying top-ups again.  An account is opened with
+ * its founding credit, by whichever node names it first.
  *
  * A budget is opened with its limit less what the calls of its window have cost
  * so far, and each node gets a lease that it has used up with its own: so
@@ -29,6 +29,8 @@ typedef enum {
 } ngx_modelgw_open_array_e;
 
 
+static ngx_int_t ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n);
 static ngx_int_t ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
 static ngx_int_t ngx_modelgw_exchange_open_accounts(ngx_modelgw_exchange_t *x);
@@ -125,6 +127,26 @@ static const char  ngx_modelgw_exchange_limited[] =
     ")"
     " UPDATE modelgw.accounts a SET free = a.free + c.more FROM c"
     " WHERE a.name = c.name";
+
+
+/* $1 ids, $2 accounts, $3 amounts, $4 times, $5 reasons */
+
+static const char  ngx_modelgw_exchange_credited[] =
+    "WITH a AS ("
+        "SELECT name FROM modelgw.accounts WHERE name = ANY($2)"
+        " ORDER BY name FOR UPDATE"
+    "), t AS ("
+        "INSERT INTO modelgw.topups (id, account, amount, time, reason)"
+        " SELECT u.* FROM unnest($1::text[], $2::text[], $3::bigint[],"
+            " $4::bigint[], $5::text[]) AS u(id, account)"
+            " JOIN a ON a.name = u.account"
+        " ORDER BY u.id ON CONFLICT (id) DO NOTHING"
+        " RETURNING account, amount"
+    "), s AS ("
+        "SELECT account, sum(amount)::bigint AS amount FROM t GROUP BY account"
+    ")"
+    " UPDATE modelgw.accounts x SET free = x.free + s.amount"
+    " FROM s WHERE x.name = s.account";
 
 
 ngx_int_t
@@ -333,4 +355,69 @@ ngx_modelgw_exchange_open_limits(ngx_modelgw_exchange_t *x)
 
     return ngx_modelgw_pq_run(x->pq, NGX_MODELGW_EXCHANGE_LONG, NULL, 0,
                               &x->error);
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n)
+{
+    ngx_uint_t  max;
+
+    while (n) {
+        max = ngx_min(n, NGX_MODELGW_EXCHANGE_ASKS);
+
+        if (ngx_modelgw_exchange_topups_some(x, topups, max) != NGX_OK) {
+            return NGX_AGAIN;
+        }
+
+        topups += max;
+        n -= max;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    i;
+    ngx_modelgw_pq_array_t       *a;
+    ngx_modelgw_pq_result_t      *result;
+    ngx_modelgw_exchange_args_t   args;
+
+    static const uint32_t  types[] = {
+        NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_INT8,
+        NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_TEXT
+    };
+
+    ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
+    a = x->arrays;
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        ngx_modelgw_pq_array_begin(&a[i], types[i]);
+    }
+
+    for (i = 0; i < n; i++) {
+        ngx_modelgw_pq_array_text(&a[0], topups[i].id.data, topups[i].id.len);
+        ngx_modelgw_pq_array_text(&a[1], topups[i].account.data,
+                                  topups[i].account.len);
+        ngx_modelgw_pq_array_int(&a[2], topups[i].amount);
+        ngx_modelgw_pq_array_int(&a[3], topups[i].time);
+        ngx_modelgw_pq_array_text(&a[4], topups[i].reason.data,
+                                  topups[i].reason.len);
+    }
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        ngx_modelgw_exchange_array(&args, &a[i]);
+    }
+
+    rc = ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_credited, &args,
+                                   &result);
+    ngx_modelgw_pq_clear(result);
+
+    return rc;
 }

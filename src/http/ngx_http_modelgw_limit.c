@@ -178,7 +178,12 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
             return NGX_ERROR;
         }
 
-        ctx->money.limits->calls = concurrency;
+        if (mmcf->cluster) {
+            ctx->money.limits->calls = concurrency;
+            ctx->money.limits->counted = 0;
+            ngx_memzero(ctx->money.limits->tickets,
+                        sizeof(ctx->money.limits->tickets));
+        }
     }
 
     if (rpm == 0 && concurrency == 0) {
@@ -295,9 +300,6 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
 
     limits->tokens.limit = tpm;
     limits->taken = 0;
-
-    limits->counted = 0;
-    ngx_memzero(limits->tickets, sizeof(limits->tickets));
 
     return limits;
 }

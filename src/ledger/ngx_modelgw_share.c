@@ -815,6 +815,12 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
     keep = p->lacks ? calls : ngx_max(ngx_max(p->rate, p->count), calls);
     had = p->have;
 
+    /* those that it was lent for may not have come yet */
+
+    if (time < p->due_until) {
+        keep = ngx_max(keep, calls + p->due);
+    }
+
     p->have = ngx_min(p->have, keep);
 
     /* idle ones are said again soon: the answer has what others lack */

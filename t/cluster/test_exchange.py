@@ -41,8 +41,7 @@ def db(server):
 def renew(server):
     with server.connect() as c:
         c.run("DROP SCHEMA IF EXISTS modelgw CASCADE")
-    with open(server.schema) as f:
-        server.install(f.read())
+    server.install()
 
 
 @pytest.fixture
@@ -831,6 +830,40 @@ def test_open(db, node):
                     "ORDER BY id") == [
         dict(id="founding:x", account="x", amount=100),
         dict(id="founding:z", account="z", amount=1)]
+
+
+def test_topups_again(db, node):
+    """Those that are there do not change; several nodes at once."""
+    nodes = [node("n%d" % i) for i in range(3)]
+    for n in nodes:
+        n.join()
+    nodes[0].open(("x", 100), ("y", 0))
+
+    def say(n):
+        for i in range(1500):
+            n.do("topup", "t%d" % i, "xy"[i % 2], i, "réason")
+        n.do("topup", "z", "nothing", 5, "")
+        n.do("topups")
+
+    for _ in range(2):
+        threads = [threading.Thread(target=say, args=(n,)) for n in nodes]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert db.query("SELECT name, free FROM modelgw.accounts "
+                        "ORDER BY name") == [
+            dict(name="x", free=100 + sum(range(0, 1500, 2))),
+            dict(name="y", free=sum(range(1, 1500, 2)))]
+    assert db.query("SELECT * FROM modelgw.topups WHERE id = 't3'") == [dict(
+        id="t3", account="y", amount=3, time=77, reason="réason")]
+    assert db.one("SELECT count(*) FROM modelgw.topups") == 1501
+    db.run("DELETE FROM modelgw.topups WHERE id = 't3'; "
+           "UPDATE modelgw.accounts SET free = free - 3 WHERE name = 'y'")
+    say(nodes[1])
+    assert db.one("SELECT free FROM modelgw.accounts WHERE name = 'y'") \
+        == sum(range(1, 1500, 2))
+    assert db.deadlocks() == 0
 
 
 def test_budget(db, node):

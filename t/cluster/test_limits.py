@@ -189,7 +189,7 @@ def test_idle_slots_go_to_who_lacks_them(nodes):
              lambda: "node 1 is refused")
     assert time.monotonic() - begin < 4.5       # 5 s if nobody lacks them
     g = Flight(c)
-    time.sleep(6)
+    time.sleep(9)                       # idle: given back
     g.begin(8, 2)
     wait_for(lambda: g.flying() == 8, lambda: "%d fly" % g.flying())
     g.end()

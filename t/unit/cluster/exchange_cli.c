@@ -17,6 +17,7 @@
 #define CLI_CALLS    2000
 #define CLI_ASKS     1000
 #define CLI_OPENS    3000
+#define CLI_TOPUPS   3000
 #define CLI_TIMEOUT  20000               /* ms */
 #define CLI_RUN      8
 
@@ -39,6 +40,8 @@ static ngx_modelgw_ask_t             asks[CLI_ASKS];
 static ngx_modelgw_exchange_said_t   said[CLI_ASKS];
 static ngx_modelgw_exchange_open_t   opens[CLI_OPENS];
 static ngx_uint_t                    nopens;
+static ngx_modelgw_exchange_topup_t  topups[CLI_TOPUPS];
+static ngx_uint_t                    ntopups;
 static ngx_uint_t                    nqueued;
 static int64_t                       held;
 
@@ -432,6 +435,46 @@ cli_opens(char **f, ngx_uint_t n)
 }
 
 
+/* id, account, amount, reason */
+
+static void
+cli_topup(char **f, ngx_uint_t n)
+{
+    ngx_modelgw_exchange_topup_t  *topup;
+
+    topup = &topups[ntopups++];
+
+    topup->id = copy(f[0]);
+    topup->account = copy(f[1]);
+    topup->amount = atol(f[2]);
+    topup->time = 77;
+    topup->reason = copy(f[3]);
+
+    printf("ok\n");
+}
+
+
+static void
+cli_topups(char **f, ngx_uint_t n)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_modelgw_exchange_topups(&x, topups, ntopups);
+    print_rc(rc);
+
+    if (rc == NGX_OK) {
+        printf("\n");
+    }
+
+    while (ntopups) {
+        ntopups--;
+        free(topups[ntopups].id.data);
+        free(topups[ntopups].account.data);
+        free(topups[ntopups].reason.data);
+    }
+}
+
+
 /* timeout, statement, number or "": the first row's columns as numbers */
 
 static void
@@ -590,6 +633,8 @@ static cli_command_t  commands[] = {
     { "leave", 0, cli_leave },
     { "open", 2, cli_open },
     { "opens", 0, cli_opens },
+    { "topup", 4, cli_topup },
+    { "topups", 0, cli_topups },
     { "sql", 2, cli_sql },
     { "add", 2, cli_add },
     { "run", 1, cli_run },
