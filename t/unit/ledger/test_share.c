@@ -976,7 +976,7 @@ test_asks(void **state)
 
     /* the one that waits finds what another has left */
 
-    t += 100;
+    t += 300;
     assert_int_equal(asks, 1);
     assert_int_equal(ask.booked, 3);
     assert_int_equal(ask.second, 1000);
