@@ -172,6 +172,28 @@ def test_a_hundred_thousand_keys(cluster):
     assert call(c, 0, key).status == 401
 
 
+@pytest.mark.parametrize("before", (0, 1), ids=["none", "one"])
+def test_keys_that_a_dump_does_not_have_are_gone(cluster, before):
+    """Or nobody could revoke them."""
+    c = cluster(n=2)
+    c.expect()
+    old = [made(c.nodes[0], "dora-%d" % i) for i in range(before)]
+    path = c.server.dump()
+    key = made(c.nodes[0], "emma")
+    everywhere(c, key, 200, time.monotonic())
+    for node in c.nodes:
+        node.proxy.refuse()
+    c.server.restore(path)
+    for node in c.nodes:
+        node.proxy.cut()
+        node.proxy.clear()
+    everywhere(c, key, 401, time.monotonic(), seconds=10)
+    for k in old:
+        everywhere(c, k, 200, time.monotonic())
+    late = made(c.nodes[1], "lara")
+    everywhere(c, late, 200, time.monotonic())
+
+
 def test_no_database_no_change(cluster):
     c = cluster(n=2)
     c.expect()
