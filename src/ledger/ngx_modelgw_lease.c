@@ -59,6 +59,7 @@ static void ngx_modelgw_lease_back_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, ngx_modelgw_lease_t *lease, int64_t back);
 static void ngx_modelgw_lease_add_balance_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, int64_t amount);
+static void ngx_modelgw_node_bar(ngx_modelgw_ledger_t *l);
 
 
 u_char *
@@ -733,16 +734,51 @@ ngx_modelgw_node(ngx_modelgw_ledger_t *l)
 void
 ngx_modelgw_node_set(ngx_modelgw_ledger_t *l, ngx_modelgw_node_e state)
 {
+    __atomic_store_n(&l->node->state, state, __ATOMIC_SEQ_CST);
+
+    ngx_modelgw_node_bar(l);
+}
+
+
+ngx_int_t
+ngx_modelgw_node_replace(ngx_modelgw_ledger_t *l, ngx_modelgw_node_e state,
+    ngx_modelgw_node_e with)
+{
+    uint64_t  old;
+
+    old = state;
+
+    if (!__atomic_compare_exchange_n(&l->node->state, &old, with, 0,
+                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    {
+        return NGX_DECLINED;
+    }
+
+    ngx_modelgw_node_bar(l);
+
+    return NGX_OK;
+}
+
+
+/* Another one may set it meanwhile: who looks last bars by what is in force. */
+
+static void
+ngx_modelgw_node_bar(ngx_modelgw_ledger_t *l)
+{
+    uint64_t    state;
     ngx_uint_t  admits;
 
-    admits = (state == NGX_MODELGW_NODE_MEMBER
-              || state == NGX_MODELGW_NODE_AWAY
-              || (state == NGX_MODELGW_NODE_NEW
-                  && ngx_modelgw_ledger_load(&l->node->exchanged)));
+    do {
+        state = __atomic_load_n(&l->node->state, __ATOMIC_SEQ_CST);
 
-    __atomic_store_n(&l->node->state, state, __ATOMIC_RELEASE);
+        admits = (state == NGX_MODELGW_NODE_MEMBER
+                  || state == NGX_MODELGW_NODE_AWAY
+                  || (state == NGX_MODELGW_NODE_NEW
+                      && ngx_modelgw_ledger_load(&l->node->exchanged)));
 
-    ngx_modelgw_ledger_bar(l, NGX_MODELGW_BARRED_NODE, !admits);
+        ngx_modelgw_ledger_bar(l, NGX_MODELGW_BARRED_NODE, !admits);
+
+    } while (state != __atomic_load_n(&l->node->state, __ATOMIC_SEQ_CST));
 }
 
 

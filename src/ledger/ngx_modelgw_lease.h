@@ -361,6 +361,14 @@ ngx_modelgw_lease_node_t *ngx_modelgw_node(ngx_modelgw_ledger_t *l);
  */
 void ngx_modelgw_node_set(ngx_modelgw_ledger_t *l, ngx_modelgw_node_e state);
 
+/*
+ * Sets it, if it still stands as "state".
+ *     NGX_OK        it is set
+ *     NGX_DECLINED  another one has set it
+ */
+ngx_int_t ngx_modelgw_node_replace(ngx_modelgw_ledger_t *l,
+    ngx_modelgw_node_e state, ngx_modelgw_node_e with);
+
 /* As ngx_modelgw_ledger_wait() and _wake(), for the exchanger. */
 void ngx_modelgw_exchange_wait(ngx_modelgw_ledger_t *l, ngx_msec_t timeout);
 void ngx_modelgw_exchange_wake(ngx_modelgw_ledger_t *l);

@@ -280,10 +280,10 @@ static ngx_inline void
 ngx_modelgw_ledger_bar(ngx_modelgw_ledger_t *l, uint64_t why, ngx_uint_t on)
 {
     if (on) {
-        (void) __atomic_fetch_or(&l->barred, why, __ATOMIC_RELEASE);
+        (void) __atomic_fetch_or(&l->barred, why, __ATOMIC_SEQ_CST);
 
     } else {
-        (void) __atomic_fetch_and(&l->barred, ~why, __ATOMIC_RELEASE);
+        (void) __atomic_fetch_and(&l->barred, ~why, __ATOMIC_SEQ_CST);
     }
 }
 

@@ -140,7 +140,7 @@ MANY = """
     INSERT INTO modelgw.keys
     SELECT sha256(('sk-eu-' || lpad(i::text, 48, '0'))::bytea), 'many-' || i,
         account, "group", models, rpm, tpm, concurrency, budget, "window",
-        expires, state, version, created, changed, note, c.keys_version + i
+        expires, state, k.version, created, changed, note, c.keys_version + i
     FROM modelgw.keys k, modelgw.cluster c, generate_series(1, %d) AS i
     WHERE k.id = 'dora';
     UPDATE modelgw.cluster SET keys_version = keys_version + %d"""
@@ -170,6 +170,28 @@ def test_a_hundred_thousand_keys(cluster):
         one = Key("many", "b", secret="sk-eu-%048d" % i)
         assert c.nodes[0].get("/v1/models", key=one).status == 200, i
     assert call(c, 0, key).status == 401
+
+
+@pytest.mark.parametrize("before", (0, 1), ids=["none", "one"])
+def test_keys_that_a_dump_does_not_have_are_gone(cluster, before):
+    """Or nobody could revoke them."""
+    c = cluster(n=2)
+    c.expect()
+    old = [made(c.nodes[0], "dora-%d" % i) for i in range(before)]
+    path = c.server.dump()
+    key = made(c.nodes[0], "emma")
+    everywhere(c, key, 200, time.monotonic())
+    for node in c.nodes:
+        node.proxy.refuse()
+    c.server.restore(path)
+    for node in c.nodes:
+        node.proxy.cut()
+        node.proxy.clear()
+    everywhere(c, key, 401, time.monotonic(), seconds=10)
+    for k in old:
+        everywhere(c, k, 200, time.monotonic())
+    late = made(c.nodes[1], "lara")
+    everywhere(c, late, 200, time.monotonic())
 
 
 def test_no_database_no_change(cluster):

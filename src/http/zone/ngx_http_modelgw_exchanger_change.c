@@ -136,7 +136,8 @@ ngx_http_modelgw_exchanger_again(ngx_http_modelgw_exchanger_t *e)
 
 /*
  * A part of what has changed.  Versions of a database that was set back are
- * given again, for other changes: then everything is read.
+ * given again, for other changes: then everything is read.  What was read may
+ * be later than what the last exchange has told of.
  */
 
 static ngx_int_t
@@ -146,7 +147,9 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
     ngx_uint_t            n;
     ngx_modelgw_store_t  *store;
 
-    if (e->version > e->round.keys_version) {
+    if (e->version > e->round.keys_version
+        || (!e->setback && e->node->keys_version > e->round.keys_version))
+    {
         e->version = 0;
         e->setback = 1;
         e->nseen = 0;
@@ -184,6 +187,7 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
     }
 
     e->version = e->journal.keys_version;
+    e->round.keys_version = ngx_max(e->round.keys_version, e->version);
     e->hurry = 1;
 
     return NGX_OK;
@@ -270,8 +274,10 @@ ngx_http_modelgw_exchanger_gone(ngx_http_modelgw_exchanger_t *e)
         e->feed[n++].account = 0;
     }
 
-    if (n && ngx_http_modelgw_exchanger_write(e, NULL, 0, e->feed, n)
-             != NGX_OK)
+    e->journal.keys_version = e->version;
+
+    if ((n || e->node->keys_version != e->version)
+        && ngx_http_modelgw_exchanger_write(e, NULL, 0, e->feed, n) != NGX_OK)
     {
         return NGX_OK;
     }

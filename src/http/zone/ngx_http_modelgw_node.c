@@ -154,7 +154,8 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
      */
 
     if (state == NGX_MODELGW_NODE_OFFLINE && passed < offline) {
-        ngx_modelgw_node_set(mmcf->ledger, NGX_MODELGW_NODE_AWAY);
+        (void) ngx_modelgw_node_replace(mmcf->ledger, state,
+                                        NGX_MODELGW_NODE_AWAY);
         return;
     }
 
@@ -167,11 +168,9 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
 
     /* one worker logs it */
 
-    if (__sync_bool_compare_and_swap(&node->state, state,
-                                     NGX_MODELGW_NODE_OFFLINE))
+    if (ngx_modelgw_node_replace(mmcf->ledger, state, NGX_MODELGW_NODE_OFFLINE)
+        == NGX_OK)
     {
-        ngx_modelgw_node_set(mmcf->ledger, NGX_MODELGW_NODE_OFFLINE);
-
         ngx_log_error(NGX_LOG_ALERT, log, 0,
                       "the cluster was not reached for %uL s, calls are "
                       "refused until it is", passed / 1000);

@@ -62,7 +62,7 @@ static void ngx_http_modelgw_round_open_account(
     uint32_t index);
 static void ngx_http_modelgw_round_open_budget(
     ngx_modelgw_exchange_open_t *open, ngx_modelgw_ask_t *ask);
-static void ngx_http_modelgw_round_back(ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_round_back(ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_round_say(ngx_http_modelgw_exchanger_t *e);
 static int64_t ngx_http_modelgw_round_held(void *data, ngx_str_t *account);
 static void ngx_http_modelgw_round_count(ngx_modelgw_lease_node_t *node,
@@ -85,7 +85,7 @@ ngx_int_t
 ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
 {
     uint64_t   now, time;
-    ngx_int_t  rc;
+    ngx_int_t  rc, back;
 
     now = ngx_http_modelgw_writer_clock();
     time = ngx_http_modelgw_exchanger_time();
@@ -109,7 +109,7 @@ ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
         return NGX_OK;
     }
 
-    ngx_http_modelgw_round_back(e);
+    back = ngx_http_modelgw_round_back(e);
 
     rc = ngx_http_modelgw_round_say(e);
 
@@ -125,6 +125,14 @@ ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
     ngx_http_modelgw_round_said(e, time);
     ngx_http_modelgw_round_wait(e, time);
     ngx_http_modelgw_round_recalls(e, time);
+
+    /* what is to be given back is not, while the journal cannot be written */
+
+    if (back != NGX_OK) {
+        e->hurry = 0;
+        return NGX_OK;
+    }
+
     ngx_http_modelgw_round_save(e, now);
 
     return NGX_OK;
@@ -640,7 +648,7 @@ ngx_http_modelgw_round_open_budget(ngx_modelgw_exchange_open_t *open,
  * written, it is asked for again in the next round.
  */
 
-static void
+static ngx_int_t
 ngx_http_modelgw_round_back(ngx_http_modelgw_exchanger_t *e)
 {
     ngx_uint_t  i;
@@ -656,7 +664,10 @@ ngx_http_modelgw_round_back(ngx_http_modelgw_exchanger_t *e)
            != NGX_OK)
     {
         e->round.nasks = 0;
+        return NGX_AGAIN;
     }
+
+    return NGX_OK;
 }
 
 
@@ -756,9 +767,12 @@ ngx_http_modelgw_round_said(ngx_http_modelgw_exchanger_t *e, uint64_t time)
 
         f = ngx_http_modelgw_funds_find(&e->funds, &ask->fund);
 
+        /* a budget whose limit is not known cannot be opened */
+
         if (!said->found) {
             f->unknown = 1;
-            e->hurry = 1;
+            e->hurry |= (ask->fund.kind == NGX_MODELGW_FUND_ACCOUNT
+                         || ask->limit);
             continue;
         }
 

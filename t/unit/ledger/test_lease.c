@@ -1131,6 +1131,19 @@ test_node(void **state)
     assert_int_equal(ngx_modelgw_ledger_writable(l), 0);
     assert_int_equal(ngx_modelgw_ledger_failed(l), 0);
 
+    /* a worker's timer does not undo what the exchanger has set meanwhile */
+
+    assert_int_equal(ngx_modelgw_node_replace(l, NGX_MODELGW_NODE_AWAY,
+                                              NGX_MODELGW_NODE_OFFLINE),
+                     NGX_DECLINED);
+    assert_int_equal(node->state, NGX_MODELGW_NODE_LEFT);
+    assert_int_equal(ngx_modelgw_ledger_writable(l), 0);
+
+    assert_int_equal(ngx_modelgw_node_replace(l, NGX_MODELGW_NODE_LEFT,
+                                              NGX_MODELGW_NODE_AWAY),
+                     NGX_OK);
+    assert_int_equal(ngx_modelgw_ledger_writable(l), 1);
+
     /* ids */
 
     ngx_modelgw_node_ids(l, 1027);
