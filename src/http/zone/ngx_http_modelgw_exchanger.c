@@ -480,7 +480,9 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
         ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_MEMBER);
     }
 
-    if (state == NGX_MODELGW_NODE_NEW || state == NGX_MODELGW_NODE_REFUSED) {
+    if (state == NGX_MODELGW_NODE_NEW || state == NGX_MODELGW_NODE_REFUSED
+        || (state == NGX_MODELGW_NODE_OFFLINE && !e->away))
+    {
         ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_JOINED, NULL,
                                        0);
     }
