@@ -30,6 +30,7 @@
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
 #include "ngx_http_modelgw_headers.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_LIMIT_WAIT   60     /* seconds, at most */
@@ -141,6 +142,7 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
 {
     uint32_t                       rpm, tpm, concurrency;
     ngx_int_t                      rc;
+    const char                    *reason;
     ngx_modelgw_key_t             *key;
     ngx_http_modelgw_group_t      *group;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -170,6 +172,15 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
 
     if (key->slot == NGX_MODELGW_LEDGER_NONE) {
         return ngx_http_modelgw_limit_full(r, ctx);
+    }
+
+    /* nobody would lend more of a limit to this node, nor take it back */
+
+    reason = ngx_http_modelgw_node_refuses(mmcf);
+    if (reason) {
+        return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                      "SERVICE_UNAVAILABLE",
+                                      "%s, try again later", reason);
     }
 
     if (rpm || tpm || (mmcf->cluster && concurrency)) {

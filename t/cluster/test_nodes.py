@@ -5,11 +5,13 @@ of the interface show them; what draining and writing off do is in test_move.py.
 import json
 import os
 import subprocess
+import time
 
 import pytest
 from jsonschema import Draft202012Validator
 
 import gateway as lib
+from test_shared_keys import made
 
 CTL = os.path.join(lib.ROOT, "conf/modelgwctl")
 
@@ -101,3 +103,47 @@ def test_modelgwctl(two):
                  ["nodes", "drain", "a", "b"],
                  ["nodes", "rejoin", "a", "--charge"]):
         assert ctl(first, *args).returncode == 2, args
+
+
+def test_idle_nodes_know_a_key_soon(two):
+    """Each says so when it knows it, not a second later: operators wait."""
+    first, second = two.nodes
+    took = []
+    for i in range(3):
+        begin = time.monotonic()
+        r = first.post("/admin/keys", {"id": "k%d" % i, "group": "b",
+                                       "account": "alice"})
+        took.append(time.monotonic() - begin)
+        assert r.status == 201, r
+    assert min(took) < 1.7, took
+
+
+def test_left_and_back(two):
+    """A node that has left refuses at once, limits are asked of nobody; the log
+    says when it is back, whatever had kept it away."""
+    first, second = two.nodes
+    key = made(first, "limited", account="alice", rpm=60)
+    two.expect()
+    ctl(first, "nodes", "drain", second.name)
+    two.wait(lambda: second.row()["state"] == 1, "it does not leave")
+    begin = time.monotonic()
+    for i in range(8):
+        assert "has left" in second.chat(None, key).json()["message"]
+    assert time.monotonic() - begin < 1.5
+    ctl(first, "nodes", "rejoin", second.name)
+    two.wait_joined()
+    two.wait(lambda: "has left the cluster" in second.read("error.log")
+             .rsplit("joined the cluster", 1)[0], "no line of it")
+
+    two.server.run("UPDATE modelgw.cluster SET version = 8, oldest = 8")
+    second.stop()
+    second.start()
+    two.wait(lambda: "8 is the oldest" in second.read("error.log"),
+             "no reason")
+    two.server.run("UPDATE modelgw.cluster SET version = 9, oldest = 9")
+    two.wait(lambda: "9 is the oldest" in second.read("error.log"),
+             "the new reason is not told")
+    two.server.run("UPDATE modelgw.cluster SET version = 1, oldest = 1")
+    two.wait_joined()
+    two.wait(lambda: "joined the cluster" in second.read("error.log")
+             .rsplit("9 is the oldest", 1)[1], "no line of it")

@@ -989,6 +989,17 @@ ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
 }
 
 
+const char *
+ngx_http_modelgw_admin_books(ngx_http_request_t *r)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    return mmcf->cluster ? "The database of the cluster" : "The ledger";
+}
+
+
 ngx_int_t
 ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version)
 {

@@ -208,6 +208,9 @@ void ngx_http_modelgw_admin_reply(ngx_http_request_t *r,
 void ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_int_t rc);
 
+/* What operators' queries and changes work on: the subject of a sentence. */
+const char *ngx_http_modelgw_admin_books(ngx_http_request_t *r);
+
 /* Adds the header of a version: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version);
 

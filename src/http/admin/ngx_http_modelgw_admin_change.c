@@ -359,7 +359,7 @@ ngx_http_modelgw_admin_change_failed(ngx_http_modelgw_change_t *c)
     return ngx_http_modelgw_error(c->request, c->ctx,
                                   NGX_HTTP_SERVICE_UNAVAILABLE,
                                   "SERVICE_UNAVAILABLE",
-                                  "The ledger cannot be written; the change "
-                                  "may still be made: look before you repeat "
-                                  "it");
+                                  "%s cannot be written; the change may still "
+                                  "be made: look before you repeat it",
+                                  ngx_http_modelgw_admin_books(c->request));
 }

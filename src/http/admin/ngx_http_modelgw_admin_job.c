@@ -434,8 +434,8 @@ ngx_http_modelgw_job_answer(ngx_http_modelgw_job_t *job)
     }
 
     rc = ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                "SERVICE_UNAVAILABLE",
-                                "The ledger cannot be read");
+                                "SERVICE_UNAVAILABLE", "%s cannot be read",
+                                ngx_http_modelgw_admin_books(r));
 
     ngx_http_modelgw_admin_refuse(r, ctx, rc);
 }

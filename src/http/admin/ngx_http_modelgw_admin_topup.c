@@ -194,9 +194,9 @@ ngx_http_modelgw_topup_failed(ngx_http_modelgw_change_t *c)
     return ngx_http_modelgw_error(c->request, c->ctx,
                                   NGX_HTTP_SERVICE_UNAVAILABLE,
                                   "SERVICE_UNAVAILABLE",
-                                  "The ledger cannot be written; the top-up "
-                                  "may still be made: repeat it with the "
-                                  "same id");
+                                  "%s cannot be written; the top-up may still "
+                                  "be made: repeat it with the same id",
+                                  ngx_http_modelgw_admin_books(c->request));
 }
 
 

@@ -456,8 +456,9 @@ ngx_http_modelgw_exchanger_wait_left(ngx_http_modelgw_exchanger_t *e)
 static ngx_int_t
 ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 {
-    uint64_t   boot;
-    ngx_int_t  rc;
+    uint64_t            boot;
+    ngx_int_t           rc;
+    ngx_modelgw_node_e  state;
 
     e->joins++;
     boot = ngx_http_modelgw_exchanger_boot();
@@ -497,8 +498,17 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 
     /* else the first exchange tells whether it is still asked to leave */
 
-    if (e->node->state != NGX_MODELGW_NODE_LEFT) {
+    state = e->node->state;
+
+    if (state != NGX_MODELGW_NODE_LEFT) {
         ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_MEMBER);
+    }
+
+    if (state == NGX_MODELGW_NODE_NEW || state == NGX_MODELGW_NODE_REFUSED
+        || (state == NGX_MODELGW_NODE_OFFLINE && !e->away))
+    {
+        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_JOINED, NULL,
+                                       0);
     }
 
     return NGX_OK;
@@ -697,8 +707,8 @@ ngx_http_modelgw_exchanger_round(ngx_http_modelgw_exchanger_t *e)
 
     if (rc == NGX_DECLINED) {
         e->node->fenced++;
-        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_FENCED,
-                                       e->x.error.data, e->x.error.len);
+        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_FENCED, NULL,
+                                       0);
     }
 
     ngx_http_modelgw_exchanger_lost(e);
@@ -710,6 +720,7 @@ ngx_http_modelgw_exchanger_round(ngx_http_modelgw_exchanger_t *e)
 static void
 ngx_http_modelgw_exchanger_state(ngx_http_modelgw_exchanger_t *e)
 {
+    ngx_uint_t          left;
     ngx_modelgw_node_e  state;
 
     e->failures = 0;
@@ -726,10 +737,16 @@ ngx_http_modelgw_exchanger_state(ngx_http_modelgw_exchanger_t *e)
         return;
     }
 
+    left = (e->node->state == NGX_MODELGW_NODE_LEFT);
+
     ngx_modelgw_node_set(e->ledger, state);
 
     if (state == NGX_MODELGW_NODE_LEFT) {
         ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_LEFT, NULL, 0);
+
+    } else if (left) {
+        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_JOINED, NULL,
+                                       0);
     }
 }
 
@@ -819,14 +836,20 @@ ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e)
 static void
 ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
 {
+    uint32_t  hash;
+
     ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_REFUSED);
 
     ngx_http_modelgw_exchanger_close(e);
 
     e->retry = ngx_http_modelgw_writer_clock() + NGX_HTTP_MODELGW_EXCHANGER_MAX;
 
-    if (!e->refused) {
-        e->refused = 1;
+    /* one that changes is told, as what was done about it may be wrong */
+
+    hash = ngx_crc32_short(e->x.error.data, e->x.error.len) | 1;
+
+    if (e->refused != hash) {
+        e->refused = hash;
         ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_REFUSED,
                                        e->x.error.data, e->x.error.len);
     }

@@ -121,7 +121,8 @@ typedef struct {
                                                 asked to */
     uint64_t                       joins;
     ngx_uint_t                     failures; /* one after another */
-    ngx_uint_t                     refused;  /* 1: a line says so */
+    uint32_t                       refused;  /* hash of the reason that a line
+                                                has told, not 0; or 0 */
     ngx_uint_t                     away;     /* 1: a line says so */
     uint64_t                       retry;    /* ms, when to connect */
 

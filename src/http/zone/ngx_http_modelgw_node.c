@@ -136,6 +136,7 @@ void
 ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
 {
     uint64_t                   state, passed, offline;
+    ngx_uint_t                 level;
     ngx_modelgw_lease_node_t  *node;
 
     if (mmcf->cluster == NULL) {
@@ -171,7 +172,12 @@ ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
     if (ngx_modelgw_node_replace(mmcf->ledger, state, NGX_MODELGW_NODE_OFFLINE)
         == NGX_OK)
     {
-        ngx_log_error(NGX_LOG_ALERT, log, 0,
+        /* nginx may just have been stopped for so long */
+
+        level = (state == NGX_MODELGW_NODE_NEW) ? NGX_LOG_NOTICE
+                                                : NGX_LOG_ALERT;
+
+        ngx_log_error(level, log, 0,
                       "the cluster was not reached for %uL s, calls are "
                       "refused until it is", passed / 1000);
     }

@@ -79,9 +79,12 @@ static struct {
     [NGX_HTTP_MODELGW_LINE_LEFT] = {
         NGX_LOG_NOTICE, "this node has left the cluster, calls are refused" },
 
+    [NGX_HTTP_MODELGW_LINE_JOINED] = {
+        NGX_LOG_NOTICE, "this node has joined the cluster" },
+
     [NGX_HTTP_MODELGW_LINE_FENCED] = {
         NGX_LOG_WARN, "the cluster has gone on without this node, which joins "
-                      "it again: " },
+                      "it again" },
 
     [NGX_HTTP_MODELGW_LINE_CLUSTER] = {
         NGX_LOG_NOTICE, "cluster: " }

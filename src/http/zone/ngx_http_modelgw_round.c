@@ -103,7 +103,10 @@ ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
         return NGX_AGAIN;
     }
 
+    /* operators wait until each node has said that it knows a new key */
+
     if (e->round.ncalls == 0 && e->round.nasks == 0 && e->nmade == 0
+        && e->x.keys_version == e->node->keys_version
         && now - e->last < NGX_HTTP_MODELGW_EXCHANGER_BEAT)
     {
         return NGX_OK;

@@ -39,7 +39,8 @@ typedef enum {
     NGX_HTTP_MODELGW_LINE_AGAIN,         /* without a text */
     NGX_HTTP_MODELGW_LINE_REFUSED,
     NGX_HTTP_MODELGW_LINE_LEFT,          /* without a text */
-    NGX_HTTP_MODELGW_LINE_FENCED,
+    NGX_HTTP_MODELGW_LINE_JOINED,        /* without a text */
+    NGX_HTTP_MODELGW_LINE_FENCED,        /* without a text */
     NGX_HTTP_MODELGW_LINE_CLUSTER        /* another sentence */
 } ngx_http_modelgw_line_e;
 
