@@ -484,9 +484,11 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->again = e->ntopups
                - ngx_min(e->ntopups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS);
 
+    e->since = ngx_http_modelgw_writer_clock();
     e->last = 0;
     e->read = 0;
     e->shipped = (uint64_t) -1;
+    e->round.took = 0;
     e->round.drain = 0;
     e->idle = 0;
 
