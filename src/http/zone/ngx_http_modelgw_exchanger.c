@@ -537,7 +537,10 @@ ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
 
     lease = ngx_modelgw_lease(e->ledger, &fund);
 
-    f->dirty |= (lease->granted != granted || lease->forced != forced);
+    /* an exchanger that was killed may not have written down what it knew */
+
+    f->dirty |= (lease->granted != granted || lease->forced != forced
+                 || (e->joins == 1 && forced));
 
     ngx_modelgw_lease_said_locked(e->ledger, &fund, ends, granted, returned,
                                   forced);
