@@ -34,7 +34,7 @@
                                                not urgent */
 #define NGX_MODELGW_SHARE_SAY       500     /* ms: what is used is said */
 #define NGX_MODELGW_SHARE_RENEW     3000    /* ms before a chunk expires */
-#define NGX_MODELGW_SHARE_DUE       50      /* ms that what was lent is kept for
+#define NGX_MODELGW_SHARE_DUE       250     /* ms that what was lent is kept for
                                                those who wait */
 #define NGX_MODELGW_SHARE_AGAIN     1000    /* ms: a refusal is believed */
 #define NGX_MODELGW_SHARE_BACK      5000    /* ms, in which all nodes come back
@@ -815,6 +815,12 @@ ngx_modelgw_share_calls(ngx_modelgw_share_part_t *p, uint64_t calls,
     keep = p->lacks ? calls : ngx_max(ngx_max(p->rate, p->count), calls);
     had = p->have;
 
+    /* those that it was lent for may not have come yet */
+
+    if (time < p->due_until) {
+        keep = ngx_max(keep, calls + p->due);
+    }
+
     p->have = ngx_min(p->have, keep);
 
     /* idle ones are said again soon: the answer has what others lack */
@@ -869,7 +875,7 @@ ngx_modelgw_share_said_locked(ngx_modelgw_ledger_t *l,
         p->none = 0;
     }
 
-    p->due = ask->waiting;
+    p->due = ask->waiting + ((time < p->due_until) ? p->due : 0);
     p->due_until = time + NGX_MODELGW_SHARE_DUE;
 
     __atomic_store_n(&p->answered, ask->number, __ATOMIC_RELEASE);

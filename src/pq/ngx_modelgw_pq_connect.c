@@ -59,6 +59,8 @@ typedef struct {
 
 static ngx_int_t ngx_modelgw_pq_parse(ngx_modelgw_pq_conf_t *conf,
     PQconninfoOption **options, ngx_modelgw_pq_error_t *error);
+static const char *ngx_modelgw_pq_parse_error(const char *conninfo,
+    const char *text);
 static ngx_int_t ngx_modelgw_pq_check_options(PQconninfoOption *options,
     ngx_modelgw_pq_error_t *error);
 static char *ngx_modelgw_pq_option(PQconninfoOption *options,
@@ -247,7 +249,9 @@ ngx_modelgw_pq_parse(ngx_modelgw_pq_conf_t *conf, PQconninfoOption **options,
     *options = libpq.PQconninfoParse(conf->conninfo, &text);
 
     if (*options == NULL) {
-        ngx_modelgw_pq_set_error(error, "%s", text ? text : "no memory");
+        ngx_modelgw_pq_set_error(error, "%s",
+                                 ngx_modelgw_pq_parse_error(conf->conninfo,
+                                                            text));
         libpq.PQfreemem(text);
         return NGX_ERROR;
     }
@@ -258,6 +262,24 @@ ngx_modelgw_pq_parse(ngx_modelgw_pq_conf_t *conf, PQconninfoOption **options,
     }
 
     return NGX_OK;
+}
+
+
+/* libpq repeats the word that it cannot read, which may be of a password */
+
+static const char *
+ngx_modelgw_pq_parse_error(const char *conninfo, const char *text)
+{
+    if (text == NULL) {
+        return "no memory";
+    }
+
+    if (strstr(conninfo, "password") == NULL && strchr(conninfo, '@') == NULL) {
+        return text;
+    }
+
+    return "the conninfo cannot be read, and may have a password, which is to"
+           " be put into a file, named by password=file:/path";
 }
 
 

@@ -41,8 +41,7 @@ def db(server):
 def renew(server):
     with server.connect() as c:
         c.run("DROP SCHEMA IF EXISTS modelgw CASCADE")
-    with open(server.schema) as f:
-        server.install(f.read())
+    server.install()
 
 
 @pytest.fixture

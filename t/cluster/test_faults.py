@@ -620,3 +620,33 @@ def test_no_deadlock_is_a_check(server):
     for t in ts:
         t.join()
     assert server.deadlocks() == 1
+
+
+PLANTS = [
+    ("UPDATE modelgw.calls SET cost = cost + 1",
+     "UPDATE modelgw.calls SET cost = cost - 1", "audit", "position"),
+    ("UPDATE modelgw.calls SET model = 'x'",
+     "UPDATE modelgw.calls SET model = 'fam-b-one'", "position"),
+    ("UPDATE modelgw.calls SET pos = pos + 1000",
+     "UPDATE modelgw.calls SET pos = pos - 1000", "position"),
+    ("UPDATE modelgw.accounts SET free = free + 1",
+     "UPDATE modelgw.accounts SET free = free - 1", "audit"),
+    ("UPDATE modelgw.leases SET granted = granted + 1",
+     "UPDATE modelgw.leases SET granted = granted - 1", "audit"),
+    ("UPDATE modelgw.topups SET amount = amount + 1",
+     "UPDATE modelgw.topups SET amount = amount - 1", "audit")]
+
+
+def test_differences_are_found(cluster):
+    """What is put into the books by hand."""
+    c = cluster(n=1)
+    assert call(c, 0, c.nodes[0].bob, BODY).status == 200
+    c.settle()
+    assert c.differences() == []
+    for plant, heal, *words in PLANTS:
+        c.server.run(plant)
+        found = "\n".join(c.differences())
+        c.server.run(heal)
+        for word in words:
+            assert word in found, (plant, found)
+    assert c.differences() == []

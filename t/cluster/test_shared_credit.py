@@ -68,7 +68,6 @@ def test_credit_for_ten_admits_ten(cluster):
         make_exact(c, 10 * HOLD)
         for r in race(c, c.nodes[0].bob, 1000, 10)[:10]:
             assert "are left" in refused(r)
-    assert c.cost_of(BOB) in (0, TRIALS * 10 * COST)    # not all are shipped
     c.settle()
     assert c.cost_of(BOB) == TRIALS * 10 * COST
 

@@ -140,7 +140,7 @@ MANY = """
     INSERT INTO modelgw.keys
     SELECT sha256(('sk-eu-' || lpad(i::text, 48, '0'))::bytea), 'many-' || i,
         account, "group", models, rpm, tpm, concurrency, budget, "window",
-        expires, state, version, created, changed, note, c.keys_version + i
+        expires, state, k.version, created, changed, note, c.keys_version + i
     FROM modelgw.keys k, modelgw.cluster c, generate_series(1, %d) AS i
     WHERE k.id = 'dora';
     UPDATE modelgw.cluster SET keys_version = keys_version + %d"""

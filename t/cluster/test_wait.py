@@ -19,8 +19,7 @@ LINE = Line(input=1, output=2, max_output=4000)     # of fam-b-one
 BODY = chat(max_tokens=50)
 HOLD = Bound(json.dumps(BODY).encode(), LINE, "chat").hold
 BOB = "bob-1"
-READY = "location = /ready { modelgw_ready; }"
-PLACES = metrics.LOCATION + READY
+PLACES = "location = /ready { modelgw_ready; }"
 
 
 def put(c, amount):

@@ -556,6 +556,8 @@ def plants(run, failed):
     out = []
     for name, plant in PLANTS.items():
         finds = plant.finds - failed
+        if not any(made.key for made in run.made_keys.values()):
+            finds -= {"keys"}           # of a run without them
         try:
             missed = finds - plant(run, facts)
             faults = ["%s has not found it" % check for check in missed]
@@ -571,6 +573,9 @@ def summary(run, seconds):
         return ["nothing to sum up, after %d s" % seconds]
     facts = run.facts
     refused = collections.Counter(v.status for v in run.visits.values())
+    own = collections.Counter(
+        v.status for n, v in run.visits.items()
+        if v.status and v.status != 200 and n not in run.invoices)
     per = collections.Counter(row["node"] for row in facts.rows)
     out = ["%d calls, %d rows (%s), %s euro, of them %s billed by usage and "
            "equal to the invoice; %d s" % (
@@ -581,7 +586,9 @@ def summary(run, seconds):
            "answers: " + ", ".join("%s %d" % (status or "none", n) for
                                    status, n in sorted(
                                        refused.items(),
-                                       key=lambda x: x[0] or 0)),
+                                       key=lambda x: x[0] or 0))
+           + "; by the gateway: " + ", ".join(
+               "%s %d" % item for item in sorted(own.items())),
            "faults: " + ", ".join("%s %d" % item for item in
                                   sorted(run.torment.counts.items())),
            "lost by kills of nodes: %d calls; top-ups: %d, keys: %d" % (

@@ -95,7 +95,10 @@ def test_bad_conninfo(conf, conninfo, word):
 
 @pytest.mark.parametrize("conninfo", [
     '"host=/run/postgresql password=%s"' % config_check.SECRET,
-    "postgres://modelgw:%s@127.0.0.1/modelgw" % config_check.SECRET])
+    '"host=/run/postgresql password=a %s"' % config_check.SECRET,
+    "postgres://modelgw:%s@127.0.0.1/modelgw" % config_check.SECRET,
+    "postgres://modelgw:%s%%zz@127.0.0.1/modelgw" % config_check.SECRET,
+    "postgres://modelgw:%s@[::1/modelgw" % config_check.SECRET])
 def test_password_in_conninfo(conf, conninfo):
     conf.refused("password", "file", **cluster(conninfo))
 
