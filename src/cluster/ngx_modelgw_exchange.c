@@ -476,7 +476,8 @@ ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
     }
 
     ngx_modelgw_exchange_int(&args, x->num);
-    ngx_modelgw_exchange_int(&args, NGX_MODELGW_EXCHANGE_LIVE);
+    ngx_modelgw_exchange_int(&args, ngx_max(3 * round->took,
+                                            NGX_MODELGW_EXCHANGE_LIVE));
 
     if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_ANSWER, &args)
         != NGX_OK)
@@ -691,7 +692,8 @@ ngx_modelgw_exchange_elsewhere(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_array(&args, &a[0]);
     ngx_modelgw_exchange_array(&args, &a[1]);
     ngx_modelgw_exchange_array(&args, &a[2]);
-    ngx_modelgw_exchange_int(&args, NGX_MODELGW_EXCHANGE_LIVE);
+    ngx_modelgw_exchange_int(&args, ngx_max(3 * round->took,
+                                            NGX_MODELGW_EXCHANGE_LIVE));
 
     return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_ELSEWHERE,
                                       &args);

@@ -24,7 +24,8 @@
 #define NGX_MODELGW_SCHEMA_VERSION   1   /* of the database */
 #define NGX_MODELGW_EXCHANGE_CALLS   1000
 #define NGX_MODELGW_EXCHANGE_ASKS    1000
-#define NGX_MODELGW_EXCHANGE_LIVE    3000  /* ms since a node was seen */
+#define NGX_MODELGW_EXCHANGE_LIVE    3000  /* ms since a node was seen, or
+                                              three exchanges */
 #define NGX_MODELGW_EXCHANGE_ARRAYS  24
 #define NGX_MODELGW_RANDOM_ID        33  /* of a journal, process, cluster: 32
                                             hexadecimal digits and a NUL */
@@ -113,6 +114,9 @@ typedef struct {
     ngx_modelgw_ask_t            *asks;      /* one a fund */
     ngx_uint_t                    nasks;
     uint64_t                      live;      /* as last known */
+    uint64_t                      took;      /* ms, the last one; 0: not known.
+                                                If the database is slow, nodes
+                                                are seen less often */
     int64_t                     (*held)(void *data, ngx_str_t *account);
                                              /* what an account that a call was
                                                 of holds now, for operators;

@@ -123,6 +123,29 @@ def test_the_last_cent_while_nodes_are_busy(cluster):
     assert took[len(took) // 2] < 0.5, took
 
 
+def test_nodes_are_waited_for_after_an_outage(cluster):
+    """All seem to be away then: that is no reason to refuse a call."""
+    c = cluster(n=2, founding="0", options="exchange=50ms wait=20s")
+    c.expect()
+    bob = c.nodes[0].bob
+    make_exact(c, HOLD)
+    assert call(c, 1, bob, BODY).status == 200
+    c.settle()
+    c.put(BOB, COST)                    # the rest is lent to the second one
+    for node in c.nodes:
+        node.proxy.refuse()
+    time.sleep(4)
+    c.nodes[0].proxy.clear()
+    c.wait(lambda: c.one("SELECT seen > extract(epoch FROM now()) * 1000 - 500"
+                         " FROM modelgw.nodes WHERE num = %d"
+                         % c.nodes[0].num()), "the first one is back")
+    timer = threading.Timer(0.5, c.nodes[1].proxy.clear)
+    timer.start()
+    a = call(c, 0, bob, BODY)
+    timer.join()
+    assert a.status == 200, a.response
+
+
 def test_two_want_the_last_one(cluster):
     """One gets it, and the other one is refused: neither waits for ever."""
     c = cluster(founding="0", location="proxy_read_timeout 600s;")

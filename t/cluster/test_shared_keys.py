@@ -185,7 +185,6 @@ def test_keys_that_a_dump_does_not_have_are_gone(cluster, before):
         node.proxy.refuse()
     c.server.restore(path)
     for node in c.nodes:
-        node.proxy.cut()
         node.proxy.clear()
     everywhere(c, key, 401, time.monotonic(), seconds=10)
     for k in old:

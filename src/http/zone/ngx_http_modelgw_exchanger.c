@@ -485,9 +485,11 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->again = e->ntopups
                - ngx_min(e->ntopups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS);
 
+    e->since = ngx_http_modelgw_writer_clock();
     e->last = 0;
     e->read = 0;
     e->shipped = (uint64_t) -1;
+    e->round.took = 0;
     e->round.drain = 0;
     e->idle = 0;
 
@@ -545,7 +547,10 @@ ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
 
     lease = ngx_modelgw_lease(e->ledger, &fund);
 
-    f->dirty |= (lease->granted != granted || lease->forced != forced);
+    /* an exchanger that was killed may not have written down what it knew */
+
+    f->dirty |= (lease->granted != granted || lease->forced != forced
+                 || (e->joins == 1 && forced));
 
     ngx_modelgw_lease_said_locked(e->ledger, &fund, ends, granted, returned,
                                   forced);

@@ -120,6 +120,7 @@ typedef struct {
     ngx_uint_t                     left;     /* 1: the cluster, as it was
                                                 asked to */
     uint64_t                       joins;
+    uint64_t                       since;    /* ms, when it has joined */
     ngx_uint_t                     failures; /* one after another */
     uint32_t                       refused;  /* hash of the reason that a line
                                                 has told, not 0; or 0 */

@@ -706,7 +706,11 @@ ngx_http_modelgw_round_say(ngx_http_modelgw_exchanger_t *e)
         return rc;
     }
 
-    ngx_http_modelgw_round_count(node, ngx_http_modelgw_writer_usec() - usec);
+    usec = ngx_http_modelgw_writer_usec() - usec;
+
+    ngx_http_modelgw_round_count(node, usec);
+
+    round->took = usec / 1000;
 
     e->shipped = e->reads;
 
@@ -758,11 +762,19 @@ ngx_http_modelgw_round_count(ngx_modelgw_lease_node_t *node, uint64_t usec)
 static void
 ngx_http_modelgw_round_said(ngx_http_modelgw_exchanger_t *e, uint64_t time)
 {
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, early;
     ngx_modelgw_ask_t            *ask;
     ngx_http_modelgw_fund_t      *f;
     ngx_modelgw_claim_said_t      claim;
     ngx_modelgw_exchange_said_t  *said;
+
+    /*
+     * after an outage of the database all nodes seem to be away, until they
+     * have joined again: a call is not refused for that
+     */
+
+    early = (ngx_http_modelgw_writer_clock() - e->since
+             < NGX_MODELGW_EXCHANGE_LIVE);
 
     for (i = 0; i < e->round.nasks; i++) {
         ask = &e->asks[i];
@@ -784,7 +796,7 @@ ngx_http_modelgw_round_said(ngx_http_modelgw_exchanger_t *e, uint64_t time)
 
         claim.brief = said->brief;
         claim.recall = said->recall;
-        claim.silent = said->silent;
+        claim.silent = said->silent + (early && said->away > 0);
         claim.free = said->free;
         claim.away = said->away;
 
