@@ -45,6 +45,8 @@ typedef struct {
     uint64_t              pos;           /* acknowledged */
     uint64_t              keys_version;  /* that this node knows, of the
                                             caller */
+    uint64_t              end;           /* the last position of the journal,
+                                            set before each join */
     ngx_uint_t            fresh;         /* of the caller, 1: of a process that
                                             has just started: it may take
                                             over; 0 after a join */

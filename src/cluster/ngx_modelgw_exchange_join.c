@@ -30,6 +30,7 @@ typedef struct {
                                             has not started yet */
     ngx_uint_t            left;
     ngx_uint_t            drain;
+    uint64_t              pos;
 } ngx_modelgw_exchange_node_t;
 
 
@@ -81,7 +82,7 @@ static const char  ngx_modelgw_exchange_rights[] =
 
 static const char  ngx_modelgw_exchange_looked[] =
     "SELECT c.id, c.version, c.oldest, n.num, n.epoch, n.process = $2,"
-        " n.process = '', n.state, n.drain"
+        " n.process = '', n.state, n.drain, n.pos"
     " FROM modelgw.cluster c LEFT JOIN modelgw.nodes n ON n.journal = $1";
 
 
@@ -149,6 +150,13 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
 
         if (node.num == 0) {
             rc = ngx_modelgw_exchange_register(x);
+
+        } else if (node.pos > x->end) {
+            ngx_modelgw_exchange_set_error(x, "the journal was set back, the"
+                                   " database has later calls of it; put the"
+                                   " right file back, or run \"modelgwctl"
+                                   " journal renew\"");
+            return NGX_DECLINED;
 
         } else if (node.left && node.drain && !x->fresh) {
             return NGX_BUSY;
@@ -268,6 +276,7 @@ ngx_modelgw_exchange_look(ngx_modelgw_exchange_t *x,
         node->left = (ngx_modelgw_pq_int(result, 0, 7)
                       == NGX_MODELGW_EXCHANGE_LEFT);
         node->drain = ngx_modelgw_pq_int(result, 0, 8);
+        node->pos = ngx_modelgw_pq_int(result, 0, 9);
     }
 
     ngx_modelgw_pq_clear(result);

@@ -265,8 +265,10 @@ ngx_modelgw_limits_exchange(ngx_modelgw_pq_t *pq, ngx_modelgw_ledger_t *l,
     run.asks = asks;
     run.n = ngx_modelgw_shares_asks(l, time, asks, NGX_MODELGW_LIMITS_ASKS);
 
+    /* without an answer the rank is known of one that is alone only */
+
     if (run.n == 0) {
-        ngx_modelgw_shares_reached(l, time, 0, 0);
+        ngx_modelgw_shares_reached(l, time, (live == 1), 0);
         return NGX_OK;
     }
 

@@ -80,6 +80,10 @@ def verify_client(book, call, visit, invoice, ended):
     if visit.status == 402:
         visit = copy.copy(visit)
         visit.error = AWAY.sub(b"", error)
+    if visit.status == 429 and b"calls at a time" in error and invoice is None:
+        # nodes lend an eighth of them in advance, and without the database a
+        # node has none that it did not have before, for ten seconds
+        return None
     if visit.status == 401 and invoice is None:
         for made in book.run.made_keys.values():
             if made.key is visit.key and (

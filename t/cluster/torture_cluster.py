@@ -604,7 +604,8 @@ class Run(single.Run):
     # the end
 
     async def concurrency(self):
-        """No slot of a call has leaked: a key may have as many as before."""
+        """No slot of a call has leaked: a key may have as many as before, but
+        for those that the other nodes have in advance, an eighth each."""
         key = self.config_keys[RICH[0], "c"]
 
         async def one(i):
@@ -626,7 +627,8 @@ class Run(single.Run):
 
         self.made.clear()
         statuses = await asyncio.gather(*[one(i) for i in range(PARALLEL)])
-        if {429, 503} & set(statuses):
+        least = PARALLEL - (NODES - 1) * (PARALLEL // 8)
+        if 503 in statuses or statuses.count(429) > PARALLEL - least:
             self.fault("%d calls at once of key %s: %s" % (
                 PARALLEL, key.id, collections.Counter(statuses)))
 

@@ -94,6 +94,8 @@ static void ngx_http_modelgw_exchanger_unknown(
     ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_unknown_fund(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_fund_t *fund);
+static ngx_int_t ngx_http_modelgw_exchanger_end(
+    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_known(
     ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_round(ngx_http_modelgw_exchanger_t *e);
@@ -463,6 +465,12 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->joins++;
     boot = ngx_http_modelgw_exchanger_boot();
 
+    rc = ngx_http_modelgw_exchanger_end(e);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
     rc = ngx_modelgw_exchange_join(&e->x, ngx_http_modelgw_exchanger_lease, e);
 
     if (rc != NGX_OK) {
@@ -621,43 +629,38 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
 }
 
 
-/*
- * Compares the journal with what the database knows of it, and writes down
- * which node it is of, before any call is admitted by that.
- */
+/* Up to where the journal has calls: NGX_OK, NGX_AGAIN. */
 
 static ngx_int_t
-ngx_http_modelgw_exchanger_known(ngx_http_modelgw_exchanger_t *e)
+ngx_http_modelgw_exchanger_end(ngx_http_modelgw_exchanger_t *e)
 {
-    u_char                *p;
-    uint64_t               end;
-    ngx_int_t              rc;
-    ngx_uint_t             renamed;
-    ngx_modelgw_store_t   *store;
+    ngx_int_t             rc;
+    ngx_modelgw_store_t  *store;
 
     store = ngx_modelgw_store_open_read(e->path, &e->shared->file, &e->error);
 
-    rc = store ? ngx_modelgw_journal_end(store, &end) : NGX_ERROR;
+    rc = store ? ngx_modelgw_journal_end(store, &e->x.end) : NGX_ERROR;
 
     if (store) {
         ngx_modelgw_store_close(store);
     }
 
-    if (rc != NGX_OK) {
-        e->x.error.len = ngx_sprintf(e->x.error.data,
-                                     "the journal cannot be read")
-                         - e->x.error.data;
-        return NGX_AGAIN;
+    if (rc == NGX_OK) {
+        return NGX_OK;
     }
 
-    if (end < e->x.pos) {
-        p = ngx_sprintf(e->x.error.data,
-                        "the journal was set back, the database has later "
-                        "calls of it: run \"modelgwctl journal renew\"");
-        e->x.error.len = p - e->x.error.data;
+    e->x.error.len = ngx_sprintf(e->x.error.data, "the journal cannot be read")
+                     - e->x.error.data;
+    return NGX_AGAIN;
+}
 
-        return NGX_DECLINED;
-    }
+
+/* Writes down which node it is, before any call is admitted by that. */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_known(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_uint_t  renamed;
 
     renamed = (e->journal.num != e->x.num);
 

@@ -139,6 +139,7 @@ cli_node(char **f, ngx_uint_t n)
     ngx_memzero(x.cluster, NGX_MODELGW_RANDOM_ID);
     strncpy(x.cluster, f[2], NGX_MODELGW_RANDOM_ID - 1);
     x.name = replace(x.name, f[3]);
+    x.end = INT64_MAX;
     x.fresh = atoi(f[4]);
 
     printf("ok\n");
