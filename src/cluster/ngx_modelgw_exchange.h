@@ -177,14 +177,6 @@ ngx_int_t ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
 
 
-typedef struct {
-    ngx_str_t             id;
-    ngx_str_t             account;
-    int64_t               amount;
-    uint64_t              time;          /* ms */
-    ngx_str_t             reason;
-} ngx_modelgw_exchange_topup_t;
-
 /*
  * Says top-ups again that this node has taken: a failover may have lost them.
  * Those that the database has do not change, and those of accounts that it does
@@ -194,7 +186,7 @@ typedef struct {
  *                say them again
  */
 ngx_int_t ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n);
+    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n);
 
 
 #endif /* _NGX_MODELGW_EXCHANGE_H_INCLUDED_ */

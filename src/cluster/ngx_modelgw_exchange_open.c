@@ -30,7 +30,7 @@ typedef enum {
 
 
 static ngx_int_t ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n);
+    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n);
 static ngx_int_t ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
 static ngx_int_t ngx_modelgw_exchange_open_accounts(ngx_modelgw_exchange_t *x);
@@ -360,7 +360,7 @@ ngx_modelgw_exchange_open_limits(ngx_modelgw_exchange_t *x)
 
 ngx_int_t
 ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n)
+    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n)
 {
     ngx_uint_t  max;
 
@@ -381,7 +381,7 @@ ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
 
 static ngx_int_t
 ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_topup_t *topups, ngx_uint_t n)
+    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n)
 {
     ngx_int_t                     rc;
     ngx_uint_t                    i;

@@ -7,7 +7,8 @@
  * outbox (a trigger on calls adds a position to each row of them), leases and
  * acknowledged.  PRAGMA user_version is 100 + NGX_MODELGW_STORE_VERSION, so an
  * older nginx refuses it.  An account's balance is what is left of its lease:
- * granted - returned - forced - the cost of its calls.  There are no top-ups.
+ * granted - returned - forced - the cost of its calls.  The top-ups in it are
+ * those that this node has taken lately, to be said again; they do not count.
  *
  * It is made and opened by ngx_modelgw_store_open_journal().
  */
@@ -26,7 +27,7 @@
 #define NGX_MODELGW_JOURNAL_ID    33     /* 32 hexadecimal digits and a NUL */
 #define NGX_MODELGW_JOURNAL_KEEP  604800 /* seconds that outbox rows, and the
                                             calls of them, are kept after they
-                                            were acknowledged */
+                                            were acknowledged; and top-ups */
 
 typedef struct {
     char                  id[NGX_MODELGW_JOURNAL_ID];
@@ -101,6 +102,25 @@ typedef ngx_int_t (*ngx_modelgw_journal_price_pt)(void *data,
 ngx_int_t ngx_modelgw_journal_prices(ngx_modelgw_store_t *s, uint64_t pos,
     ngx_uint_t max, ngx_modelgw_journal_price_pt handler, void *data);
 
+typedef struct {
+    ngx_str_t             id;
+    ngx_str_t             account;
+    int64_t               amount;
+    uint64_t              time;          /* ms */
+    ngx_str_t             reason;
+} ngx_modelgw_journal_topup_t;
+
+/*
+ * For a reader: calls the handler for at most max top-ups that were made after
+ * "time", milliseconds since the Epoch, in the order of their times, of which
+ * no two are the same; texts are valid until the next one is read.
+ *     NGX_OK, NGX_ERROR (of the store, or the handler's)
+ */
+typedef ngx_int_t (*ngx_modelgw_journal_topup_pt)(void *data,
+    ngx_modelgw_journal_topup_t *topup);
+ngx_int_t ngx_modelgw_journal_topups(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_uint_t max, ngx_modelgw_journal_topup_pt handler, void *data);
+
 /*
  * The last position: of the outbox's sequence, also when rows are deleted.
  *     NGX_OK, NGX_ERROR
@@ -119,6 +139,10 @@ ngx_int_t ngx_modelgw_journal_lease(ngx_modelgw_store_t *s, ngx_str_t *name,
                                             the difference to those it had;
                                             the account must exist.  Names of
                                             budgets begin with "#". */
+ngx_int_t ngx_modelgw_journal_topup(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);       /* or the founding credit of an account
+                                            that it has opened; one that is
+                                            there does not change */
 
 
 /*
@@ -152,9 +176,9 @@ ngx_int_t ngx_modelgw_journal_feed(ngx_modelgw_store_t *s,
 
 /*
  * Deletes, in a batch of its own, at most "max" rows of the outbox, of calls
- * that were acknowledged before "time", seconds since the Epoch; and what was
- * lent of budgets whose windows are long over.  It notes what is acknowledged
- * now, NGX_MODELGW_JOURNAL_KEEP later.
+ * that were acknowledged before "time", seconds since the Epoch; top-ups made
+ * before it; and what was lent of budgets whose windows are long over.  It
+ * notes what is acknowledged now, NGX_MODELGW_JOURNAL_KEEP later.
  *     NGX_OK        *n were deleted; fewer than max: there are no more
  *     NGX_ERROR
  */

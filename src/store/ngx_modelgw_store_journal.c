@@ -67,6 +67,8 @@ static ngx_int_t ngx_modelgw_journal_call_row(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
 static ngx_int_t ngx_modelgw_journal_price_row(ngx_modelgw_stmt_t *stmt,
     void *handler, void *data);
+static ngx_int_t ngx_modelgw_journal_topup_row(ngx_modelgw_stmt_t *stmt,
+    void *handler, void *data);
 
 
 const char  ngx_modelgw_journal_schema[] =
@@ -313,6 +315,36 @@ ngx_modelgw_journal_leased(ngx_modelgw_store_t *s, ngx_str_t *name,
     ngx_modelgw_stmt_finalize(&stmt);
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_journal_topup(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change)
+{
+    u_char      *p, founding[sizeof("founding:") + NGX_MODELGW_LEDGER_NAME];
+    ngx_str_t    id, reason;
+    ngx_uint_t   made;
+
+    id.len = ngx_min(change->id.len, NGX_MODELGW_LEDGER_NAME);
+    id.data = change->id.data;
+
+    reason.len = ngx_min(change->note_len, NGX_MODELGW_LEDGER_NOTE);
+    reason.data = change->note;
+
+    if (change->kind != NGX_MODELGW_CHANGE_TOPUP) {
+        p = ngx_cpymem(founding, "founding:", sizeof("founding:") - 1);
+        p = ngx_cpymem(p, change->owner.data,
+                       ngx_min(change->owner.len, NGX_MODELGW_LEDGER_NAME));
+
+        id.len = p - founding;
+        id.data = founding;
+
+        reason.len = 0;
+    }
+
+    return ngx_modelgw_store_topup_insert(s, &id, &change->owner,
+                                          change->amount, change->time,
+                                          &reason, &made);
 }
 
 
@@ -584,6 +616,9 @@ ngx_modelgw_journal_trim(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
             " (SELECT max(time) FROM acknowledged WHERE time <= ?1)",
             old, 0, NULL)
         != NGX_OK
+        || ngx_modelgw_store_step(s, "DELETE FROM topups WHERE time < ?1",
+                                  old * 1000, 0, NULL)
+           != NGX_OK
         || ngx_modelgw_store_step(s,
             "DELETE FROM leases WHERE account GLOB '#*'"
             " AND account NOT GLOB '#*/total/*'"
@@ -633,6 +668,17 @@ ngx_modelgw_journal_prices(ngx_modelgw_store_t *s, uint64_t pos,
                         " WHERE id IN (SELECT price" NGX_MODELGW_JOURNAL_CALLS
                         ")", pos, max, ngx_modelgw_journal_price_row, &handler,
                         data);
+}
+
+
+ngx_int_t
+ngx_modelgw_journal_topups(ngx_modelgw_store_t *s, uint64_t time,
+    ngx_uint_t max, ngx_modelgw_journal_topup_pt handler, void *data)
+{
+    return ngx_modelgw_journal_rows(s,
+                        "SELECT id, account, amount, time, reason FROM topups"
+                        " WHERE time > ?1 ORDER BY time LIMIT ?2", time, max,
+                        ngx_modelgw_journal_topup_row, &handler, data);
 }
 
 
@@ -735,4 +781,21 @@ ngx_modelgw_journal_price_row(ngx_modelgw_stmt_t *stmt, void *handler,
     price.rates.cache_write_1h = ngx_modelgw_stmt_int(stmt, 8);
 
     return (*take)(data, &price);
+}
+
+
+static ngx_int_t
+ngx_modelgw_journal_topup_row(ngx_modelgw_stmt_t *stmt, void *handler,
+    void *data)
+{
+    ngx_modelgw_journal_topup_t    topup;
+    ngx_modelgw_journal_topup_pt  *take = handler;
+
+    ngx_modelgw_stmt_text(stmt, 0, &topup.id);
+    ngx_modelgw_stmt_text(stmt, 1, &topup.account);
+    topup.amount = ngx_modelgw_stmt_int(stmt, 2);
+    topup.time = ngx_modelgw_stmt_int(stmt, 3);
+    ngx_modelgw_stmt_text(stmt, 4, &topup.reason);
+
+    return (*take)(data, &topup);
 }

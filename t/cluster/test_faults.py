@@ -27,11 +27,17 @@ POOR = [Key("poor-%d" % i, "b") for i in range(3)]
 KEYS = [RICH] + POOR
 
 
+# top-ups by operators
+
+TOPUPS = "SELECT id, account, amount, reason FROM modelgw.topups WHERE " \
+         "id IN ('kept', 'more', 'less', 'founding:new') ORDER BY id"
+
+
 @pytest.fixture
 def mixed(cluster):
     """A cluster with the accounts, and a load on it."""
     def make(**kw):
-        c = cluster(founding="0", keys=KEYS, **kw)
+        c = cluster(**{"founding": "0", "keys": KEYS, **kw})
         c.expect()
         c.put("rich", 10 ** 13)
         for key in POOR:
@@ -353,20 +359,43 @@ def test_failover(server, standby, mixed, behind):
     assert (behind_by > 0) == behind
 
 
-def test_a_topup_survives_a_failover(server, standby, mixed):
-    """The node that took it says it again to a database that lost it."""
-    c = mixed(servers=[server, standby])
+@pytest.mark.parametrize("killed", ["", "worker", "node"])
+def test_a_topup_survives_a_failover(server, standby, mixed, killed):
+    """The node that took it says it again to a database that lost it, also if
+    the process that took it is gone; with the accounts that it has opened."""
+    c = mixed(servers=[server, standby], founding="5.00")
     server.caught_up(standby)
     standby.cut()
-    r = c.nodes[0].post("/admin/accounts/rich/topups",
-                        {"id": "kept", "amount": "1.23"})
-    assert r.status == 201, r
+    node = c.nodes[0]
+    for path, body in [("/rich/topups", {"id": "kept", "amount": "1.23"}),
+                       ("", {"id": "new"}),
+                       ("/new/topups", {"id": "more", "amount": "2"}),
+                       ("/rich/topups", {"id": "less", "amount": "-0.5",
+                                         "correction": True,
+                                         "reason": "too much"})]:
+        r = node.post("/admin/accounts" + path, body)
+        assert r.status == 201, r
+    if killed == "worker":
+        node.expect("exited on signal 9")
+        node.kill_workers()
+    elif killed:
+        node.kill_all()
+        node.kill()
     server.stop("immediate")
     standby.promote()
-    assert c.query("SELECT 1 FROM modelgw.topups WHERE id = 'kept'") == []
-    c.wait(lambda: c.query("SELECT amount FROM modelgw.topups WHERE "
-                           "id = 'kept'") == [{"amount": 1230000000}],
-           "the top-up is lost")
+    assert c.query(TOPUPS) == []
+    if killed == "node":
+        node.restart()
+    c.wait(lambda: [tuple(row.values()) for row in c.query(TOPUPS)]
+           == [("founding:new", "new", 5 * 10 ** 9, ""),
+               ("kept", "rich", 1230000000, ""),
+               ("less", "rich", -500000000, "too much"),
+               ("more", "new", 2 * 10 ** 9, "")], "top-ups are lost")
+    assert c.balance_of("new") == 7 * 10 ** 9
+    assert c.one("SELECT free + coalesce((SELECT sum(granted - returned - "
+                 "forced) FROM modelgw.leases WHERE account = name), 0) "
+                 "FROM modelgw.accounts WHERE name = 'rich'") \
+        == 10 ** 13 + 5730000000
     settled(c)
 
 

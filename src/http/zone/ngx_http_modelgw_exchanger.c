@@ -39,7 +39,8 @@
  *     a feed is in the journal, not     node->keys_version is older: it is
  *     published                         read and published again
  *     a change was committed, and not   it is found again in "actions", by its
- *     answered                          time and node
+ *     answered                          time and node; a top-up is written to
+ *                                       the journal before it is answered
  *
  * An exchange that arrives late, after another one, is fenced by its position,
  * or says what was said: totals, never differences.
@@ -231,8 +232,8 @@ ngx_http_modelgw_exchanger_memory(ngx_http_modelgw_exchanger_t *e)
                               * sizeof(ngx_modelgw_exchange_said_t) },
         { (void **) &e->opens, NGX_MODELGW_EXCHANGE_ASKS
                                * sizeof(ngx_modelgw_exchange_open_t) },
-        { (void **) &e->topups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS
-                                * sizeof(ngx_modelgw_change_t) },
+        { (void **) &e->topups, NGX_MODELGW_EXCHANGE_ASKS
+                                * sizeof(ngx_modelgw_journal_topup_t) },
         { (void **) &e->feed, NGX_HTTP_MODELGW_EXCHANGER_FEED
                               * sizeof(ngx_modelgw_feed_t) }
     };
@@ -490,8 +491,8 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 
     ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
 
-    e->again = e->ntopups
-               - ngx_min(e->ntopups, NGX_HTTP_MODELGW_EXCHANGER_TOPUPS);
+    e->again = ngx_http_modelgw_exchanger_time()
+               - NGX_MODELGW_JOURNAL_KEEP * 1000;
 
     e->since = ngx_http_modelgw_writer_clock();
     e->last = 0;
@@ -928,6 +929,7 @@ ngx_http_modelgw_exchanger_write(ngx_http_modelgw_exchanger_t *e,
     job.nasks = nasks;
     job.feed = feed;
     job.nfeed = nfeed;
+    job.topup = NULL;
 
     return ngx_http_modelgw_writer_job(e->writer, &job);
 }

@@ -22,7 +22,6 @@
 
 
 #define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
-#define NGX_HTTP_MODELGW_EXCHANGER_TOPUPS 128    /* that are said again */
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
 
@@ -166,10 +165,10 @@ typedef struct {
     ngx_modelgw_clerk_t            clerk;
     uint64_t                       clerked;  /* ms, its next step */
     ngx_uint_t                     unclerked; /* 1: a line says why */
-    ngx_modelgw_change_t          *topups;   /* that were made last, a ring */
-    ngx_uint_t                     ntopups;  /* so far */
-    ngx_uint_t                     again;    /* those that are to be said again
-                                                are from here on */
+    ngx_modelgw_journal_topup_t  *topups;   /* of the journal, to say again */
+    ngx_uint_t                     ntopups;
+    uint64_t                       again;    /* ms: the later ones are to be
+                                                said; -1: none */
     ngx_uint_t                     nmade;
     ngx_http_modelgw_made_t        made[NGX_MODELGW_LEDGER_CHANGES];
 } ngx_http_modelgw_exchanger_t;
@@ -211,6 +210,14 @@ ngx_uint_t ngx_http_modelgw_round_due(ngx_http_modelgw_exchanger_t *e);
 
 /* Without the database: ends the waits of calls that are over. */
 void ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e);
+
+/* Sets *open for an account, with its founding credit in the configuration. */
+void ngx_http_modelgw_round_open_account(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_exchange_open_t *open, uint32_t index);
+
+/* Copies a text to e->text, which has room for it. */
+void ngx_http_modelgw_round_text(ngx_http_modelgw_exchanger_t *e,
+    ngx_str_t *text);
 
 
 /* exchanger_change.c */

@@ -34,14 +34,14 @@
 #define NGX_HTTP_MODELGW_EXCHANGER_KNOWN  2000   /* ms, until a change is
                                                     answered */
 #define NGX_HTTP_MODELGW_EXCHANGER_CLERK  3000   /* ms */
-#define NGX_HTTP_MODELGW_EXCHANGER_AGAIN  600000 /* ms that a top-up is said
-                                                    again after it was made */
 
 
 static ngx_int_t ngx_http_modelgw_exchanger_feed(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_again(
     ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_topup(void *data,
+    ngx_modelgw_journal_topup_t *topup);
 static ngx_int_t ngx_http_modelgw_exchanger_seen(
     ngx_http_modelgw_exchanger_t *e, ngx_uint_t n);
 static ngx_int_t ngx_http_modelgw_exchanger_gone(
@@ -54,6 +54,9 @@ static ngx_int_t ngx_http_modelgw_exchanger_change(
 static ngx_int_t ngx_http_modelgw_exchanger_make(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change,
     ngx_modelgw_change_e *result, uint64_t *version);
+static ngx_int_t ngx_http_modelgw_exchanger_note(
+    ngx_http_modelgw_exchanger_t *e, ngx_modelgw_change_t *change,
+    ngx_modelgw_change_e result);
 static void ngx_http_modelgw_exchanger_answer(ngx_http_modelgw_exchanger_t *e,
     uint64_t known);
 static ngx_int_t ngx_http_modelgw_exchanger_clerk(
@@ -96,39 +99,95 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
 
 /*
  * After a connection was lost another server may be the database, which does
- * not have the last commits: top-ups that were answered by this process within
- * some minutes are made again, one a round, and found, if they are there.
+ * not have the last commits: the top-ups in the journal are said again, a part
+ * of them a round, and do nothing, if they are there.
  */
 
 static ngx_int_t
 ngx_http_modelgw_exchanger_again(ngx_http_modelgw_exchanger_t *e)
 {
-    uint64_t               version, time;
-    ngx_modelgw_change_e   result;
-    ngx_modelgw_change_t  *topup;
+    ngx_int_t             rc;
+    ngx_modelgw_store_t  *store;
 
-    time = ngx_http_modelgw_exchanger_time()
-           - NGX_HTTP_MODELGW_EXCHANGER_AGAIN;
-
-    while (e->again < e->ntopups) {
-        topup = &e->topups[e->again % NGX_HTTP_MODELGW_EXCHANGER_TOPUPS];
-
-        if (topup->time < time) {
-            e->again++;
-            continue;
-        }
-
-        if (ngx_http_modelgw_exchanger_make(e, topup, &result, &version)
-            != NGX_OK)
-        {
-            return NGX_AGAIN;
-        }
-
-        e->again++;
-        e->hurry = 1;
-
-        break;
+    if (e->again == (uint64_t) -1) {
+        return NGX_OK;
     }
+
+    e->text = e->texts;
+    e->ntopups = 0;
+
+    store = ngx_modelgw_store_open_read(e->path, &e->shared->file, &e->error);
+    if (store == NULL) {
+        return NGX_OK;
+    }
+
+    rc = ngx_modelgw_journal_topups(store, e->again, NGX_MODELGW_EXCHANGE_ASKS,
+                                    ngx_http_modelgw_exchanger_topup, e);
+
+    ngx_modelgw_store_close(store);
+
+    if (rc != NGX_OK) {
+        return NGX_OK;
+    }
+
+    if (e->ntopups
+        && (ngx_modelgw_exchange_open(&e->x, e->opens, e->ntopups) != NGX_OK
+            || ngx_modelgw_exchange_topups(&e->x, e->topups, e->ntopups)
+               != NGX_OK))
+    {
+        return NGX_AGAIN;
+    }
+
+    e->again = (uint64_t) -1;
+
+    if (e->ntopups == NGX_MODELGW_EXCHANGE_ASKS) {
+        e->again = e->topups[e->ntopups - 1].time;
+        e->hurry = 1;
+    }
+
+    return NGX_OK;
+}
+
+
+/* Copies a top-up; its account may be lost as well, and is opened before. */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_topup(void *data,
+    ngx_modelgw_journal_topup_t *topup)
+{
+    ngx_http_modelgw_exchanger_t *e = data;
+
+    size_t                         len;
+    uint32_t                       index;
+    ngx_modelgw_exchange_open_t   *open;
+    ngx_modelgw_journal_topup_t  *copy;
+
+    len = topup->id.len + topup->account.len + topup->reason.len;
+
+    if (len > (size_t) (e->text_end - e->text)) {
+        return NGX_ERROR;
+    }
+
+    open = &e->opens[e->ntopups];
+    copy = &e->topups[e->ntopups++];
+
+    *copy = *topup;
+
+    ngx_http_modelgw_round_text(e, &copy->id);
+    ngx_http_modelgw_round_text(e, &copy->account);
+    ngx_http_modelgw_round_text(e, &copy->reason);
+
+    if (ngx_modelgw_ledger_account(e->ledger, &copy->account, 0, 0, 0, 0,
+                                   &index)
+        == NGX_OK)
+    {
+        ngx_http_modelgw_round_open_account(e, open, index);
+        return NGX_OK;
+    }
+
+    ngx_memzero(open, sizeof(ngx_modelgw_exchange_open_t));
+
+    open->name = copy->account;
 
     return NGX_OK;
 }
@@ -375,11 +434,10 @@ ngx_http_modelgw_exchanger_change(ngx_http_modelgw_exchanger_t *e,
         return rc;
     }
 
-    if (result == NGX_MODELGW_CHANGE_MADE
-        && change->kind == NGX_MODELGW_CHANGE_TOPUP)
-    {
-        e->again += (e->again == e->ntopups);
-        e->topups[e->ntopups++ % NGX_HTTP_MODELGW_EXCHANGER_TOPUPS] = *change;
+    /* the exchanger that follows finds it, and answers it */
+
+    if (ngx_http_modelgw_exchanger_note(e, change, result) == NGX_DECLINED) {
+        return NGX_OK;
     }
 
     if (version == 0 || e->nmade == NGX_MODELGW_LEDGER_CHANGES) {
@@ -447,6 +505,42 @@ ngx_http_modelgw_exchanger_make(ngx_http_modelgw_exchanger_t *e,
     *result = NGX_MODELGW_CHANGE_FAILED;
 
     return change->tried ? NGX_AGAIN : NGX_OK;
+}
+
+
+/*
+ * Has credit that was given written to the journal, to be said again.  It is
+ * the database's in any case: that the journal cannot be written is no failure.
+ *     NGX_OK, NGX_AGAIN, NGX_DECLINED, as of the writer
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_note(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_change_t *change, ngx_modelgw_change_e result)
+{
+    ngx_uint_t                      made, known;
+    ngx_http_modelgw_journal_job_t  job;
+
+    made = (result == NGX_MODELGW_CHANGE_MADE);
+
+    /* the node that has made it may be the one that is lost */
+
+    known = (result == NGX_MODELGW_CHANGE_KNOWN);
+
+    if (change->kind == NGX_MODELGW_CHANGE_TOPUP
+        ? !made && !known
+        : !made || !ngx_modelgw_ledger_change_opens(change)
+          || change->amount == 0)
+    {
+        return NGX_OK;
+    }
+
+    ngx_memzero(&job, sizeof(ngx_http_modelgw_journal_job_t));
+
+    job.journal = &e->journal;
+    job.topup = change;
+
+    return ngx_http_modelgw_writer_job(e->writer, &job);
 }
 
 

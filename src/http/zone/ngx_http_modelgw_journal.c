@@ -1,7 +1,7 @@
 
 /*
  * What the exchanger of a cluster has the writer write: leases, the row of the
- * node, and the feed of keys and accounts that have changed.
+ * node, top-ups, and the feed of keys and accounts that have changed.
  *
  * They are two threads of one process.  A job is copied, so that the exchanger
  * may give it up while the disk hangs, and what it says is in totals, so that
@@ -112,14 +112,15 @@ ngx_http_modelgw_writer_job(ngx_http_modelgw_writer_t *w,
     ngx_int_t                rc;
     ngx_http_modelgw_job_t  *job;
 
-    rc = NGX_AGAIN;
     job = &w->job;
 
     (void) pthread_mutex_lock(&job->mutex);
 
+    rc = (job->closed || w->stop) ? NGX_DECLINED : NGX_AGAIN;
+
     /* one that was given up may still be TAKEN */
 
-    if (!job->closed && !w->stop
+    if (rc == NGX_AGAIN
         && job->state == NGX_HTTP_MODELGW_JOB_NONE
         && ngx_http_modelgw_journal_copy(job, wanted) == NGX_OK)
     {
@@ -165,6 +166,13 @@ ngx_http_modelgw_journal_copy(ngx_http_modelgw_job_t *job,
         ngx_memcpy(job->job.feed, from->feed, feed);
     }
 
+    job->job.topup = NULL;
+
+    if (from->topup) {
+        job->topup = *from->topup;
+        job->job.topup = &job->topup;
+    }
+
     job->fed = 0;
     job->waits = 1;
     job->state = NGX_HTTP_MODELGW_JOB_ASKED;
@@ -198,7 +206,8 @@ ngx_http_modelgw_journal_wait(ngx_http_modelgw_job_t *job)
         return NGX_AGAIN;
     }
 
-    rc = (job->state == NGX_HTTP_MODELGW_JOB_MADE) ? NGX_OK : NGX_AGAIN;
+    rc = (job->state == NGX_HTTP_MODELGW_JOB_MADE) ? NGX_OK
+         : job->closed ? NGX_DECLINED : NGX_AGAIN;
 
     ngx_http_modelgw_journal_forget(job);
 
@@ -321,6 +330,10 @@ ngx_http_modelgw_journal_write(ngx_http_modelgw_writer_t *w)
         {
             return NGX_ERROR;
         }
+    }
+
+    if (j->topup && ngx_modelgw_journal_topup(w->store, j->topup) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     return ngx_modelgw_journal_set(w->store, j->journal);

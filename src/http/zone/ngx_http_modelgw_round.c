@@ -46,8 +46,6 @@ static ngx_int_t ngx_http_modelgw_round_call(void *data,
     ngx_modelgw_journal_call_t *call);
 static ngx_int_t ngx_http_modelgw_round_price(void *data,
     ngx_modelgw_store_price_t *price);
-static void ngx_http_modelgw_round_text(ngx_http_modelgw_exchanger_t *e,
-    ngx_str_t *text);
 static void ngx_http_modelgw_round_claims(ngx_http_modelgw_exchanger_t *e,
     uint64_t time);
 static void ngx_http_modelgw_round_funds(ngx_http_modelgw_exchanger_t *e,
@@ -57,9 +55,6 @@ static ngx_int_t ngx_http_modelgw_round_ask(ngx_http_modelgw_exchanger_t *e,
 static ngx_int_t ngx_http_modelgw_round_open(ngx_http_modelgw_exchanger_t *e);
 static ngx_uint_t ngx_http_modelgw_round_open_asks(
     ngx_http_modelgw_exchanger_t *e, ngx_uint_t n);
-static void ngx_http_modelgw_round_open_account(
-    ngx_http_modelgw_exchanger_t *e, ngx_modelgw_exchange_open_t *open,
-    uint32_t index);
 static void ngx_http_modelgw_round_open_budget(
     ngx_modelgw_exchange_open_t *open, ngx_modelgw_ask_t *ask);
 static ngx_int_t ngx_http_modelgw_round_back(ngx_http_modelgw_exchanger_t *e);
@@ -363,7 +358,7 @@ ngx_http_modelgw_round_price(void *data, ngx_modelgw_store_price_t *price)
 }
 
 
-static void
+void
 ngx_http_modelgw_round_text(ngx_http_modelgw_exchanger_t *e, ngx_str_t *text)
 {
     u_char  *p;
@@ -595,7 +590,7 @@ ngx_http_modelgw_round_open_asks(ngx_http_modelgw_exchanger_t *e, ngx_uint_t n)
 }
 
 
-static void
+void
 ngx_http_modelgw_round_open_account(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_exchange_open_t *open, uint32_t index)
 {

@@ -170,6 +170,7 @@ typedef struct {
     ngx_uint_t                 nasks;
     ngx_modelgw_feed_t        *feed;     /* keys and accounts */
     ngx_uint_t                 nfeed;
+    ngx_modelgw_change_t      *topup;    /* that the database has; NULL: none */
 } ngx_http_modelgw_journal_job_t;
 
 typedef enum {
@@ -192,6 +193,7 @@ typedef struct {
                                             and published */
     ngx_uint_t                 n;        /* rows, in this batch */
     ngx_modelgw_journal_t      journal;  /* copies */
+    ngx_modelgw_change_t       topup;
     ngx_http_modelgw_journal_job_t  job;
     u_char                    *memory;   /* of the copies */
 } ngx_http_modelgw_job_t;
@@ -248,17 +250,18 @@ typedef struct {
  * For the exchanger: has the writer write this, in its next batches, and waits
  * until it is durable, and what the feed has is published in shared memory: the
  * keys, whether accounts are closed, and, last, the version of the keys, in the
- * ledger's node.  The leases and the row of the node are written with the last
- * part of the feed.
+ * ledger's node.  The leases, the top-up and the row of the node are written
+ * with the last part of the feed.
  *     NGX_OK
- *     NGX_AGAIN  not within some seconds, or the writer stops; no memory
+ *     NGX_AGAIN     not within some seconds; no memory
+ *     NGX_DECLINED  the writer stops, another one follows
  */
 ngx_int_t ngx_http_modelgw_writer_job(ngx_http_modelgw_writer_t *w,
     ngx_http_modelgw_journal_job_t *job);
 
 /*
  * For the writer.  _init(), before its thread starts: NGX_OK, NGX_ERROR.
- * _open() lets the exchanger ask, _close() answers it NGX_AGAIN from now on.
+ * _open() lets the exchanger ask, _close() answers it NGX_DECLINED from now on.
  * _free() frees everything, when both threads have ended.
  */
 ngx_int_t ngx_http_modelgw_journal_init(ngx_http_modelgw_job_t *job);

@@ -40,7 +40,7 @@ static ngx_modelgw_ask_t             asks[CLI_ASKS];
 static ngx_modelgw_exchange_said_t   said[CLI_ASKS];
 static ngx_modelgw_exchange_open_t   opens[CLI_OPENS];
 static ngx_uint_t                    nopens;
-static ngx_modelgw_exchange_topup_t  topups[CLI_TOPUPS];
+static ngx_modelgw_journal_topup_t  topups[CLI_TOPUPS];
 static ngx_uint_t                    ntopups;
 static ngx_uint_t                    nqueued;
 static int64_t                       held;
@@ -441,7 +441,7 @@ cli_opens(char **f, ngx_uint_t n)
 static void
 cli_topup(char **f, ngx_uint_t n)
 {
-    ngx_modelgw_exchange_topup_t  *topup;
+    ngx_modelgw_journal_topup_t  *topup;
 
     topup = &topups[ntopups++];
 

@@ -638,6 +638,106 @@ test_trim(void **state)
 }
 
 
+static ngx_int_t
+topups_row(void *data, ngx_modelgw_journal_topup_t *topup)
+{
+    char  **p = data;
+
+    *p += sprintf(*p, "%.*s %.*s %ld %ld %.*s;", (int) topup->id.len,
+                  topup->id.data, (int) topup->account.len, topup->account.data,
+                  (long) topup->amount, (long) (topup->time - UNIT_TIME),
+                  (int) topup->reason.len, topup->reason.data);
+
+    return NGX_OK;
+}
+
+
+static char *
+topups(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max)
+{
+    char         *p;
+    static char   text[1024];
+
+    p = text;
+    *p = '\0';
+
+    unit_store_ok(s, ngx_modelgw_journal_topups(s, time, max, topups_row, &p));
+
+    return text;
+}
+
+
+static ngx_modelgw_change_t
+topup(ngx_modelgw_change_kind_e kind, const char *id, int64_t amount,
+    uint64_t time)
+{
+    ngx_modelgw_change_t  change;
+
+    memset(&change, 0, sizeof(change));
+
+    change.kind = kind;
+    change.id.len = strlen(id);
+    memcpy(change.id.data, id, change.id.len);
+    change.owner.len = 4;
+    memcpy(change.owner.data, "acme", 4);
+    change.note_len = 3;
+    memcpy(change.note, "why", 3);
+    change.amount = amount;
+    change.time = UNIT_TIME + time;
+
+    return change;
+}
+
+
+/* they are told as they were taken, once, and do not count */
+
+static void
+test_topups(void **state)
+{
+    ngx_uint_t             i;
+    unit_store_t          *u = *state;
+    ngx_modelgw_store_t   *s;
+
+    ngx_modelgw_change_t  changes[] = {
+        topup(NGX_MODELGW_CHANGE_TOPUP, "b", 5, 2),
+        topup(NGX_MODELGW_CHANGE_ACCOUNT_NEW, "", 7, 1),
+        topup(NGX_MODELGW_CHANGE_TOPUP, "a", -1, 1000),
+        topup(NGX_MODELGW_CHANGE_TOPUP, "b", 6, 3)
+    };
+
+    s = journal_open(u, UNIT_ID);
+    assert_string_equal(topups(s, 0, 10), "");
+
+    unit_begin(s);
+    unit_put_account(s, "acme", 0);
+
+    for (i = 0; i < 4; i++) {
+        unit_store_ok(s, ngx_modelgw_journal_topup(s, &changes[i]));
+    }
+
+    unit_commit(s);
+
+    assert_string_equal(topups(s, 0, 10), "founding:acme acme 7 1 ;"
+                                          "b acme 5 2 why;a acme -1 1000 why;");
+    assert_string_equal(topups(s, 0, 1), "founding:acme acme 7 1 ;");
+    assert_string_equal(topups(s, UNIT_TIME + 1, 1), "b acme 5 2 why;");
+    assert_string_equal(topups(s, UNIT_TIME + 1000, 1), "");
+
+    assert_int_equal(unit_sql(u, "SELECT balance FROM accounts"), 0);
+    unit_audit(u);
+
+    /* for a while */
+
+    trim(s, UNIT_TIME / 1000 + NGX_MODELGW_JOURNAL_KEEP, 10);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM topups"), 3);
+
+    trim(s, UNIT_TIME / 1000 + NGX_MODELGW_JOURNAL_KEEP + 1, 10);
+    assert_string_equal(topups(s, 0, 10), "a acme -1 1000 why;");
+
+    ngx_modelgw_store_close(s);
+}
+
+
 int
 main(void)
 {
@@ -647,7 +747,8 @@ main(void)
         unit_store_case(test_outbox),
         unit_store_case(test_leases),
         unit_store_case(test_feed),
-        unit_store_case(test_trim)
+        unit_store_case(test_trim),
+        unit_store_case(test_topups)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
