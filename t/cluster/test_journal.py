@@ -122,6 +122,19 @@ def test_start_alone(cluster):
     c.put("late", 10 ** 10)
     answered(c, key)
 
+    # enough for another call is lent in advance, and written down
+
+    first = node.lease("late")["granted"]
+
+    def written():
+        lease = node.lease("late")
+        rows = node.journal.query("SELECT granted FROM leases "
+                                  "WHERE account = 'late'")
+        return lease["granted"] > first and rows \
+            and rows[0]["granted"] == lease["granted"]
+
+    c.wait(written, "the lease is not in the journal")
+
     c.expect()
     node.proxy.refuse()
     killed(node)
