@@ -34,7 +34,8 @@ test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	    MODELGW_ASAN=1 MODELGW_WORKERS=2 \
 	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
 	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/tools/lsan.supp:print_suppressions=0 \
-	    $(PYTEST) $(addprefix --ignore=t/,unit console config/test_docs.py) \
+	    $(PYTEST) $(addprefix --ignore=t/,unit console cluster \
+	        config/test_docs.py) \
 	    $(PYTEST_ARGS) t
 
 # A browser keeps a core busy: one for each.  Pictures of all screens are left
@@ -59,10 +60,9 @@ console-pictures: setup-pictures setup-test module console pytest-tools
 # the other series: built and tested as in Debian's newer releases; a series
 # that cannot be fetched is named at the end, and is not a failure
 
-MATRIX_1.30 = $(addprefix t/,http config credit \
+MATRIX_1.30 = $(addprefix t/,http credit \
                 translate/test_translate_request.py \
-                translate/test_translate_stream.py \
-                translate/test_vectors.py)
+                translate/test_translate_stream.py)
 
 # the sanitizer build is of 1.26, and has two workers, the newest series four:
 # it remains to check that it loads the module
