@@ -11,6 +11,7 @@ import time
 import pytest
 
 import postgres
+from cluster import wait_for
 
 CLI = os.environ["MODELGW_ENGINES_CLI"]
 HOUR = 3600000
@@ -55,6 +56,18 @@ class Both:
         password.chmod(0o600)
         self.sqlite = Engine("sqlite", self.path)
         self.pq = Engine("pq", server.conninfo(), str(password))
+        wait_for(self.made, "there are no tables")
+
+    def made(self):
+        """By the first of the two."""
+        db = sqlite3.connect(self.path)
+        try:
+            return db.execute("SELECT count(*) FROM sqlite_master "
+                              "WHERE name = 'calls'").fetchone()[0] == 1
+        except sqlite3.OperationalError:        # it is being made
+            return False
+        finally:
+            db.close()
 
     def ask(self, command, **kw):
         """The answer of both."""

@@ -390,7 +390,7 @@ def test_a_topup_survives_a_failover(server, standby, mixed, killed):
            == [("founding:new", "new", 5 * 10 ** 9, ""),
                ("kept", "rich", 1230000000, ""),
                ("less", "rich", -500000000, "too much"),
-               ("more", "new", 2 * 10 ** 9, "")], "top-ups are lost")
+               ("more", "new", 2 * 10 ** 9, "")], "top-ups are lost", 180)
     assert c.balance_of("new") == 7 * 10 ** 9
     assert c.one("SELECT free + coalesce((SELECT sum(granted - returned - "
                  "forced) FROM modelgw.leases WHERE account = name), 0) "

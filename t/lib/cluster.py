@@ -392,8 +392,10 @@ class Cluster:
                         "* 1000)::bigint")
 
     def free(self, account):
-        return self.one("SELECT free FROM modelgw.accounts WHERE name = %s",
-                        account)
+        """None: it was not opened yet."""
+        rows = self.query("SELECT free FROM modelgw.accounts WHERE name = %s",
+                          account)
+        return rows[0]["free"] if rows else None
 
     def balance_of(self, account):
         """What nobody has, and what nodes have left."""

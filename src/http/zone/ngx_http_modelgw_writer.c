@@ -302,7 +302,8 @@ ngx_http_modelgw_writer_thread(void *data)
 static void
 ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
 {
-    uint64_t  start;
+    uint64_t    start;
+    ngx_uint_t  exchange;
 
     /*
      * a writer that was killed while the disk hung could not report a failure;
@@ -320,7 +321,16 @@ ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
                                  + NGX_HTTP_MODELGW_WRITER_GRACE;
     }
 
-    if (w->cluster) {
+    ngx_memory_barrier();
+
+    /*
+     * a worker that is leaving destroys its cycle, with the configuration of
+     * the cluster, unless it has found by then that this thread is the writer
+     */
+
+    exchange = (w->cluster && w->stop == 0);
+
+    if (exchange) {
         w->windows = 0;
         ngx_http_modelgw_journal_open(&w->job);
         (void) ngx_http_modelgw_exchanger_start(w);
@@ -344,7 +354,7 @@ ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
 
     /* it reads what was written, and so ships it before the store is closed */
 
-    if (w->cluster) {
+    if (exchange) {
         ngx_http_modelgw_journal_close(&w->job);
         ngx_http_modelgw_exchanger_stop(w);
     }
