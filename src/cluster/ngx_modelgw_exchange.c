@@ -342,7 +342,7 @@ static const char  *ngx_modelgw_exchange_statements[] = {
         " CASE WHEN fresh THEN g.recall + g.raise::integer ELSE g.no END"
     " FROM ul JOIN g ON g.account = ul.account",
 
-    /* $1 num, $2 a node lives if it was seen so many ms ago */
+    /* $1 num, $2 ms since a node was seen that lives */
 
     [NGX_MODELGW_EXCHANGE_ANSWER] =
     "SELECT c.keys_version, c.version, c.oldest, n.live, n.known,"

@@ -228,7 +228,7 @@ static const char  ngx_modelgw_limits_slots_sql[] =
         " others AS lacks FROM g";
 
 
-/* $1 this node, $2 a node lives if it was seen so many ms ago */
+/* $1 this node, $2 ms since a node was seen that lives */
 
 static const char  ngx_modelgw_limits_nodes_sql[] =
     "SELECT count(*), count(*) FILTER (WHERE num < $1::bigint)"

@@ -348,7 +348,6 @@ typedef struct {
     uint64_t              refused;       /* with 402 */
     uint64_t              silent;        /* with 503 */
     uint64_t              waiting;       /* gauge */
-    int64_t               borrowed;      /* gauge: left of all leases */
 } ngx_modelgw_lease_node_t;
 
 /* NULL: not of a cluster. */

@@ -209,7 +209,7 @@ void ngx_modelgw_claims_forget_locked(ngx_modelgw_ledger_t *l,
 
 /*
  * The oldest claim that waits for the fund, NULL: none; *hold is what its call
- * is to hold, *others what those behind it are.
+ * is to hold, *others what those after it are.
  */
 ngx_modelgw_claim_t *ngx_modelgw_claim_first_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, int64_t *hold, int64_t *others);

@@ -177,6 +177,12 @@ typedef struct {
     ngx_uint_t            failed;        /* no memory */
 } ngx_modelgw_pq_array_t;
 
+/*
+ * The length in bytes of the character of UTF-8 at p; 0: there is none, or one
+ * that a text of the server cannot have: NUL.
+ */
+size_t ngx_modelgw_pq_utf8(const u_char *p, const u_char *last);
+
 void ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type);
 void ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n);
 void ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data,

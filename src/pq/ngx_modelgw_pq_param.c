@@ -19,7 +19,6 @@
 
 
 static u_char *ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len);
-static size_t ngx_modelgw_pq_utf8(const u_char *p, const u_char *last);
 
 
 void
@@ -215,9 +214,9 @@ ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len)
 }
 
 
-/* The length of the character (RFC 3629), 0 if there is none or it is NUL. */
+/* RFC 3629 */
 
-static size_t
+size_t
 ngx_modelgw_pq_utf8(const u_char *p, const u_char *last)
 {
     size_t  i, n;

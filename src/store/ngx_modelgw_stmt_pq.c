@@ -400,19 +400,15 @@ void
 ngx_modelgw_stmt_pq_bind_text(ngx_modelgw_stmt_t *stmt, ngx_uint_t i,
     u_char *data, size_t len)
 {
-    u_char    *p, *last;
-    uint32_t   n;
+    size_t   n;
+    u_char  *p, *last;
 
-    p = data;
     last = data + len;
 
-    while (p < last) {
+    for (p = data; p < last; p += n) {
+        n = ngx_modelgw_pq_utf8(p, last);
 
-        /* nginx's function does not decode ASCII, and does surrogates */
-
-        n = (*p < 0x80) ? *p++ : ngx_utf8_decode(&p, last - p);
-
-        if (n == 0 || n > 0x10ffff || (n >= 0xd800 && n <= 0xdfff)) {
+        if (n == 0) {
             stmt->invalid = 1;
             return;
         }

@@ -83,7 +83,7 @@ static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
     const char *name, ngx_modelgw_ledger_name_t *value);
 
 
-/* of a cluster: as a key's row, with columns behind it */
+/* of a cluster: as a key's row, with columns after it */
 
 static const char  ngx_modelgw_store_feed_sql[] =
     "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"

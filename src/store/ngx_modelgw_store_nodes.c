@@ -43,7 +43,7 @@ static ngx_int_t ngx_modelgw_store_node_once(ngx_modelgw_store_t *s,
 static void ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text,
     const char *state);
 static const char *ngx_modelgw_store_node_word(int64_t state,
-    int64_t draining, int64_t here);
+    int64_t draining);
 
 
 #define NGX_MODELGW_NODES_NOW                                                 \
@@ -55,9 +55,25 @@ static const char *ngx_modelgw_store_node_word(int64_t state,
     "(granted - returned - forced - spent)"
 
 
+static const char  ngx_modelgw_store_nodes_cluster[] =
+    "SELECT id, version, oldest, clerk, CAST(?1 AS BIGINT) FROM cluster";
+
+static ngx_modelgw_store_field_t  ngx_modelgw_store_nodes_cluster_fields[] = {
+    { ngx_string("id"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("version"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("oldest"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("clerk"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("self"), NGX_MODELGW_FIELD_NUMBER }
+};
+
+
+/* the words are those of ngx_modelgw_store_node_word() */
+
 static const char  ngx_modelgw_store_nodes_sql[] =
-    "SELECT num, name, state, CAST(drain AS INTEGER),"
-    " CAST(seen > " NGX_MODELGW_NODES_NOW " - 3000 AS INTEGER), joined, seen,"
+    "SELECT num, name, CASE WHEN state = 2 THEN 'written off'"
+        " WHEN state = 1 THEN 'left'"
+        " WHEN seen <= " NGX_MODELGW_NODES_NOW " - 3000 THEN 'away'"
+        " WHEN drain THEN 'draining' ELSE 'member' END, joined, seen,"
     " version, CAST(coalesce((SELECT sum(" NGX_MODELGW_NODES_REST ")"
         " FROM leases WHERE node = num AND account NOT LIKE '#%'), 0)"
         " AS BIGINT),"
@@ -65,6 +81,22 @@ static const char  ngx_modelgw_store_nodes_sql[] =
         " WHERE node = num AND account NOT LIKE '#%'), 0) AS BIGINT),"
     " greatest(journal_end - pos, 0), keys_version"
     " FROM nodes ORDER BY num";
+
+static ngx_modelgw_store_field_t  ngx_modelgw_store_nodes_fields[] = {
+    { ngx_string("num"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("name"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("state"), NGX_MODELGW_FIELD_STRING },
+    { ngx_string("joined"), NGX_MODELGW_FIELD_TIME },
+    { ngx_string("seen"), NGX_MODELGW_FIELD_TIME },
+    { ngx_string("version"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("lent"), NGX_MODELGW_FIELD_AMOUNT },
+    { ngx_string("held"), NGX_MODELGW_FIELD_AMOUNT },
+    { ngx_string("behind"), NGX_MODELGW_FIELD_NUMBER },
+    { ngx_string("keys_version"), NGX_MODELGW_FIELD_NUMBER }
+};
+
+#define ngx_modelgw_store_nodes_n(fields)                                     \
+    (sizeof(fields) / sizeof(ngx_modelgw_store_field_t))
 
 
 /*
@@ -100,38 +132,31 @@ ngx_int_t
 ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self, ngx_str_t *out,
     ngx_pool_t *pool)
 {
-    ngx_int_t                 rc;
-    ngx_str_t                 text;
-    ngx_uint_t                n;
-    ngx_modelgw_out_t         json;
-    ngx_modelgw_stmt_t        stmt;
-    ngx_modelgw_out_piece_t   piece;
+    ngx_int_t                  rc;
+    ngx_modelgw_out_t          json;
+    ngx_modelgw_stmt_t         stmt;
+    ngx_modelgw_out_piece_t    piece;
+    ngx_modelgw_store_rows_t   rows;
 
-    if (ngx_modelgw_stmt_prepare(s, "SELECT id, version, oldest, clerk"
-                                    " FROM cluster", &stmt)
+    if (ngx_modelgw_stmt_prepare(s, ngx_modelgw_store_nodes_cluster, &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, self);
 
     ngx_modelgw_out_piece(&json, &piece, pool, NGX_MODELGW_STORE_ANSWER);
 
     rc = ngx_modelgw_stmt_next(&stmt);
 
     if (rc == NGX_OK) {
-        ngx_modelgw_stmt_text(&stmt, 0, &text);
-        ngx_modelgw_out_text(&json, "{\"cluster\":{\"id\":");
-        ngx_modelgw_out_string(&json, &text);
-        ngx_modelgw_out_text(&json, ",\"version\":");
-        ngx_modelgw_out_number(&json, ngx_modelgw_stmt_int(&stmt, 1));
-        ngx_modelgw_out_text(&json, ",\"oldest\":");
-        ngx_modelgw_out_number(&json, ngx_modelgw_stmt_int(&stmt, 2));
-        ngx_modelgw_stmt_text(&stmt, 3, &text);
-        ngx_modelgw_out_text(&json, ",\"clerk\":");
-        ngx_modelgw_out_string(&json, &text);
-        ngx_modelgw_out_text(&json, ",\"self\":");
-        ngx_modelgw_out_number(&json, self);
-        ngx_modelgw_out_text(&json, "},\"nodes\":[");
+        ngx_modelgw_out_text(&json, "{\"cluster\":");
+        ngx_modelgw_store_object(&json, &stmt,
+                                 ngx_modelgw_store_nodes_cluster_fields,
+                                 ngx_modelgw_store_nodes_n(
+                                     ngx_modelgw_store_nodes_cluster_fields));
+        ngx_modelgw_out_text(&json, ",\"nodes\":[");
     }
 
     ngx_modelgw_stmt_finalize(&stmt);
@@ -147,18 +172,15 @@ ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self, ngx_str_t *out,
         return NGX_ERROR;
     }
 
-    for (n = 0; (rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK; n++) {
+    ngx_memzero(&rows, sizeof(ngx_modelgw_store_rows_t));
 
-        if (n) {
-            ngx_modelgw_out_text(&json, ",");
-        }
+    rows.limit = NGX_MAX_INT_T_VALUE;
+    rows.separator = ",";
 
-        ngx_modelgw_store_node_row(&json, &stmt);
-    }
-
-    ngx_modelgw_stmt_finalize(&stmt);
-
-    if (rc != NGX_DONE) {
+    if (ngx_modelgw_store_rows(s, &json, &stmt, ngx_modelgw_store_node_row,
+                               &rows)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -169,45 +191,16 @@ ngx_modelgw_store_nodes(ngx_modelgw_store_t *s, uint64_t self, ngx_str_t *out,
 static void
 ngx_modelgw_store_node_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
-    ngx_str_t  text;
-
-    ngx_modelgw_out_text(out, "{\"num\":");
-    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 0));
-
-    ngx_modelgw_stmt_text(stmt, 1, &text);
-    ngx_modelgw_out_text(out, ",\"name\":");
-    ngx_modelgw_out_string(out, &text);
-
-    text.data = (u_char *) ngx_modelgw_store_node_word(
-                                               ngx_modelgw_stmt_int(stmt, 2),
-                                               ngx_modelgw_stmt_int(stmt, 3),
-                                               ngx_modelgw_stmt_int(stmt, 4));
-    text.len = ngx_strlen(text.data);
-    ngx_modelgw_out_text(out, ",\"state\":");
-    ngx_modelgw_out_string(out, &text);
-
-    ngx_modelgw_out_text(out, ",\"joined\":");
-    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 5));
-    ngx_modelgw_out_text(out, ",\"seen\":");
-    ngx_modelgw_out_time(out, ngx_modelgw_stmt_int(stmt, 6));
-    ngx_modelgw_out_text(out, ",\"version\":");
-    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 7));
-    ngx_modelgw_out_text(out, ",\"lent\":");
-    ngx_modelgw_amount_out(out, ngx_modelgw_stmt_int(stmt, 8));
-    ngx_modelgw_out_text(out, ",\"held\":");
-    ngx_modelgw_amount_out(out, ngx_modelgw_stmt_int(stmt, 9));
-    ngx_modelgw_out_text(out, ",\"behind\":");
-    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 10));
-    ngx_modelgw_out_text(out, ",\"keys_version\":");
-    ngx_modelgw_out_number(out, ngx_modelgw_stmt_int(stmt, 11));
-    ngx_modelgw_out_text(out, "}");
+    ngx_modelgw_store_object(out, stmt, ngx_modelgw_store_nodes_fields,
+                             ngx_modelgw_store_nodes_n(
+                                 ngx_modelgw_store_nodes_fields));
 }
 
 
-/* here: it was seen a moment ago */
+/* of one that was seen a moment ago */
 
 static const char *
-ngx_modelgw_store_node_word(int64_t state, int64_t draining, int64_t here)
+ngx_modelgw_store_node_word(int64_t state, int64_t draining)
 {
     if (state == NGX_MODELGW_NODES_WRITTEN_OFF) {
         return "written off";
@@ -215,10 +208,6 @@ ngx_modelgw_store_node_word(int64_t state, int64_t draining, int64_t here)
 
     if (state == NGX_MODELGW_NODES_LEFT) {
         return "left";
-    }
-
-    if (!here) {
-        return "away";
     }
 
     return draining ? "draining" : "member";
@@ -330,7 +319,7 @@ ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
 
     ngx_modelgw_store_node_state(&action->before,
                                  ngx_modelgw_store_node_word(node.state,
-                                                             node.draining, 1));
+                                                             node.draining));
 
     ngx_modelgw_store_text(&out, &action->after);
     ngx_modelgw_out_text(&out, "{\"state\":\"written off\",\"amount\":");

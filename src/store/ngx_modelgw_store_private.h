@@ -241,6 +241,27 @@ ngx_int_t ngx_modelgw_store_query(ngx_modelgw_store_t *s, const char *sql,
  */
 void ngx_modelgw_store_cell(ngx_modelgw_out_t *out, ngx_str_t *text);
 
+/* what a column is written as */
+
+typedef enum {
+    NGX_MODELGW_FIELD_NUMBER = 0,
+    NGX_MODELGW_FIELD_TIME,
+    NGX_MODELGW_FIELD_STRING,
+    NGX_MODELGW_FIELD_AMOUNT,
+    NGX_MODELGW_FIELD_BOOL
+} ngx_modelgw_store_field_e;
+
+
+typedef struct {
+    ngx_str_t                   name;
+    ngx_modelgw_store_field_e   type;
+} ngx_modelgw_store_field_t;
+
+
+/* Writes the first n columns of a row as a JSON object. */
+void ngx_modelgw_store_object(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_store_field_t *fields, ngx_uint_t n);
+
 /* writes a row */
 
 typedef void (*ngx_modelgw_store_row_pt)(ngx_modelgw_out_t *out,

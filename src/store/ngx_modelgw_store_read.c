@@ -15,23 +15,6 @@
 #include "ngx_modelgw_store_private.h"
 
 
-/* what a column of a call is written as */
-
-typedef enum {
-    NGX_MODELGW_FIELD_NUMBER = 0,
-    NGX_MODELGW_FIELD_TIME,
-    NGX_MODELGW_FIELD_STRING,
-    NGX_MODELGW_FIELD_AMOUNT,
-    NGX_MODELGW_FIELD_BOOL
-} ngx_modelgw_store_field_e;
-
-
-typedef struct {
-    ngx_str_t                   name;
-    ngx_modelgw_store_field_e   type;
-} ngx_modelgw_store_field_t;
-
-
 static ngx_int_t ngx_modelgw_store_calls_query(ngx_modelgw_store_t *s,
     ngx_modelgw_store_filter_t *filter, ngx_modelgw_stmt_t *stmt);
 static void ngx_modelgw_store_call_row(ngx_modelgw_out_t *out,
@@ -276,12 +259,19 @@ ngx_modelgw_store_place(ngx_str_t *text, ngx_modelgw_store_place_t *place)
 static void
 ngx_modelgw_store_call_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 {
-    ngx_str_t                  text;
-    ngx_uint_t                 i;
-    ngx_modelgw_store_field_t  *field;
+    ngx_modelgw_store_object(out, stmt, ngx_modelgw_store_fields,
+                             NGX_MODELGW_STORE_FIELDS);
+}
 
-    for (i = 0; i < NGX_MODELGW_STORE_FIELDS; i++) {
-        field = &ngx_modelgw_store_fields[i];
+
+void
+ngx_modelgw_store_object(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt,
+    ngx_modelgw_store_field_t *field, ngx_uint_t n)
+{
+    ngx_str_t   text;
+    ngx_uint_t  i;
+
+    for (i = 0; i < n; i++, field++) {
 
         if (i) {
             ngx_modelgw_out_text(out, ",\"");

@@ -853,7 +853,7 @@ ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
 
     e->retry = ngx_http_modelgw_writer_clock() + NGX_HTTP_MODELGW_EXCHANGER_MAX;
 
-    /* one that changes is told, as what was done about it may be wrong */
+    /* one that changes is logged, as what was done about it may be wrong */
 
     hash = ngx_crc32_short(e->x.error.data, e->x.error.len) | 1;
 

@@ -947,28 +947,19 @@ ngx_http_modelgw_round_save(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 static ngx_uint_t
 ngx_http_modelgw_round_dirty(ngx_http_modelgw_exchanger_t *e)
 {
-    int64_t                   borrowed;
     ngx_uint_t                i, n;
     ngx_http_modelgw_fund_t  *f;
 
     n = 0;
-    borrowed = 0;
 
     for (i = 0; i < e->funds.n; i++) {
         f = &e->funds.elts[i];
-
-        if (f->fund.kind == NGX_MODELGW_FUND_ACCOUNT) {
-            borrowed += ngx_modelgw_ledger_account_at(e->ledger,
-                                                      f->fund.index)->balance;
-        }
 
         if (f->dirty && n < NGX_MODELGW_EXCHANGE_ASKS) {
             f->dirty = 0;
             n += ngx_http_modelgw_round_totals(e, &f->fund, &e->asks[n]);
         }
     }
-
-    e->node->borrowed = borrowed;
 
     return n;
 }
