@@ -737,6 +737,7 @@ ngx_http_modelgw_hold_claim(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
     ngx_modelgw_claim_t  *claim;
 
     rc = NGX_BUSY;
+    claim = NULL;
     tp = ngx_timeofday();
 
     if (!ngx_http_modelgw_wait_behind(ctx)) {
