@@ -83,6 +83,11 @@ class Both:
 
 
 @pytest.fixture
+def server(database):
+    return database
+
+
+@pytest.fixture
 def both(server, tmp_path):
     b = Both(server, tmp_path)
     yield b
@@ -344,11 +349,21 @@ def test_interrupt(both):
         assert rc == -1 and text.startswith(b'the database of "modelgw_cluster"')
         assert 0.15 < time.monotonic() - start < 2
         both.server.wait("SELECT count(*)::int FROM pg_stat_activity "
-                         "WHERE wait_event_type = 'Lock'", 0)
+                         "WHERE wait_event_type = 'Lock' AND datname = %s",
+                         0, args=[both.server.name])
     assert both.pq.ask("calls", limit=1)[0] == 0
 
 
-def test_no_database(both):
+def test_no_database(tmp_path):
+    with postgres.Server() as server:
+        both = Both(server, tmp_path)
+        try:
+            no_database(both)
+        finally:
+            both.close()
+
+
+def no_database(both):
     assert both.pq.ask("calls", limit=1)[0] == 0
     both.server.stop()
     rc, text = both.pq.ask("calls", limit=1)

@@ -119,7 +119,7 @@ class Node(Gateway):
         text = "host=%s port=%s dbname=%s user=%s" % (
             ",".join(host for host, _ in places),
             ",".join(str(port) for _, port in places),
-            postgres.DATABASE, postgres.ROLE)
+            servers[0].name, postgres.ROLE)
         if len(servers) > 1:
             text += " target_session_attrs=read-write"
         return text
@@ -286,7 +286,7 @@ def wait_for(done, what, timeout=LIMIT):
 
 class Cluster:
     """directory: of the nodes'; a, b: the upstreams; n: nodes; servers: of
-    PostgreSQL, none: one is made; options: of modelgw_cluster; proxied: there
+    PostgreSQL, or a database of one; none: one is made; options: of modelgw_cluster; proxied: there
     are proxies; conninfo: for all nodes, instead of the servers' sockets; more:
     Node's arguments, the same for all."""
 
@@ -375,6 +375,8 @@ class Cluster:
     @property
     def server(self):
         """The one that takes changes."""
+        if len(self.servers) == 1:
+            return self.servers[0]
         for server in self.servers:
             if server.started and not server.one(
                     "SELECT pg_is_in_recovery()"):
