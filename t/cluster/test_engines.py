@@ -231,8 +231,8 @@ def add(sums, key, c):
         row[i] += v
 
 
-def test_queries(both):
-    calls, accounts, keys, models = fill(both)
+def test_calls_of_both(both):
+    calls, _, _, _ = fill(both)
     r = random.Random(2)
     ask = both.ask
 
@@ -259,6 +259,11 @@ def test_queries(both):
         ask("call", id=c[0], account="acme")
     assert ask("call", id=5)[0] == -5
 
+
+def test_usage(both):
+    fill(both)
+    r = random.Random(2)
+    ask = both.ask
     spans = [(0, 0), (NOW - 3 * DAY, 0), (NOW - 3 * DAY, NOW - DAY),
              (NOW - HOUR + 7, NOW - 1), (MARK - HOUR, MARK + HOUR),
              (MARK, NOW), (0, MARK), (NOW - 80 * DAY, NOW - 30 * DAY)]
@@ -276,6 +281,10 @@ def test_queries(both):
             two = both.pq.ask("spent", by=by, start=start)
             assert sorted(one[1].splitlines()) == sorted(two[1].splitlines())
 
+
+def test_accounts(both):
+    _, accounts, _, _ = fill(both)
+    ask = both.ask
     for a in accounts + ["nobody", "\xff"]:
         ask("note", account=a)
         ask("topups", account=a, limit=100)
