@@ -1072,8 +1072,8 @@ class Spender:
                     self.refused += 1
                     self.claim = None
 
-    def run(self, until):
-        while time.monotonic() < until:
+    def run(self, going):
+        while going():
             self.attempt(self.step)
 
     def attempt(self, what, *args):
@@ -1134,13 +1134,19 @@ def test_nodes_at_random(db, node, write_off):
     first.join()
     amounts = dict.fromkeys(accounts, 3000)
     first.node.open(*amounts.items())
-    until = time.monotonic() + 8
-    threads = [threading.Thread(target=s.run, args=(until,)) for s in spenders]
+    until = time.monotonic() + 5
+
+    def going():
+        now = time.monotonic()
+        return now < until or (now < until + 60 and
+                               sum(s.admitted for s in spenders) <= 1000)
+
+    threads = [threading.Thread(target=s.run, args=(going,)) for s in spenders]
     for t in threads:
         t.start()
     forced = 0
-    while time.monotonic() < until:
-        time.sleep(rnd.uniform(.2, 1))
+    while going():
+        time.sleep(rnd.uniform(.1, .6))
         a = rnd.choice(accounts)
         amounts[a] += 1000
         with db.connect() as c:
