@@ -13,6 +13,11 @@ NODES = ("num", "journal", "name", "version", "epoch", "process", "pos",
 
 
 @pytest.fixture
+def server(database):
+    return database
+
+
+@pytest.fixture
 def both(server, tmp_path):
     server.run("GRANT DELETE ON modelgw.accounts TO modelgw")
     b = Both(server, tmp_path)
