@@ -86,7 +86,7 @@ static ngx_modelgw_pq_result_t *ngx_modelgw_exchange_result(
     ngx_modelgw_exchange_run_t *run, ngx_modelgw_exchange_statement_e i);
 static void ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
     ngx_modelgw_pq_result_t *money, ngx_modelgw_pq_result_t *elsewhere);
-static void ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
+static ngx_int_t ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer);
 
 
@@ -345,7 +345,7 @@ static const char  *ngx_modelgw_exchange_statements[] = {
     /* $1 num, $2 ms since a node was seen that lives */
 
     [NGX_MODELGW_EXCHANGE_ANSWER] =
-    "SELECT c.keys_version, c.version, c.oldest, n.live, n.known,"
+    "SELECT c.keys_version, c.oldest, n.live, n.known,"
         " (SELECT drain FROM modelgw.nodes WHERE num = $1),"
         " (SELECT string_agg(r.account || ' ' || r.no, ',')"
             " FROM modelgw.recalls r JOIN modelgw.leases l"
@@ -397,6 +397,7 @@ ngx_int_t
 ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round)
 {
+    ngx_int_t                    rc;
     ngx_uint_t                   i;
     ngx_modelgw_exchange_run_t   run;
 
@@ -423,7 +424,7 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_MONEY),
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ELSEWHERE));
 
-    ngx_modelgw_exchange_answer(x, round,
+    rc = ngx_modelgw_exchange_answer(x, round,
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ANSWER));
 
     for (i = 0; i < run.n; i++) {
@@ -432,7 +433,7 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
         }
     }
 
-    return NGX_OK;
+    return rc;
 }
 
 
@@ -768,20 +769,23 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
 
 /* There is one row, as a join has found the one of the cluster. */
 
-static void
+/* NGX_AGAIN: the node is too old since now, as joining says */
+
+static ngx_int_t
 ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer)
 {
     x->answer = answer;
 
     round->keys_version = ngx_modelgw_pq_int(answer, 0, 0);
-    round->version = ngx_modelgw_pq_int(answer, 0, 1);
-    round->oldest = ngx_modelgw_pq_int(answer, 0, 2);
-    round->now_live = ngx_modelgw_pq_int(answer, 0, 3);
-    round->now_known = ngx_modelgw_pq_int(answer, 0, 4);
-    round->drain = ngx_modelgw_pq_int(answer, 0, 5);
+    round->now_live = ngx_modelgw_pq_int(answer, 0, 2);
+    round->now_known = ngx_modelgw_pq_int(answer, 0, 3);
+    round->drain = ngx_modelgw_pq_int(answer, 0, 4);
 
-    ngx_modelgw_pq_text(answer, 0, 6, &round->recalls);
+    ngx_modelgw_pq_text(answer, 0, 5, &round->recalls);
+
+    return ngx_modelgw_exchange_known(x, ngx_modelgw_pq_int(answer, 0, 1))
+           == NGX_OK ? NGX_OK : NGX_AGAIN;
 }
 
 

@@ -74,6 +74,13 @@ ngx_int_t ngx_modelgw_exchange_exec(ngx_modelgw_exchange_t *x,
     const char *sql, ngx_modelgw_exchange_args_t *args,
     ngx_modelgw_pq_result_t **result);
 
+/*
+ * Whether nodes of this version may use the tables still, of which "oldest" is
+ * the oldest version that may.
+ *     NGX_OK, NGX_DECLINED (x->error is set)
+ */
+ngx_int_t ngx_modelgw_exchange_known(ngx_modelgw_exchange_t *x, int64_t oldest);
+
 /* sets x->error */
 void ngx_modelgw_exchange_set_error(ngx_modelgw_exchange_t *x, const char *fmt,
     ...);

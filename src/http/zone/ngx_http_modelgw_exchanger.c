@@ -110,6 +110,8 @@ static void ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_alone(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_wait(ngx_http_modelgw_exchanger_t *e);
+static void ngx_http_modelgw_exchanger_reason(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_pq_error_t *error);
 static void ngx_http_modelgw_exchanger_say(ngx_http_modelgw_exchanger_t *e,
     ngx_http_modelgw_line_e what, u_char *text, size_t len);
 static uint64_t ngx_http_modelgw_exchanger_ms(clockid_t clock);
@@ -546,6 +548,8 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 
     __atomic_store_n(&e->node->exchanged, boot, __ATOMIC_RELEASE);
 
+    ngx_http_modelgw_exchanger_reason(e, NULL);
+
     /* else the first exchange tells whether it is still asked to leave */
 
     state = e->node->state;
@@ -868,6 +872,14 @@ ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e)
 
     e->retry = ngx_http_modelgw_writer_clock() + delay;
 
+    /* of one that is refused the database's reason counts, and is logged */
+
+    if (e->node->state == NGX_MODELGW_NODE_REFUSED) {
+        return;
+    }
+
+    ngx_http_modelgw_exchanger_reason(e, &e->x.error);
+
     if (e->node->state == NGX_MODELGW_NODE_MEMBER) {
         ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_AWAY);
     }
@@ -889,6 +901,7 @@ ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
 {
     uint32_t  hash;
 
+    ngx_http_modelgw_exchanger_reason(e, &e->x.error);
     ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_REFUSED);
 
     ngx_http_modelgw_exchanger_close(e);
@@ -974,6 +987,28 @@ ngx_http_modelgw_exchanger_write(ngx_http_modelgw_exchanger_t *e,
     job.topup = NULL;
 
     return ngx_http_modelgw_writer_job(e->writer, &job);
+}
+
+
+/* for operators; NULL: it is a member */
+
+static void
+ngx_http_modelgw_exchanger_reason(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_pq_error_t *error)
+{
+    ngx_http_modelgw_line_t  *reason;
+
+    reason = &e->shared->reason;
+
+    ngx_modelgw_ledger_lock(e->ledger);
+
+    reason->len = error ? ngx_min(error->len, NGX_MODELGW_STORE_ERROR) : 0;
+
+    if (reason->len) {
+        ngx_memcpy(reason->text, error->data, reason->len);
+    }
+
+    ngx_modelgw_ledger_unlock(e->ledger);
 }
 
 
