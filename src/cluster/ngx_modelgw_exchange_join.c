@@ -315,12 +315,7 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
         return NGX_DECLINED;
     }
 
-    if (oldest > NGX_MODELGW_SCHEMA_VERSION) {
-        ngx_modelgw_exchange_set_error(x, "this nginx knows version %d of the"
-                                       " database's tables, and %L is the"
-                                       " oldest that may be used; upgrade this"
-                                       " node", NGX_MODELGW_SCHEMA_VERSION,
-                                       oldest);
+    if (ngx_modelgw_exchange_known(x, oldest) != NGX_OK) {
         return NGX_DECLINED;
     }
 
@@ -333,6 +328,22 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
     }
 
     ngx_cpystrn((u_char *) x->cluster, id.data, id.len + 1);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_known(ngx_modelgw_exchange_t *x, int64_t oldest)
+{
+    if (oldest > NGX_MODELGW_SCHEMA_VERSION) {
+        ngx_modelgw_exchange_set_error(x, "this nginx knows version %d of the"
+                                       " database's tables, and %L is the"
+                                       " oldest that may be used; upgrade this"
+                                       " node", NGX_MODELGW_SCHEMA_VERSION,
+                                       oldest);
+        return NGX_DECLINED;
+    }
 
     return NGX_OK;
 }

@@ -133,8 +133,7 @@ class Node:
     def exchange(self, end=0, live=1, keys_version=0, held=0):
         got = self.do("exchange", end, live, keys_version, held)
         self.pos = int(got["pos"])
-        fixed = ("pos", "keys_version", "version", "oldest", "live", "known",
-                 "drain")
+        fixed = ("pos", "keys_version", "live", "known", "drain")
         answer = {k: int(got.pop(k)) for k in fixed}
         answer["recalls"] = dict(
             (name, int(no)) for name, no in (
@@ -438,8 +437,17 @@ def test_newer_schema(db, node):
     n.call(1, "a", 5)
     n.ask("a", need=10)
     got = n.exchange(end=1)
-    assert (got["version"], got["oldest"]) == (2, 1)
     assert got["said"]["a"].left() == 10
+
+    # until it is too old: what was said is there, what comes is not
+    db.run("UPDATE modelgw.cluster SET oldest = 2")
+    n.call(2, "a", 1)
+    assert failed(n.exchange, end=2).result == "again"
+    e = failed(n.join)
+    assert e.result == "declined" and "2 is the oldest" in e.error, e.error
+    db.run("UPDATE modelgw.cluster SET oldest = 1")
+    n.join()
+    assert n.pos == 2
 
 
 def test_server_in_latin1(db, node):
