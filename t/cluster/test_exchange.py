@@ -25,23 +25,9 @@ HOUR = 3600000
 DAY = 24 * HOUR
 
 
-@pytest.fixture(scope="module")
-def server():
-    with postgres.Server("fsync = off") as s:
-        yield s
-
-
 @pytest.fixture
-def db(server):
-    """The server, with an empty cluster in it."""
-    renew(server)
-    yield server
-
-
-def renew(server):
-    with server.connect() as c:
-        c.run("DROP SCHEMA IF EXISTS modelgw CASCADE")
-    server.install()
+def db(database):
+    return database
 
 
 @pytest.fixture
@@ -456,15 +442,15 @@ def test_newer_schema(db, node):
     assert got["said"]["a"].left() == 10
 
 
-def test_server_in_latin1(server, node):
-    with server.connect("postgres") as c:
+def test_server_in_latin1(db, node):
+    with db.connect("postgres") as c:
         c.run("CREATE DATABASE latin1 ENCODING 'LATIN1' LOCALE 'C' "
               "TEMPLATE template0")
-    n = node(conninfo=server.conninfo().replace("dbname=modelgw",
-                                                "dbname=latin1"))
+    n = node(conninfo=db.conninfo().replace("dbname=" + db.name,
+                                            "dbname=latin1"))
     e = failed(n.join)
     assert e.result == "declined"
-    with server.connect("postgres") as c:
+    with db.connect("postgres") as c:
         c.run("DROP DATABASE latin1 WITH (FORCE)")
 
 

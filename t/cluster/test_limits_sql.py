@@ -7,6 +7,8 @@ import re
 import threading
 import time
 
+import pytest
+
 import postgres
 from gateway import ROOT
 
@@ -15,6 +17,11 @@ NOW = "(extract(epoch FROM now()) * 1000)::bigint"
 COLUMNS = ("key", "kind", "limit", "second", "booked", "used", "age", "keep",
            "least", "need", "want")
 SLOTS = ("key", "limit", "keep", "need", "want")
+
+
+@pytest.fixture
+def server(database):
+    return database
 
 
 def statement(name):

@@ -569,7 +569,7 @@ def accounts(case):
     total = case.args.accounts or 1000000
     called = [Key("a-%07d" % i, "b")
               for i in range(0, total, max(1, total // 100000))]
-    c = case.make(fast=True, load=False, proxied=False, zone="1g",
+    c = case.make(fast=True, load=False, proxied=False, zone="1024m",
                   keys=KEYS + called, log_level="notice")
     for server in c.servers:
         server.run("ALTER SYSTEM SET shared_buffers = '256MB'")
