@@ -86,9 +86,9 @@ static ngx_uint_t ngx_modelgw_clerk_due(ngx_modelgw_clerk_t *clerk,
 
 
 /*
- * The clock of the database was set back, by more than 10 s.  What is said again
- * all the time is put right by that; what was said last by a node that is gone
- * would count until the clock is there again, so it is said now.
+ * The clock of the database was set back, by more than 10 s.  Times of what is
+ * said all the time are soon right again; those of a node that is gone would
+ * count until the clock is there again, so they are brought back.
  */
 
 #define NGX_MODELGW_CLERK_SET_BACK                                            \
