@@ -397,6 +397,28 @@ def test_another_process(db, node):
     copy.exchange()
 
 
+def test_a_start_is_lost(db, node):
+    """After a failover, or a restore, the database knows the process before, and
+    not the one that has started last: that one goes on, until another starts."""
+    before = node()
+    before.join()
+    n = node(journal=before.journal)
+    n.join()
+    n.exchange()
+    db.run("UPDATE modelgw.nodes SET epoch = 1, process = '%s'"
+           % before.process)
+    assert failed(n.exchange).result == "declined"
+    n.join()
+    assert n.epoch == 2
+    n.exchange()
+    assert failed(before.join).result == "declined"
+    after = node(journal=n.journal)
+    after.join()
+    e = failed(n.join)
+    assert e.result == "declined" and "another process" in e.error
+    after.exchange()
+
+
 def test_another_cluster(db, node):
     n = node(cluster="0" * 32)
     e = failed(n.join)
