@@ -88,16 +88,39 @@ static ngx_uint_t ngx_modelgw_clerk_due(ngx_modelgw_clerk_t *clerk,
     " SELECT count(*) FROM d"
 
 
+/*
+ * The clock of the database was set back, by more than 10 s.  Times of what is
+ * said all the time are soon right again; those of a node that is gone would
+ * count until the clock is there again, so they are brought back.
+ */
+
+#define NGX_MODELGW_CLERK_SET_BACK                                            \
+    "clerk_until > " NGX_MODELGW_CLERK_NOW " + 70000"
+
+#define ngx_modelgw_clerk_past(table, key, column)                            \
+    "UPDATE modelgw." table " SET " column " = " NGX_MODELGW_CLERK_NOW        \
+    " WHERE EXISTS (SELECT 1 FROM modelgw.cluster WHERE $4 IN ('', id)"       \
+            " AND " NGX_MODELGW_CLERK_SET_BACK ")"                            \
+        " AND (" key ") IN (SELECT " key " FROM modelgw." table               \
+            " WHERE " column " > " NGX_MODELGW_CLERK_NOW " + 10000"           \
+            " FOR UPDATE SKIP LOCKED)"
+
+
 static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
 
     /* being the clerk for a minute */
 
-    { { "UPDATE modelgw.cluster SET clerk = CAST($1 AS TEXT),"
+    { { "WITH n AS (" ngx_modelgw_clerk_past("nodes", "num", "seen")
+        "), s AS (" ngx_modelgw_clerk_past("slots", "key, node", "seen")
+        "), r AS (" ngx_modelgw_clerk_past("recalls", "account", "until")
+        ") SELECT 1",
+        "UPDATE modelgw.cluster SET clerk = CAST($1 AS TEXT),"
             " clerk_until = " NGX_MODELGW_CLERK_NOW " + 60000"
         " WHERE $4 IN ('', id) AND (clerk = CAST($1 AS TEXT)"
-            " OR clerk_until < " NGX_MODELGW_CLERK_NOW ")"
+            " OR clerk_until < " NGX_MODELGW_CLERK_NOW
+            " OR " NGX_MODELGW_CLERK_SET_BACK ")"
         " RETURNING " NGX_MODELGW_CLERK_NOW },
-      0, INT64_MAX, 0, 0 },
+      1, INT64_MAX, 0, 0 },
 
     /* sums by hour: at most 1000 calls, more if they ended together */
 

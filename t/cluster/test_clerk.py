@@ -178,7 +178,7 @@ def test_two_clerks(both, server, tmp_path):
     threads += [threading.Thread(target=node, args=(i,)) for i in (1, 2)]
     for t in threads:
         t.start()
-    time.sleep(8)
+    time.sleep(5)
     stop.set()
     for t in threads:
         t.join()

@@ -397,6 +397,28 @@ def test_another_process(db, node):
     copy.exchange()
 
 
+def test_a_start_is_lost(db, node):
+    """After a failover, or a restore, the database knows the process before, and
+    not the one that has started last: that one goes on, until another starts."""
+    before = node()
+    before.join()
+    n = node(journal=before.journal)
+    n.join()
+    n.exchange()
+    db.run("UPDATE modelgw.nodes SET epoch = 1, process = '%s'"
+           % before.process)
+    assert failed(n.exchange).result == "declined"
+    n.join()
+    assert n.epoch == 2
+    n.exchange()
+    assert failed(before.join).result == "declined"
+    after = node(journal=n.journal)
+    after.join()
+    e = failed(n.join)
+    assert e.result == "declined" and "another process" in e.error
+    after.exchange()
+
+
 def test_another_cluster(db, node):
     n = node(cluster="0" * 32)
     e = failed(n.join)
@@ -1080,8 +1102,8 @@ class Spender:
                     self.refused += 1
                     self.claim = None
 
-    def run(self, until):
-        while time.monotonic() < until:
+    def run(self, going):
+        while going():
             self.attempt(self.step)
 
     def attempt(self, what, *args):
@@ -1142,13 +1164,19 @@ def test_nodes_at_random(db, node, write_off):
     first.join()
     amounts = dict.fromkeys(accounts, 3000)
     first.node.open(*amounts.items())
-    until = time.monotonic() + 8
-    threads = [threading.Thread(target=s.run, args=(until,)) for s in spenders]
+    until = time.monotonic() + 5
+
+    def going():
+        now = time.monotonic()
+        return now < until or (now < until + 60 and
+                               sum(s.admitted for s in spenders) <= 1000)
+
+    threads = [threading.Thread(target=s.run, args=(going,)) for s in spenders]
     for t in threads:
         t.start()
     forced = 0
-    while time.monotonic() < until:
-        time.sleep(rnd.uniform(.2, 1))
+    while going():
+        time.sleep(rnd.uniform(.1, .6))
         a = rnd.choice(accounts)
         amounts[a] += 1000
         with db.connect() as c:

@@ -176,6 +176,40 @@ def test_two_want_the_last_one(cluster):
         race(c, c.nodes[0].bob, 2, 1)
 
 
+def test_a_call_after_one_that_is_short_is_told_soon(cluster):
+    """It has a recall of its own, and an idle node that has just heard of one
+    does not let it wait for another beat."""
+    c = cluster(founding="0", n=2, location="proxy_read_timeout 600s;")
+    bob = c.nodes[0].bob
+    make_exact(c, HOLD)
+    gate = threading.Event()
+    c.b.script(raw(gate, both))
+    answers = {}
+
+    def one(i, n):
+        answers[i] = call(c, n, bob, BODY)
+
+    threads = [threading.Thread(target=one, args=("held", 1))]
+    threads[0].start()
+    c.wait(lambda: c.b.requests, "it is not sent")
+    later = []
+    for _ in range(3):
+        time.sleep(3)                   # until the nodes are idle
+        for i in range(2):
+            threads.append(threading.Thread(target=one, args=(i, 0)))
+            threads[-1].start()
+            time.sleep(0.1)
+        for t in threads[-2:]:
+            t.join()
+        assert [answers[i].status for i in range(2)] == [402, 402]
+        later.append(answers[1].begin + answers[1].took
+                     - answers[0].begin - answers[0].took)
+    gate.set()
+    threads[0].join()
+    assert answers["held"].status == 200
+    assert sorted(later)[1] < 0.7, later
+
+
 def test_402_says_what_is_left(cluster):
     c = cluster(founding="0")
     make_exact(c, HOLD - 1)

@@ -128,6 +128,8 @@ typedef struct {
 
     uint64_t                       number;   /* of the round */
     uint64_t                       last;     /* ms, the last exchange */
+    uint64_t                       awake;    /* ms, no beat is waited for until
+                                                then */
     uint64_t                       read;     /* ms, the journal */
     uint64_t                       shipped;  /* calls DONE, when all that were
                                                 so had been shipped */
