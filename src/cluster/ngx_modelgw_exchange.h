@@ -169,8 +169,8 @@ typedef struct {
 
 /*
  * Opens accounts, with their founding credit, and budgets of keys, with what
- * calls that ended in the window have cost so far.  What is open does not
- * change, but for the limit of a budget.
+ * calls that ended in the window have cost so far: NGX_MODELGW_EXCHANGE_ASKS at
+ * most.  What is open does not change, but for the limit of a budget.
  *     NGX_OK
  *     NGX_AGAIN  not known, or not all of them: close it, connect, join, and
  *                open them again
@@ -180,7 +180,8 @@ ngx_int_t ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
 
 
 /*
- * Says top-ups again that this node has taken: a failover may have lost them.
+ * Says top-ups again that this node has taken, NGX_MODELGW_EXCHANGE_ASKS at
+ * most: a failover may have lost them.
  * Those that the database has do not change, and those of accounts that it does
  * not have are left out: accounts are to be opened before.
  *     NGX_OK

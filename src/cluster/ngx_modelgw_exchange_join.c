@@ -4,6 +4,8 @@
  * at a time has a journal: the one that has started last.  It takes over by a
  * comparison of the epoch it has seen, so a late start cannot win over a newer
  * one; a process that finds another one in its place has lost, or is a copy.
+ * Unless the epoch is lower than its own was: then the database has lost its
+ * last commits, and knows an older process.
  *
  * Each connection has an epoch of its own, also of one process: an exchange of
  * the connection before, which may be applied as late as it likes, would lend
@@ -161,7 +163,9 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
         } else if (node.left && node.drain && !x->fresh) {
             return NGX_BUSY;
 
-        } else if (x->fresh || node.mine || node.nobody) {
+        } else if (x->fresh || node.mine || node.nobody
+                   || node.epoch < x->epoch)
+        {
             rc = ngx_modelgw_exchange_start(x, &node);
 
             if (rc == NGX_OK) {

@@ -27,13 +27,13 @@ ODD = "it's \"odd\", \\N \\. \t\u00e4\n;$(x)`y`"
 
 
 @pytest.fixture
-def server():
-    with postgres.Server(schema=None) as s:
-        yield s
+def server(databases):
+    with databases.database(schema=False) as d:
+        yield d
 
 
 def owner(server):
-    return "host=%s dbname=%s user=postgres" % (server.top, postgres.DATABASE)
+    return server.conninfo(user="postgres")
 
 
 def run(*args, shell=None, env=None):
@@ -202,8 +202,8 @@ def test_check_says_what_is_wrong(server, made, password, tmp_path):
     server.run("DROP SCHEMA modelgw CASCADE")
     refused(check(), "FAILED  schema", "modelgwctl cluster init")
 
-    server.stop()
-    refused(check(), "FAILED  connection")
+    refused(run("cluster", "check", server.conninfo(tmp_path), "--password",
+                password), "FAILED  connection")
 
 
 def test_a_password_in_the_conninfo(server, made):

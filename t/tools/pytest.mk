@@ -141,6 +141,16 @@ cluster-test: setup-test module $(VENV)/.complete
 cluster-test-quick: setup-test module $(VENV)/.complete
 	@$(CLUSTER_TEST) --quick $(CLUSTER_ARGS)
 
+# the same at sizes that tests do not have: CASES, see torture_scale.py
+
+CASES       = race kills cuts holes clocks nodes accounts
+
+cluster-scale: setup-test module $(VENV)/.complete $(BUILD)/clock.so
+	@MODELGW_CLOCK_SO=$(abspath $(BUILD)/clock.so) \
+	    MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    $(TEST_ENV) $(VENV)/bin/python t/cluster/torture_scale.py $(CASES) \
+	    $(CLUSTER_ARGS)
+
 # limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
 # "test"
 
@@ -160,6 +170,12 @@ $(BUILD)/finalize.so: t/http/finalize.c | $(NGINX_OBJS)/objs/Makefile
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -I$(NGINX_OBJS)/objs $(BENCH_HTTP) \
 	    -o $@ $<
+
+# a clock that is off
+
+$(BUILD)/clock.so: t/cluster/clock.c
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -o $@ $<
 
 # the module, with allocations that can fail; its objects are in directories
 # that have the last names of those of the sources
