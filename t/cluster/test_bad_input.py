@@ -106,10 +106,7 @@ def test_while_it_runs(rich, taken, given, words, line):
 def test_another_cluster(rich, server):
     c = rich(n=1)
     node = c.nodes[0]
-    with server.connect("postgres") as db:
-        db.run("ALTER DATABASE modelgw RENAME TO " + c.server.name)
-        db.run("ALTER ROLE modelgw PASSWORD '%s'" % c.server.password)
-    server.name = c.server.name
+    server.replace(c.server)
     node.proxy.retarget(server.socket())
     refused(node, "the database is of another cluster")
     failed(check(node, conninfo=server.conninfo()), "cluster of the journal")

@@ -548,10 +548,7 @@ def test_another_clusters_database(server, mixed):
     assert call(c, 0, RICH, BODY).status == 200
     c.settle()
     node.expect("another|other|cluster")
-    with server.connect("postgres") as db:
-        db.run("ALTER DATABASE modelgw RENAME TO " + c.server.name)
-        db.run("ALTER ROLE modelgw PASSWORD '%s'" % c.server.password)
-    server.name = c.server.name
+    server.replace(c.server)
     node.proxy.retarget(server.socket())
     node.wait_log("must not work with the cluster")
     c.wait(lambda: call(c, 0, RICH, BODY).status == 503, "it goes on")
