@@ -99,3 +99,19 @@ def test_without_database(cluster):
 def nano(text):
     euro, cents = text.split(".")
     return int(euro) * 10 ** 9 + int(cents.ljust(9, "0"))
+
+
+def test_an_account_without_a_key(cluster):
+    """Each node knows it, though no call of it can come."""
+    c = cluster(n=2, founding="0")
+    r = c.nodes[0].post("/admin/accounts", {"id": "lonely"})
+    assert r.status == 201, r
+    c.wait(lambda: c.nodes[1].get("/admin/accounts/lonely").status == 200,
+           "the other one does not know it")
+    r = c.nodes[1].post("/admin/accounts/lonely/topups",
+                        {"id": "t", "amount": "1.00"})
+    assert r.status == 201, r
+    for node in c.nodes:
+        accounts = node.get("/admin/accounts?limit=1000").json()["accounts"]
+        assert [a["balance"] for a in accounts if a["id"] == "lonely"] \
+            == ["1.00"]
