@@ -333,7 +333,7 @@ ngx_modelgw_stmt_pq_send(ngx_modelgw_stmt_t *stmt, u_char *sql, ngx_uint_t n)
 static ngx_int_t
 ngx_modelgw_stmt_pq_text(ngx_modelgw_stmt_t *stmt, u_char *p, u_char *last)
 {
-    size_t                    len;
+    size_t                    len, n;
     ngx_uint_t                i;
     const char               *sql, *word;
     ngx_modelgw_stmt_word_t  *words;
@@ -341,21 +341,17 @@ ngx_modelgw_stmt_pq_text(ngx_modelgw_stmt_t *stmt, u_char *p, u_char *last)
     words = ngx_modelgw_stmt_words;
 
     for (sql = stmt->sql; *sql; sql += len) {
+        len = 1;
+        word = NULL;
 
         for (i = 0; i < NGX_MODELGW_STMT_WORDS; i++) {
-            len = ngx_strlen(words[i].sqlite);
+            n = ngx_strlen(words[i].sqlite);
 
-            if (ngx_strncmp(sql, words[i].sqlite, len) == 0) {
+            if (ngx_strncmp(sql, words[i].sqlite, n) == 0) {
+                len = n;
+                word = words[i].pq;
                 break;
             }
-        }
-
-        if (i < NGX_MODELGW_STMT_WORDS) {
-            word = words[i].pq;
-
-        } else {
-            len = 1;
-            word = NULL;
         }
 
         if (last - p <= (word ? (ssize_t) ngx_strlen(word) : 1)) {
