@@ -23,6 +23,7 @@ CREATE TABLE modelgw.nodes (
     epoch        BIGINT  NOT NULL,          -- grows with each start and write-off
     process      TEXT    NOT NULL,          -- random id of the process that started last; "": written off since
     pos          BIGINT  NOT NULL,          -- its journal is in "calls" up to here
+    call         BIGINT  NOT NULL DEFAULT 0, -- id of the call at pos: by it a copy of the journal is found; 0: none
     joined       BIGINT  NOT NULL,
     seen         BIGINT  NOT NULL,
     state        INTEGER NOT NULL,          -- 0 member, 1 left, 2 written off
@@ -51,6 +52,7 @@ CREATE TABLE modelgw.budgets (
     ends         BIGINT  NOT NULL,          -- up to here, exclusive
     name         TEXT    NOT NULL UNIQUE,
     lim          BIGINT  NOT NULL,          -- what it is in this window
+    since        BIGINT  NOT NULL DEFAULT 0, -- when the configuration was loaded that has said so; 0: it is the key's own
     PRIMARY KEY (key, starts, ends)
 );
 

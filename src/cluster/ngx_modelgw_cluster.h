@@ -24,6 +24,8 @@ typedef struct {
                                             are refused */
     ngx_msec_t             lost;         /* ms, that a node was not seen: then
                                             it is written off; 0: off */
+    uint64_t               loaded;       /* CLOCK_BOOTTIME, ms, when it has come
+                                            into force */
 } ngx_modelgw_cluster_conf_t;
 
 

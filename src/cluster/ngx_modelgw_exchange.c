@@ -170,13 +170,15 @@ static const char  *ngx_modelgw_exchange_statements[] = {
 
     /*
      * $1 num, $2 epoch, $3 position as known, $4 the new one, $5 keys_version,
-     * $6 the journal's end.  A division by zero ends the pipeline.
+     * $6 the journal's end, $7 id of the last of the calls, 0 if there are
+     * none.  A division by zero ends the pipeline.
      */
 
     [NGX_MODELGW_EXCHANGE_FENCE] =
     "WITH f AS ("
         "UPDATE modelgw.nodes SET seen = " NGX_MODELGW_EXCHANGE_NOW ","
-            " pos = $4, keys_version = $5, journal_end = $6"
+            " pos = $4, keys_version = $5, journal_end = $6,"
+            " call = coalesce(nullif($7, 0), call)"
         " WHERE num = $1 AND epoch = $2 AND pos = $3 AND state = 0"
         " RETURNING num"
     ") SELECT 1 / count(*) FROM f",
@@ -457,6 +459,8 @@ ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_int(&args, round->pos);
     ngx_modelgw_exchange_int(&args, x->keys_version);
     ngx_modelgw_exchange_int(&args, round->end);
+    ngx_modelgw_exchange_int(&args, round->ncalls
+                                    ? round->calls[round->ncalls - 1].id : 0);
 
     if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_FENCE, &args)
         != NGX_OK)

@@ -50,6 +50,14 @@ typedef struct {
                                             caller */
     uint64_t              end;           /* the last position of the journal,
                                             set before each join */
+    ngx_int_t           (*call)(void *data, uint64_t pos, uint64_t *id);
+                                         /* of the caller, in a join and with
+                                            its data: the id of the journal's
+                                            call at that position, 0 if it does
+                                            not have it any more; NGX_OK,
+                                            NGX_ERROR */
+    uint64_t              age;           /* of the caller: ms since its
+                                            configuration was loaded */
     ngx_uint_t            fresh;         /* of the caller, 1: of a process that
                                             has just started: it may take
                                             over; 0 after a join */
@@ -76,8 +84,9 @@ typedef ngx_int_t (*ngx_modelgw_exchange_lease_pt)(void *data, ngx_str_t *name,
  *     NGX_AGAIN     the connection or the database has failed: later
  *     NGX_BUSY      it has left, as it was and still is asked to: later
  *     NGX_DECLINED  it must not work with this database: error is a sentence
- *                   (another cluster, another process has the journal,
- *                   versions, no schema, too few rights)
+ *                   (another cluster, another process has the journal, an old
+ *                   copy of the journal is in its place, versions, no schema,
+ *                   too few rights)
  */
 ngx_int_t ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_lease_pt handler, void *data);
@@ -170,7 +179,9 @@ typedef struct {
 /*
  * Opens accounts, with their founding credit, and budgets of keys, with what
  * calls that ended in the window have cost so far: NGX_MODELGW_EXCHANGE_ASKS at
- * most.  What is open does not change, but for the limit of a budget.
+ * most.  What is open does not change, but for the limit of a budget: that of a
+ * key that operators have given one is the database's, else that of the
+ * configuration counts that was loaded last, on whichever node.
  *     NGX_OK
  *     NGX_AGAIN  not known, or not all of them: close it, connect, join, and
  *                open them again
@@ -190,6 +201,19 @@ ngx_int_t ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
  */
 ngx_int_t ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
     ngx_modelgw_journal_topup_t *topups, ngx_uint_t n);
+
+
+
+/*
+ * Closes accounts, by their names, that are open since a version of keys and
+ * accounts up to this one: with a version, and an action, of their own.  names:
+ * a buffer, len is its size; then which ones were closed, len 0: none.
+ *     NGX_OK
+ *     NGX_AGAIN  not known: close it, connect, join
+ */
+ngx_int_t ngx_modelgw_exchange_close(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n, uint64_t version,
+    ngx_str_t *names);
 
 
 #endif /* _NGX_MODELGW_EXCHANGE_H_INCLUDED_ */

@@ -7,6 +7,11 @@
  * Unless the epoch is lower than its own was: then the database has lost its
  * last commits, and knows an older process.
  *
+ * The journal must be the one that the database knows: it has the position up
+ * to which calls were shipped, with the same call.  An old copy of its file may
+ * have gone on, without the database: what it has at that position, and before
+ * it, was not shipped, and never would be.
+ *
  * Each connection has an epoch of its own, also of one process: an exchange of
  * the connection before, which may be applied as late as it likes, would lend
  * what this node does not hear of.
@@ -33,6 +38,7 @@ typedef struct {
     ngx_uint_t            left;
     ngx_uint_t            drain;
     uint64_t              pos;
+    uint64_t              call;          /* at pos */
 } ngx_modelgw_exchange_node_t;
 
 
@@ -51,6 +57,8 @@ static ngx_int_t ngx_modelgw_exchange_look(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_node_t *node);
 static ngx_int_t ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
     ngx_modelgw_pq_result_t *result);
+static ngx_int_t ngx_modelgw_exchange_journal(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_node_t *node, void *data);
 static ngx_int_t ngx_modelgw_exchange_register(ngx_modelgw_exchange_t *x);
 static ngx_int_t ngx_modelgw_exchange_start(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_node_t *node);
@@ -84,7 +92,7 @@ static const char  ngx_modelgw_exchange_rights[] =
 
 static const char  ngx_modelgw_exchange_looked[] =
     "SELECT c.id, c.version, c.oldest, n.num, n.epoch, n.process = $2,"
-        " n.process = '', n.state, n.drain, n.pos"
+        " n.process = '', n.state, n.drain, n.pos, n.call"
     " FROM modelgw.cluster c LEFT JOIN modelgw.nodes n ON n.journal = $1";
 
 
@@ -101,12 +109,15 @@ static const char  ngx_modelgw_exchange_registered[] =
     " FROM modelgw.nodes ON CONFLICT (journal) DO NOTHING";
 
 
-/* $1 num, $2 epoch as it was looked up, $3 process, $4 name, $5 version */
+/*
+ * $1 num, $2 epoch and $6 position as they were looked up, $3 process, $4 name,
+ * $5 version
+ */
 
 static const char  ngx_modelgw_exchange_started[] =
     "UPDATE modelgw.nodes SET epoch = epoch + 1, process = $3, name = $4,"
         " version = $5, state = 0, seen = " NGX_MODELGW_EXCHANGE_NOW
-    " WHERE num = $1 AND epoch = $2 RETURNING epoch, pos";
+    " WHERE num = $1 AND epoch = $2 AND pos = $6 RETURNING epoch, pos";
 
 
 /* $1 num */
@@ -153,14 +164,20 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
         if (node.num == 0) {
             rc = ngx_modelgw_exchange_register(x);
 
-        } else if (node.pos > x->end) {
-            ngx_modelgw_exchange_set_error(x, "the journal was set back, the"
-                                   " database has later calls of it; put the"
-                                   " right file back, or run \"modelgwctl"
-                                   " journal renew\"");
-            return NGX_DECLINED;
+            if (rc != NGX_DONE) {
+                return rc;
+            }
 
-        } else if (node.left && node.drain && !x->fresh) {
+            continue;
+        }
+
+        rc = ngx_modelgw_exchange_journal(x, &node, data);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        if (node.left && node.drain && !x->fresh) {
             return NGX_BUSY;
 
         } else if (x->fresh || node.mine || node.nobody
@@ -281,6 +298,7 @@ ngx_modelgw_exchange_look(ngx_modelgw_exchange_t *x,
                       == NGX_MODELGW_EXCHANGE_LEFT);
         node->drain = ngx_modelgw_pq_int(result, 0, 8);
         node->pos = ngx_modelgw_pq_int(result, 0, 9);
+        node->call = ngx_modelgw_pq_int(result, 0, 10);
     }
 
     ngx_modelgw_pq_clear(result);
@@ -355,6 +373,46 @@ ngx_modelgw_exchange_known(ngx_modelgw_exchange_t *x, int64_t oldest)
 }
 
 
+/*
+ * Whether the journal is the one whose calls the database has.  A call that it
+ * does not have any more was acknowledged long ago.
+ */
+
+static ngx_int_t
+ngx_modelgw_exchange_journal(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_node_t *node, void *data)
+{
+    uint64_t  id;
+
+    if (node->pos > x->end) {
+        ngx_modelgw_exchange_set_error(x, "the journal was set back, the"
+                               " database has later calls of it; put the right"
+                               " file back, or run \"modelgwctl journal"
+                               " renew\"");
+        return NGX_DECLINED;
+    }
+
+    if (node->call == 0) {
+        return NGX_OK;
+    }
+
+    if (x->call(data, node->pos, &id) != NGX_OK) {
+        ngx_modelgw_exchange_set_error(x, "the journal cannot be read");
+        return NGX_AGAIN;
+    }
+
+    if (id == 0 || id == node->call) {
+        return NGX_OK;
+    }
+
+    ngx_modelgw_exchange_set_error(x, "the journal was set back and has gone"
+                           " on, or a copy of it has: the database has another"
+                           " call at position %uL; put the right file back, or"
+                           " run \"modelgwctl journal renew\"", node->pos);
+    return NGX_DECLINED;
+}
+
+
 /* NGX_DONE: it is to be looked up */
 
 static ngx_int_t
@@ -394,7 +452,10 @@ ngx_modelgw_exchange_register(ngx_modelgw_exchange_t *x)
 }
 
 
-/* NGX_DONE: another one was faster, it is to be looked up again */
+/*
+ * NGX_DONE: another one was faster, or a late exchange has ended: it is to be
+ * looked up again
+ */
 
 static ngx_int_t
 ngx_modelgw_exchange_start(ngx_modelgw_exchange_t *x,
@@ -411,6 +472,7 @@ ngx_modelgw_exchange_start(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_text(&args, x->process);
     ngx_modelgw_exchange_text(&args, x->name);
     ngx_modelgw_exchange_int(&args, NGX_MODELGW_SCHEMA_VERSION);
+    ngx_modelgw_exchange_int(&args, node->pos);
 
     if (ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_started, &args,
                                   &result)

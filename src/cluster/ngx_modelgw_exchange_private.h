@@ -5,7 +5,9 @@
  * Whoever locks rows does so in this order, so there are no deadlocks: the one
  * of the cluster, those of nodes by their numbers, leases of these nodes,
  * prices, the mark of hours, hours, accounts by their names, recalls.  The
- * leases of a node are written by who has locked the node's row.
+ * leases of a node are written by who has locked the node's row.  Who opens a
+ * budget has the mark first, FOR SHARE: only the clerk waits for that, and it
+ * locks nothing before it.
  */
 
 

@@ -273,9 +273,13 @@ ngx_modelgw_ledger_change_apply_locked(ngx_modelgw_ledger_t *l,
                                                     change->amount));
 
     } else if (change->kind == NGX_MODELGW_CHANGE_ACCOUNT_SET
+               && l->kind != NGX_MODELGW_LEDGER_CLUSTER
                && (change->sets & NGX_MODELGW_CHANGE_STATE))
     {
-        /* half a word; a process killed here is followed by another answer */
+        /*
+         * half a word; a process killed here is followed by another answer.  A
+         * node of a cluster learns of it as the others do, in the right order
+         */
 
         __atomic_store_n(&a->closed, change->closed, __ATOMIC_RELEASE);
     }

@@ -127,6 +127,13 @@ ngx_int_t ngx_modelgw_journal_topups(ngx_modelgw_store_t *s, uint64_t time,
  */
 ngx_int_t ngx_modelgw_journal_end(ngx_modelgw_store_t *s, uint64_t *end);
 
+/*
+ * Sets *id of the call at a position; 0: it has none there, or not any more.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_journal_call(ngx_modelgw_store_t *s, uint64_t pos,
+    uint64_t *id);
+
 
 /* In a batch of the writer: NGX_OK, NGX_ERROR (the batch is rolled back). */
 

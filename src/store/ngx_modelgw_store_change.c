@@ -5,7 +5,10 @@
  * Each writes a row of "actions" in the same transaction: who has changed what,
  * from where, and how it was before.  Its id is the change's time, which no two
  * have in common: a change whose row exists was made by a writer that was
- * killed before it answered, or could not know that its commit was durable.
+ * killed before it answered, or could not know that its commit was durable.  A
+ * node of a cluster does not have its actions in its journal, and its clock
+ * may have been set back: then a change that was not tried before gets a later
+ * time.
  *
  * Everything is checked before the first row is written: a change that is
  * refused must not fail the batch, and each batch after it that tries the same.
@@ -35,6 +38,8 @@ static ngx_int_t ngx_modelgw_store_change_version(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_change_balance(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change);
+static ngx_int_t ngx_modelgw_store_change_unique(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_change_read(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change);
@@ -102,7 +107,9 @@ ngx_modelgw_store_change(ngx_modelgw_store_t *s, ngx_modelgw_change_t *change,
         return NGX_ERROR;
     }
 
-    rc = ngx_modelgw_store_change_made(s, change);
+    rc = (s->cluster && !change->tried)
+         ? ngx_modelgw_store_change_unique(s, change)
+         : ngx_modelgw_store_change_made(s, change);
 
     if (rc == NGX_DECLINED) {
         ngx_memzero(&action, sizeof(ngx_modelgw_store_action_t));
@@ -301,6 +308,44 @@ ngx_modelgw_store_change_made(ngx_modelgw_store_t *s,
     ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
+}
+
+
+/*
+ * Of a change that was not made: NGX_DECLINED, no action of this node has its
+ * time, or a later one; NGX_ERROR.  A key may be two actions.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_change_unique(ngx_modelgw_store_t *s,
+    ngx_modelgw_change_t *change)
+{
+    ngx_int_t           rc;
+    uint64_t            last;
+    ngx_uint_t          before;
+    ngx_modelgw_stmt_t  stmt;
+
+    before = (change->kind == NGX_MODELGW_CHANGE_KEY_NEW);
+
+    if (ngx_modelgw_store_ready(s, "SELECT coalesce(max(id), 0) FROM actions"
+                                   " WHERE id >= ?1 AND node = ?16", &stmt)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_stmt_bind_int(&stmt, 1, change->time - before);
+
+    rc = ngx_modelgw_store_query_one(s, &stmt);
+
+    if (rc == NGX_OK) {
+        last = ngx_modelgw_stmt_int(&stmt, 0);
+        change->time = ngx_max(change->time, last + 1 + before);
+    }
+
+    ngx_modelgw_stmt_finalize(&stmt);
+
+    return (rc == NGX_OK) ? NGX_DECLINED : NGX_ERROR;
 }
 
 

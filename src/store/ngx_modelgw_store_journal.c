@@ -220,6 +220,24 @@ ngx_modelgw_journal_end(ngx_modelgw_store_t *s, uint64_t *end)
 
 
 ngx_int_t
+ngx_modelgw_journal_call(ngx_modelgw_store_t *s, uint64_t pos, uint64_t *id)
+{
+    int64_t  call;
+
+    if (ngx_modelgw_store_step(s, "SELECT coalesce((SELECT call FROM outbox"
+                                  " WHERE pos = ?1), 0)", pos, 0, &call)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    *id = call;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_modelgw_journal_set(ngx_modelgw_store_t *s, ngx_modelgw_journal_t *journal)
 {
     ngx_modelgw_stmt_t  stmt;

@@ -110,14 +110,20 @@ static const char  ngx_modelgw_store_nodes_force[] =
     " UPDATE leases SET forced = forced + l.rest FROM l"
     " WHERE leases.node = ?1 AND leases.account = l.account";
 
+/*
+ * They end at the mark of hours at the earliest, which does not move until they
+ * are there: who moves it adds them to their hour then.
+ */
+
 static const char  ngx_modelgw_store_nodes_charge[] =
-    "INSERT INTO calls SELECT ?1,"
+    "WITH m AS (SELECT greatest(value, " NGX_MODELGW_NODES_NOW ") AS now"
+        " FROM marks WHERE name = 'hours' FOR SHARE)"
+    " INSERT INTO calls SELECT ?1,"
     " (SELECT least(coalesce(min(pos), 0), 0) FROM calls WHERE node = ?1) - n,"
-    " (" NGX_MODELGW_NODES_NOW " + n) * 1024 + ?1 % 1024,"
-    " " NGX_MODELGW_NODES_NOW ", " NGX_MODELGW_NODES_NOW ", '', account, '',"
+    " (now + n) * 1024 + ?1 % 1024, now, now, '', account, '',"
     " 0, 0, 0, 0, 0, 0, rest, 'unanswered', 'lost', 0, '', NULL, 0, 0"
     " FROM (SELECT account, " NGX_MODELGW_NODES_REST " AS rest,"
-        " row_number() OVER (ORDER BY account) AS n FROM leases"
+        " now, row_number() OVER (ORDER BY account) AS n FROM m, leases"
         " WHERE node = ?1 AND account NOT LIKE '#%'"
         " AND " NGX_MODELGW_NODES_REST " > 0) AS l";
 

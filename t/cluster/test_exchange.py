@@ -420,6 +420,29 @@ def test_a_start_is_lost(db, node):
     after.exchange()
 
 
+def test_a_journal_that_is_another_one(db, node):
+    """An old copy that has gone on ends where the database does, or after
+    that, with another call there: it does not take over."""
+    n = node()
+    n.join()
+    n.open(("a", 1000))
+    n.call(5, "a", 30)
+    n.exchange(end=5)
+    n.exchange(end=5)
+    (row,) = db.query("SELECT pos, call FROM modelgw.nodes")
+    assert row == {"pos": 5, "call": 5 * 1024 + n.num}
+
+    copy = node(journal=n.journal)
+    copy.do("has", 5 * 1024 + n.num + 1024)
+    e = failed(copy.join)
+    assert e.result == "declined" and "has gone on" in e.error
+    n.exchange(end=5)
+
+    copy.do("has", 5 * 1024 + n.num)
+    copy.join()
+    assert copy.pos == 5 and failed(n.exchange).result == "declined"
+
+
 def test_another_cluster(db, node):
     n = node(cluster="0" * 32)
     e = failed(n.join)

@@ -33,7 +33,9 @@
  *                                       journal goes on from there
  *     the answer was applied, not in    the journal's granted and forced are
  *     the journal                       replaced by the database's; without it
- *                                       a node has less than it could have
+ *                                       a node has less than it could have: by
+ *                                       answers that only grows, and what a
+ *                                       join has taken is written down first
  *     a call was held for a claim       its worker, or the sweep after it,
  *                                       settles it as any other
  *     a feed is in the journal, not     node->keys_version is older: it is
@@ -99,7 +101,11 @@ static void ngx_http_modelgw_exchanger_unknown_fund(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_fund_t *fund);
 static ngx_int_t ngx_http_modelgw_exchanger_end(
     ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_call(void *data, uint64_t pos,
+    uint64_t *id);
 static ngx_int_t ngx_http_modelgw_exchanger_known(
+    ngx_http_modelgw_exchanger_t *e);
+static ngx_int_t ngx_http_modelgw_exchanger_unwritten(
     ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_round(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_state(ngx_http_modelgw_exchanger_t *e);
@@ -247,6 +253,8 @@ ngx_http_modelgw_exchanger_init(ngx_http_modelgw_exchanger_t *e,
     }
 
     e->x.fresh = 1;
+    e->loaded = w->cluster->loaded;
+    e->x.call = ngx_http_modelgw_exchanger_call;
 
     return (ngx_http_modelgw_exchanger_random(e->x.process) == NGX_OK)
            ? ngx_http_modelgw_exchanger_memory(e) : NGX_ERROR;
@@ -512,6 +520,7 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     ngx_modelgw_node_e  state;
 
     e->joins++;
+    e->lowered = 0;
     boot = ngx_http_modelgw_exchanger_boot();
 
     rc = ngx_http_modelgw_exchanger_end(e);
@@ -533,6 +542,13 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     }
 
     ngx_http_modelgw_exchanger_unknown(e);
+
+    if (e->lowered && ngx_http_modelgw_round_lowered(e) != NGX_OK) {
+        return ngx_http_modelgw_exchanger_unwritten(e);
+    }
+
+    e->closed = 1;
+    e->compared = 0;
 
     e->version = e->node->keys_version;
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
@@ -609,6 +625,8 @@ ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
     f->dirty |= (lease->granted != granted || lease->forced != forced
                  || (e->joins == 1 && forced));
 
+    e->lowered |= (lease->granted > granted || lease->forced < forced);
+
     ngx_modelgw_lease_said_locked(e->ledger, &fund, ends, granted, returned,
                                   forced);
 
@@ -672,6 +690,7 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
     }
 
     f->dirty = 1;
+    e->lowered = 1;
 
     ngx_modelgw_ledger_lock(e->ledger);
 
@@ -707,6 +726,29 @@ ngx_http_modelgw_exchanger_end(ngx_http_modelgw_exchanger_t *e)
 }
 
 
+/* Which call the journal has at a position: NGX_OK, NGX_ERROR. */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_call(void *data, uint64_t pos, uint64_t *id)
+{
+    ngx_http_modelgw_exchanger_t *e = data;
+
+    ngx_int_t             rc;
+    ngx_modelgw_store_t  *store;
+
+    store = ngx_modelgw_store_open_read(e->path, &e->shared->file, &e->error);
+    if (store == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_journal_call(store, pos, id);
+
+    ngx_modelgw_store_close(store);
+
+    return rc;
+}
+
+
 /* Writes down which node it is, before any call is admitted by that. */
 
 static ngx_int_t
@@ -734,6 +776,13 @@ ngx_http_modelgw_exchanger_known(ngx_http_modelgw_exchanger_t *e)
 
     e->journal.num = 0;
 
+    return ngx_http_modelgw_exchanger_unwritten(e);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_unwritten(ngx_http_modelgw_exchanger_t *e)
+{
     e->x.error.len = ngx_sprintf(e->x.error.data,
                                  "the journal cannot be written")
                      - e->x.error.data;
@@ -899,7 +948,10 @@ ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e)
 }
 
 
-/* Not by itself, but an operator may help: it is tried again. */
+/*
+ * Not by itself, but an operator may help: it is tried again.  It is written
+ * down: a start without the database must not admit calls.
+ */
 
 static void
 ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
@@ -921,6 +973,8 @@ ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
         e->refused = hash;
         ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_REFUSED,
                                        e->x.error.data, e->x.error.len);
+
+        (void) ngx_http_modelgw_exchanger_write(e, NULL, 0, NULL, 0);
     }
 }
 
@@ -977,9 +1031,14 @@ ngx_http_modelgw_exchanger_write(ngx_http_modelgw_exchanger_t *e,
     uint64_t                        since;
     ngx_http_modelgw_journal_job_t  job;
 
-    e->journal.pos = e->x.pos;
+    if (e->x.num) {
+        e->journal.pos = e->x.pos;
+    }
 
-    if (e->node->exchanged) {
+    if (e->refused) {
+        e->journal.exchanged = 0;
+
+    } else if (e->node->exchanged) {
         since = ngx_http_modelgw_exchanger_boot() - e->node->exchanged;
         e->journal.exchanged = ngx_http_modelgw_exchanger_time() - since;
     }

@@ -99,6 +99,8 @@ typedef struct {
     ngx_modelgw_lease_node_t      *node;
     ngx_modelgw_pq_conf_t          conf;
     char                          *path;     /* of the journal */
+    uint64_t                       loaded;   /* of CLOCK_BOOTTIME, ms: the
+                                                configuration */
     pthread_t                      thread;
     pthread_t                      clerk;
     ngx_atomic_t                   stop;     /* set by _stop(): the last
@@ -119,6 +121,11 @@ typedef struct {
     ngx_uint_t                     left;     /* 1: the cluster, as it was
                                                 asked to */
     uint64_t                       joins;
+    ngx_uint_t                     lowered;  /* 1: by the join it has less than
+                                                it knew */
+    ngx_uint_t                     closed;   /* 1: accounts that are closed here
+                                                were not compared since */
+    uint32_t                       compared; /* of them, so many were */
     uint64_t                       since;    /* ms, when it has joined */
     ngx_uint_t                     failures; /* one after another */
     uint32_t                       refused;  /* hash of the reason that a line
@@ -206,6 +213,13 @@ ngx_int_t ngx_http_modelgw_round_last(ngx_http_modelgw_exchanger_t *e);
  * the last one has not seen, or an operator does.
  */
 ngx_uint_t ngx_http_modelgw_round_due(ngx_http_modelgw_exchanger_t *e);
+
+/*
+ * When it has joined, and has less than it knew: that is in the journal before
+ * a call is admitted, or a start without the database would go on with more.
+ *     NGX_OK, NGX_AGAIN (the journal cannot be written)
+ */
+ngx_int_t ngx_http_modelgw_round_lowered(ngx_http_modelgw_exchanger_t *e);
 
 /* Without the database: ends the waits of calls that are over. */
 void ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e);

@@ -39,6 +39,8 @@ static ngx_int_t ngx_http_modelgw_exchanger_again(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_topup(void *data,
     ngx_modelgw_journal_topup_t *topup);
+static ngx_int_t ngx_http_modelgw_exchanger_closed(
+    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_seen(
     ngx_http_modelgw_exchanger_t *e, ngx_uint_t n);
 static ngx_int_t ngx_http_modelgw_exchanger_gone(
@@ -219,7 +221,11 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
     if (e->version == e->round.keys_version) {
         __atomic_store_n(&e->node->current, 1, __ATOMIC_RELEASE);
 
-        return e->setback ? ngx_http_modelgw_exchanger_gone(e) : NGX_OK;
+        if (e->setback) {
+            return ngx_http_modelgw_exchanger_gone(e);
+        }
+
+        return e->closed ? ngx_http_modelgw_exchanger_closed(e) : NGX_OK;
     }
 
     store = ngx_http_modelgw_exchanger_attach(e);
@@ -251,6 +257,64 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
     e->version = e->journal.keys_version;
     e->round.keys_version = ngx_max(e->round.keys_version, e->version);
     e->hurry = 1;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Once in each connection, when all changes are known here: an account that is
+ * closed here and open in the database was closed by an operator in a part that
+ * a failover has lost.  It is closed again, and operators are told, a part of
+ * them a round.  One that was opened since has a later version, and is open
+ * here, too.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_closed(ngx_http_modelgw_exchanger_t *e)
+{
+    u_char                        *p, text[NGX_MODELGW_STORE_ERROR];
+    ngx_str_t                      names;
+    ngx_uint_t                     n, accounts;
+    ngx_modelgw_ledger_account_t  *a;
+
+    n = 0;
+    accounts = ngx_modelgw_ledger_accounts(e->ledger);
+
+    while (e->compared < accounts && n < NGX_MODELGW_EXCHANGE_ASKS) {
+        a = ngx_modelgw_ledger_account_at(e->ledger, e->compared++);
+
+        if (__atomic_load_n(&a->closed, __ATOMIC_ACQUIRE)) {
+            e->opens[n].name.len = a->name.len;
+            e->opens[n++].name.data = a->name.data;
+        }
+    }
+
+    e->closed = (e->compared < accounts);
+    e->hurry |= e->closed;
+
+    if (n == 0) {
+        return NGX_OK;
+    }
+
+    names.data = text;
+    names.len = sizeof(text) / 2;
+
+    if (ngx_modelgw_exchange_close(&e->x, e->opens, n, e->version, &names)
+        != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    if (names.len) {
+        p = ngx_slprintf(text + names.len, text + sizeof(text), ": these"
+                         " accounts are closed again, the database has lost"
+                         " that they were");
+
+        ngx_http_modelgw_process_report(e->ledger, e->shared,
+                                        NGX_HTTP_MODELGW_LINE_CLUSTER, text,
+                                        p - text);
+    }
 
     return NGX_OK;
 }

@@ -70,6 +70,8 @@ static void ngx_http_modelgw_round_recalls(ngx_http_modelgw_exchanger_t *e,
     uint64_t time);
 static void ngx_http_modelgw_round_save(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
+static ngx_int_t ngx_http_modelgw_round_write(ngx_http_modelgw_exchanger_t *e,
+    ngx_uint_t n);
 static ngx_uint_t ngx_http_modelgw_round_dirty(ngx_http_modelgw_exchanger_t *e);
 static ngx_uint_t ngx_http_modelgw_round_totals(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_fund_t *fund,
@@ -533,6 +535,8 @@ ngx_http_modelgw_round_open(ngx_http_modelgw_exchanger_t *e)
         return NGX_OK;
     }
 
+    e->x.age = ngx_http_modelgw_exchanger_boot() - e->loaded;
+
     if (ngx_modelgw_exchange_open(&e->x, e->opens, n) == NGX_OK) {
         e->accounts = i;
         e->hurry |= (i < accounts);
@@ -940,13 +944,42 @@ ngx_http_modelgw_round_save(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 
     e->saved = now;
 
+    (void) ngx_http_modelgw_round_write(e, n);
+}
+
+
+ngx_int_t
+ngx_http_modelgw_round_lowered(ngx_http_modelgw_exchanger_t *e)
+{
+    ngx_uint_t  n;
+
+    do {
+        n = ngx_http_modelgw_round_dirty(e);
+
+        if (ngx_http_modelgw_round_write(e, n) != NGX_OK) {
+            return NGX_AGAIN;
+        }
+
+    } while (n == NGX_MODELGW_EXCHANGE_ASKS);
+
+    return NGX_OK;
+}
+
+
+/* Totals in e->asks: those that are not written are dirty again. */
+
+static ngx_int_t
+ngx_http_modelgw_round_write(ngx_http_modelgw_exchanger_t *e, ngx_uint_t n)
+{
     if (ngx_http_modelgw_exchanger_write(e, e->asks, n, NULL, 0) == NGX_OK) {
-        return;
+        return NGX_OK;
     }
 
     while (n--) {
         ngx_http_modelgw_funds_find(&e->funds, &e->asks[n].fund)->dirty = 1;
     }
+
+    return NGX_AGAIN;
 }
 
 

@@ -25,6 +25,7 @@
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_redo.h"
+#include "ngx_http_modelgw_exchanger.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -790,6 +791,8 @@ ngx_http_modelgw_zone_in_force(ngx_cycle_t *cycle)
         mmcf->shared->exchange = mmcf->cluster->exchange;
         mmcf->shared->offline = mmcf->cluster->offline;
         mmcf->shared->lost = mmcf->cluster->lost;
+
+        mmcf->cluster->loaded = ngx_http_modelgw_exchanger_boot();
 
         ngx_http_modelgw_node_check(mmcf, cycle->log);
     }

@@ -44,6 +44,7 @@ static ngx_modelgw_journal_topup_t  topups[CLI_TOPUPS];
 static ngx_uint_t                    ntopups;
 static ngx_uint_t                    nqueued;
 static int64_t                       held;
+static uint64_t                      at;
 
 
 static void *
@@ -206,6 +207,26 @@ cli_lease(void *data, ngx_str_t *name, int64_t granted, int64_t returned,
 }
 
 
+static ngx_int_t
+cli_at(void *data, uint64_t pos, uint64_t *id)
+{
+    *id = at;
+
+    return NGX_OK;
+}
+
+
+/* the id of the call that the journal has where the database ends */
+
+static void
+cli_has(char **f, ngx_uint_t n)
+{
+    at = atol(f[0]);
+
+    printf("ok\n");
+}
+
+
 static void
 cli_join(char **f, ngx_uint_t n)
 {
@@ -213,6 +234,7 @@ cli_join(char **f, ngx_uint_t n)
     ngx_int_t  rc;
 
     len = 0;
+    x.call = cli_at;
 
     rc = ngx_modelgw_exchange_join(&x, cli_lease, &len);
     print_rc(rc);
@@ -626,6 +648,7 @@ static cli_command_t  commands[] = {
     { "connect", 1, cli_connect },
     { "close", 0, cli_close },
     { "alive", 0, cli_alive },
+    { "has", 1, cli_has },
     { "join", 0, cli_join },
     { "call", 5, cli_call },
     { "price", 1, cli_price },

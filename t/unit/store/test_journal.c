@@ -445,14 +445,14 @@ test_feed(void **state)
 
     s = journal_open(u, UNIT_ID);
 
-    /* an account is known by its key, or because it is closed */
+    /* an account is known with or without a key */
 
     feed[0] = feed_account("open", 0);
     feed[1] = feed_account("closed", 1);
     feed[2] = feed_key("k", 1, NGX_MODELGW_KEY_ACTIVE, 1);
     put_feed(s, feed, 3);
 
-    assert_int_equal(unit_sql(u, "SELECT count(*) FROM accounts"), 2);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM accounts"), 3);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM accounts"
                                  " WHERE state = 'closed' AND name = 'closed'"),
                      1);
