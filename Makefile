@@ -55,7 +55,7 @@ JOBS        = $(shell nproc 2>/dev/null || echo 1)
         bench-instructions bench-scan bench-ledger bench-store \
         bench-questions \
         limits-minute setup-build help clean distclean \
-        torture torture-quick cluster-test cluster-test-quick test-busy test-console console-pictures
+        torture torture-quick cluster-test cluster-test-quick cluster-scale test-busy test-console console-pictures
 
 all: setup-build
 	@$(MAKE) --no-print-directory module
@@ -261,6 +261,7 @@ help:
 	@echo 'make torture-quick   the same with 20 and 3, in half a minute'
 	@echo 'make cluster-test    several nodes, all that can fail does: an hour'
 	@echo 'make cluster-test-quick  the same in four minutes'
+	@echo 'make cluster-scale   clusters of many nodes, accounts (CASES)'
 	@echo 'make limits-minute   limits of keys under load, three minutes'
 	@echo 'make bench           CPU, latency, memory beside plain: 40 minutes'
 	@echo 'make bench-quick     its most telling lines: 5 minutes (BENCH_ARGS)'

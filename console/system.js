@@ -51,7 +51,9 @@ export function Status() {
           s.workers && ["Workers", count(s.workers.running), s.workers.leaving ? `${s.workers.leaving} leaving` : "none leaving"],
           ["Ledger", s.ledger ? html`<${Badge} text=${s.ledger.writable ? "writable" : "not writable"} kind=${s.ledger.writable ? "good" : "bad"} />` : "none"],
         ]} />
-        ${!s.ok && html`<div class="problem" role="alert"><p><strong>No call is admitted.</strong></p>
+        ${s.cluster?.reason ? html`<div class="problem" role="alert"><p><strong>${s.ok ? "The cluster cannot be reached." : "No call is admitted."}</strong></p>
+            <p>This node of the cluster is ${s.cluster.state}: ${s.cluster.reason}</p></div>`
+          : !s.ok && html`<div class="problem" role="alert"><p><strong>No call is admitted.</strong></p>
           <p>Look at the disk of the ledger and at nginx's error log: it says why at the level alert.</p></div>`}
         <${Section} title="Upstreams">
           <${Table} name="Upstreams" rows=${s.groups} columns=${[

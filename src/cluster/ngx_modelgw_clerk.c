@@ -9,10 +9,13 @@
  * The mark of hours is locked before the statement that reads calls begins: an
  * exchange that adds calls holds it, too, until it commits; so either its calls
  * are read here, or it finds the new mark and adds them to "hours" itself.
+ * Calls that are rolled up to days do not move the mark: it is locked so that
+ * exchanges do not wait meanwhile, and only clerks do.
  *
- * Rows of nodes are not deleted: a node that comes back is known by its
- * journal, and its position tells what it has shipped.  Without them it would
- * be a new one, and ship again what its journal still has.
+ * Rows of nodes are not deleted, nor those of their leases: a node that comes
+ * back is known by its journal, and its position tells what it has shipped.
+ * Without them it would be a new one, and ship again what its journal still
+ * has; it is not trimmed while nginx does not run.
  */
 
 
@@ -28,11 +31,12 @@
 #define NGX_MODELGW_CLERK_SURE     60000   /* ms until a node may be lost: after
                                               an outage of the database all of
                                               them have been away */
-#define NGX_MODELGW_CLERK_SQL      3
+#define NGX_MODELGW_CLERK_SQL      2
 #define NGX_MODELGW_CLERK_ROWS     1000
+#define NGX_MODELGW_CLERK_BUDGETS  100     /* while no exchange is running */
 
-#define NGX_MODELGW_CLERK_PARAMS   3       /* of all statements: num, keep,
-                                              lost */
+#define NGX_MODELGW_CLERK_PARAMS   4       /* of all statements: num, keep,
+                                              lost, cluster */
 
 
 typedef struct {
@@ -62,7 +66,7 @@ static ngx_uint_t ngx_modelgw_clerk_due(ngx_modelgw_clerk_t *clerk,
 #define NGX_MODELGW_CLERK_MARK  "(" NGX_MODELGW_CLERK_NOW " - 5000)"
 
 #define NGX_MODELGW_CLERK_LOCK_MARK                                           \
-    "SELECT value FROM modelgw.marks WHERE name = 'hours' FOR UPDATE"
+    "SELECT value FROM modelgw.marks WHERE name = 'hours' FOR "
 
 /* the first millisecond of the first day whose calls are kept */
 
@@ -81,24 +85,47 @@ static ngx_uint_t ngx_modelgw_clerk_due(ngx_modelgw_clerk_t *clerk,
     " SELECT count(*) FROM d"
 
 
+/*
+ * The clock of the database was set back, by more than 10 s.  Times of what is
+ * said all the time are soon right again; those of a node that is gone would
+ * count until the clock is there again, so they are brought back.
+ */
+
+#define NGX_MODELGW_CLERK_SET_BACK                                            \
+    "clerk_until > " NGX_MODELGW_CLERK_NOW " + 70000"
+
+#define ngx_modelgw_clerk_past(table, key, column)                            \
+    "UPDATE modelgw." table " SET " column " = " NGX_MODELGW_CLERK_NOW        \
+    " WHERE EXISTS (SELECT 1 FROM modelgw.cluster WHERE $4 IN ('', id)"       \
+            " AND " NGX_MODELGW_CLERK_SET_BACK ")"                            \
+        " AND (" key ") IN (SELECT " key " FROM modelgw." table               \
+            " WHERE " column " > " NGX_MODELGW_CLERK_NOW " + 10000"           \
+            " FOR UPDATE SKIP LOCKED)"
+
+
 static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
 
     /* being the clerk for a minute */
 
-    { { "UPDATE modelgw.cluster SET clerk = CAST($1 AS TEXT),"
+    { { "WITH n AS (" ngx_modelgw_clerk_past("nodes", "num", "seen")
+        "), s AS (" ngx_modelgw_clerk_past("slots", "key, node", "seen")
+        "), r AS (" ngx_modelgw_clerk_past("recalls", "account", "until")
+        ") SELECT 1",
+        "UPDATE modelgw.cluster SET clerk = CAST($1 AS TEXT),"
             " clerk_until = " NGX_MODELGW_CLERK_NOW " + 60000"
-        " WHERE clerk = CAST($1 AS TEXT)"
+        " WHERE $4 IN ('', id) AND (clerk = CAST($1 AS TEXT)"
             " OR clerk_until < " NGX_MODELGW_CLERK_NOW
+            " OR " NGX_MODELGW_CLERK_SET_BACK ")"
         " RETURNING " NGX_MODELGW_CLERK_NOW },
-      0, INT64_MAX, 0, 0 },
+      1, INT64_MAX, 0, 0 },
 
-    /* sums by hour: at most 10000 calls, more if they ended together */
+    /* sums by hour: at most 1000 calls, more if they ended together */
 
-    { { NGX_MODELGW_CLERK_LOCK_MARK,
+    { { NGX_MODELGW_CLERK_LOCK_MARK "UPDATE",
         "WITH m AS ("
             "SELECT value, least(" NGX_MODELGW_CLERK_MARK ", coalesce(("
                 "SELECT greatest(ended, value + 1) FROM modelgw.calls"
-                " WHERE ended >= value ORDER BY ended LIMIT 1 OFFSET 10000),"
+                " WHERE ended >= value ORDER BY ended LIMIT 1 OFFSET 1000),"
                 " " NGX_MODELGW_CLERK_MARK ")) AS next"
             " FROM modelgw.marks WHERE name = 'hours'"
         "), h AS ("
@@ -120,7 +147,7 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
 
     /* days: calls that are not kept, which are taken out of their hours */
 
-    { { NGX_MODELGW_CLERK_LOCK_MARK,
+    { { NGX_MODELGW_CLERK_LOCK_MARK "NO KEY UPDATE",
         "WITH d AS ("
             "DELETE FROM modelgw.calls WHERE (node, pos) IN ("
                 "SELECT node, pos FROM modelgw.calls"
@@ -136,20 +163,30 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
             "FROM d GROUP BY 1, 2, 3, 4, 5"
             " ON CONFLICT (day, account, key, model, node) DO UPDATE SET"
                 ngx_modelgw_store_sums_set("days.", "+ ", "excluded.")
+        "), r AS ("
+            "SELECT ended / 3600000 AS hour, account, key, model,"
+                NGX_MODELGW_STORE_SUMS_OF_CALLS
+            "FROM d WHERE ended < (SELECT value FROM modelgw.marks"
+                " WHERE name = 'hours')"
+            " GROUP BY 1, 2, 3, 4"
+        "), o AS ("
+            "SELECT h.hour, h.account, h.key, h.model,"
+                " h.calls = r.calls AS empty FROM modelgw.hours h"
+                " JOIN r USING (hour, account, key, model)"
+            " ORDER BY 1, 2, 3, 4 FOR UPDATE OF h"
         "), h AS ("
             "UPDATE modelgw.hours SET"
                 ngx_modelgw_store_sums_set("hours.", "- ", "r.")
-            " FROM (SELECT ended / 3600000 AS hour, account, key, model,"
-                NGX_MODELGW_STORE_SUMS_OF_CALLS
-                "FROM d WHERE ended < (SELECT value FROM modelgw.marks"
-                    " WHERE name = 'hours')"
-                " GROUP BY 1, 2, 3, 4) AS r"
-            " WHERE hours.hour = r.hour AND hours.account = r.account"
-                " AND hours.key = r.key AND hours.model = r.model"
+            " FROM o JOIN r USING (hour, account, key, model)"
+            " WHERE NOT empty"
+                " AND hours.hour = o.hour AND hours.account = o.account"
+                " AND hours.key = o.key AND hours.model = o.model"
+        "), e AS ("
+            "DELETE FROM modelgw.hours USING o WHERE empty"
+                " AND hours.hour = o.hour AND hours.account = o.account"
+                " AND hours.key = o.key AND hours.model = o.model"
         ")"
-        " SELECT count(*) FROM d",
-        "DELETE FROM modelgw.hours WHERE calls = 0"
-            " AND hour < " NGX_MODELGW_CLERK_KEPT " / 3600000" },
+        " SELECT count(*) FROM d" },
       1, NGX_MODELGW_CLERK_ROWS, 1, offsetof(ngx_modelgw_clerk_t, keep) },
 
     { { ngx_modelgw_clerk_delete("recalls", "account",
@@ -172,7 +209,7 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
         "WITH b AS ("
             "DELETE FROM modelgw.budgets WHERE name IN ("
                 "SELECT name FROM modelgw.budgets"
-                " WHERE " NGX_MODELGW_CLERK_ENDED " LIMIT 1000)"
+                " WHERE " NGX_MODELGW_CLERK_ENDED " LIMIT 100)"
             " RETURNING name"
         "), l AS ("
             "DELETE FROM modelgw.leases"
@@ -182,7 +219,7 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
             " WHERE name IN (SELECT name FROM b)"
         ")"
         " SELECT count(*) FROM b" },
-      1, NGX_MODELGW_CLERK_ROWS, 1, 0 },
+      1, NGX_MODELGW_CLERK_BUDGETS, 1, 0 },
 
     /*
      * A node that is lost: it is fenced, and what it has left is taken back.
@@ -248,7 +285,7 @@ ngx_modelgw_clerk(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
     if (clerk->step == 0) {
 
         if (n == 0) {
-            return NGX_OK;
+            return NGX_DECLINED;
         }
 
         clerk->now = n;
@@ -315,6 +352,8 @@ ngx_modelgw_clerk_run(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
     ngx_modelgw_pq_param_int(&params[0], numbers[0], clerk->num);
     ngx_modelgw_pq_param_int(&params[1], numbers[1], clerk->keep);
     ngx_modelgw_pq_param_int(&params[2], numbers[2], clerk->lost);
+    ngx_modelgw_pq_param_text(&params[3], (u_char *) clerk->cluster,
+                              ngx_strlen(clerk->cluster));
 
     if (ngx_modelgw_pq_add(pq, "BEGIN", NULL, 0, error) != NGX_OK) {
         return NGX_ERROR;

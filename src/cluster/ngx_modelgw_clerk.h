@@ -24,6 +24,7 @@
 
 typedef struct {
     uint64_t              num;           /* of this node */
+    char                 *cluster;       /* its id; "": of any */
     uint64_t              keep;          /* seconds that calls are kept; 0: for
                                             ever */
     uint64_t              lost;          /* ms without an exchange after which
@@ -45,12 +46,14 @@ typedef struct {
 
 
 /*
- * Does one step, a transaction of some milliseconds, on a connection that is in
- * none.  To be called every few seconds by each node.
- *     NGX_OK     there is nothing more to do, or another node is the clerk
- *     NGX_AGAIN  there is more to do
- *     NGX_ERROR  error is set; the step is done again by the next call, if the
- *                connection is alive
+ * Does one step, a transaction, on a connection that is in none: some
+ * milliseconds, or tenths of a second if it deletes calls; exchanges do not
+ * wait for that.  To be called from time to time by each node.
+ *     NGX_OK        there is nothing more to do
+ *     NGX_AGAIN     there is more to do
+ *     NGX_DECLINED  another node is the clerk
+ *     NGX_ERROR     error is set; the step is done again by the next call, if
+ *                   the connection is alive
  */
 ngx_int_t ngx_modelgw_clerk(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
     ngx_modelgw_pq_error_t *error);

@@ -71,22 +71,10 @@ typedef struct {
 } ngx_modelgw_exchange_run_t;
 
 
-/* a column of calls and prices: a number, or a text */
-
-typedef struct {
-    uint32_t                  type;
-    size_t                    offset;
-} ngx_modelgw_exchange_column_t;
-
-
 static ngx_int_t ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
 static ngx_int_t ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
-static void ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_args_t *args,
-    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, u_char *rows,
-    size_t size, ngx_uint_t nrows);
 static ngx_int_t ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
 static ngx_int_t ngx_modelgw_exchange_elsewhere(ngx_modelgw_exchange_t *x,
@@ -98,14 +86,9 @@ static ngx_modelgw_pq_result_t *ngx_modelgw_exchange_result(
     ngx_modelgw_exchange_run_t *run, ngx_modelgw_exchange_statement_e i);
 static void ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
     ngx_modelgw_pq_result_t *money, ngx_modelgw_pq_result_t *elsewhere);
-static void ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
+static ngx_int_t ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer);
 
-
-#define ngx_modelgw_exchange_number(type, name)                               \
-    { NGX_MODELGW_PQ_INT8, offsetof(type, name) }
-#define ngx_modelgw_exchange_string(type, name)                               \
-    { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
 
 #define ngx_modelgw_exchange_n(name)                                          \
     ngx_modelgw_exchange_number(ngx_modelgw_journal_call_t, name)
@@ -148,6 +131,23 @@ static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_calls[] = {
 
 /* beside the columns */
 #define NGX_MODELGW_EXCHANGE_HELD    NGX_MODELGW_EXCHANGE_NCALLS
+
+
+/* a statement that follows them, with the node's number and three arrays */
+
+typedef struct {
+    ngx_modelgw_exchange_statement_e  statement;
+    ngx_uint_t                arrays[3];
+} ngx_modelgw_exchange_sums_t;
+
+static const ngx_modelgw_exchange_sums_t  ngx_modelgw_exchange_sums[] = {
+    { NGX_MODELGW_EXCHANGE_SPENT, { NGX_MODELGW_EXCHANGE_ACCOUNT,
+                                    NGX_MODELGW_EXCHANGE_COST,
+                                    NGX_MODELGW_EXCHANGE_HELD } },
+    { NGX_MODELGW_EXCHANGE_BUDGETS, { NGX_MODELGW_EXCHANGE_KEY,
+                                      NGX_MODELGW_EXCHANGE_ENDED,
+                                      NGX_MODELGW_EXCHANGE_COST } }
+};
 
 
 static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_prices[] = {
@@ -238,12 +238,12 @@ static const char  *ngx_modelgw_exchange_statements[] = {
     /*
      * $1 num, $2 position before the calls, $3 after them.  Who moves the mark
      * locks it FOR UPDATE first, then sums up: either that sees these calls, or
-     * this sees the mark.
+     * this sees the mark.  Who does not move it does not wait for this.
      */
 
     [NGX_MODELGW_EXCHANGE_LATE] =
     "WITH m AS ("
-        "SELECT value FROM modelgw.marks WHERE name = 'hours' FOR SHARE"
+        "SELECT value FROM modelgw.marks WHERE name = 'hours' FOR KEY SHARE"
     ")"
     " INSERT INTO modelgw.hours AS h (hour, account, key, model, calls, errors,"
         " input, cache_read, cache_write, cache_write_1h, output, reasoning,"
@@ -345,7 +345,7 @@ static const char  *ngx_modelgw_exchange_statements[] = {
     /* $1 num, $2 ms since a node was seen that lives */
 
     [NGX_MODELGW_EXCHANGE_ANSWER] =
-    "SELECT c.keys_version, c.version, c.oldest, n.live, n.known,"
+    "SELECT c.keys_version, c.oldest, n.live, n.known,"
         " (SELECT drain FROM modelgw.nodes WHERE num = $1),"
         " (SELECT string_agg(r.account || ' ' || r.no, ',')"
             " FROM modelgw.recalls r JOIN modelgw.leases l"
@@ -397,6 +397,7 @@ ngx_int_t
 ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round)
 {
+    ngx_int_t                    rc;
     ngx_uint_t                   i;
     ngx_modelgw_exchange_run_t   run;
 
@@ -423,7 +424,7 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_MONEY),
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ELSEWHERE));
 
-    ngx_modelgw_exchange_answer(x, round,
+    rc = ngx_modelgw_exchange_answer(x, round,
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_ANSWER));
 
     for (i = 0; i < run.n; i++) {
@@ -432,7 +433,7 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
         }
     }
 
-    return NGX_OK;
+    return rc;
 }
 
 
@@ -498,9 +499,10 @@ static ngx_int_t
 ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
 {
-    ngx_uint_t                    i;
-    ngx_modelgw_pq_array_t       *a;
-    ngx_modelgw_exchange_args_t   args;
+    ngx_uint_t                          i, k;
+    ngx_modelgw_pq_array_t             *a;
+    ngx_modelgw_exchange_args_t         args;
+    const ngx_modelgw_exchange_sums_t  *sums;
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
     a = x->arrays;
@@ -509,7 +511,7 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
         ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_prices,
                                      sizeof(ngx_modelgw_exchange_prices)
                                      / sizeof(ngx_modelgw_exchange_column_t),
-                                     (u_char *) round->prices,
+                                     round->prices,
                                      sizeof(ngx_modelgw_store_price_t),
                                      round->nprices);
 
@@ -523,7 +525,7 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
 
     ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_calls,
                                  NGX_MODELGW_EXCHANGE_NCALLS,
-                                 (u_char *) round->calls,
+                                 round->calls,
                                  sizeof(ngx_modelgw_journal_call_t),
                                  round->ncalls);
     ngx_modelgw_exchange_int(&args, x->num);
@@ -545,26 +547,22 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
                                  : 0);
     }
 
-    ngx_modelgw_exchange_int(&args, x->num);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_ACCOUNT]);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_COST]);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_HELD]);
-
-    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_SPENT, &args)
-        != NGX_OK)
+    for (i = 0; i < sizeof(ngx_modelgw_exchange_sums)
+                    / sizeof(ngx_modelgw_exchange_sums_t); i++)
     {
-        return NGX_ERROR;
-    }
+        sums = &ngx_modelgw_exchange_sums[i];
 
-    ngx_modelgw_exchange_int(&args, x->num);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_KEY]);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_ENDED]);
-    ngx_modelgw_exchange_array(&args, &a[NGX_MODELGW_EXCHANGE_COST]);
+        ngx_modelgw_exchange_int(&args, x->num);
 
-    if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_BUDGETS, &args)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
+        for (k = 0; k < 3; k++) {
+            ngx_modelgw_exchange_array(&args, &a[sums->arrays[k]]);
+        }
+
+        if (ngx_modelgw_exchange_queue(x, run, sums->statement, &args)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
     ngx_modelgw_exchange_int(&args, x->num);
@@ -575,12 +573,10 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
 }
 
 
-/* The rows by columns: arrays, the i-th one in x->arrays[i]. */
-
-static void
+void
 ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_args_t *args,
-    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, u_char *rows,
+    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, void *rows,
     size_t size, ngx_uint_t nrows)
 {
     u_char                  *p;
@@ -594,7 +590,7 @@ ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
         ngx_modelgw_pq_array_begin(a, columns[i].type);
 
         for (k = 0; k < nrows; k++) {
-            p = rows + k * size + columns[i].offset;
+            p = (u_char *) rows + k * size + columns[i].offset;
 
             if (columns[i].type == NGX_MODELGW_PQ_INT8) {
                 ngx_modelgw_pq_array_int(a, *(int64_t *) p);
@@ -773,20 +769,23 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
 
 /* There is one row, as a join has found the one of the cluster. */
 
-static void
+/* NGX_AGAIN: the node is too old since now, as joining says */
+
+static ngx_int_t
 ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer)
 {
     x->answer = answer;
 
     round->keys_version = ngx_modelgw_pq_int(answer, 0, 0);
-    round->version = ngx_modelgw_pq_int(answer, 0, 1);
-    round->oldest = ngx_modelgw_pq_int(answer, 0, 2);
-    round->now_live = ngx_modelgw_pq_int(answer, 0, 3);
-    round->now_known = ngx_modelgw_pq_int(answer, 0, 4);
-    round->drain = ngx_modelgw_pq_int(answer, 0, 5);
+    round->now_live = ngx_modelgw_pq_int(answer, 0, 2);
+    round->now_known = ngx_modelgw_pq_int(answer, 0, 3);
+    round->drain = ngx_modelgw_pq_int(answer, 0, 4);
 
-    ngx_modelgw_pq_text(answer, 0, 6, &round->recalls);
+    ngx_modelgw_pq_text(answer, 0, 5, &round->recalls);
+
+    return ngx_modelgw_exchange_known(x, ngx_modelgw_pq_int(answer, 0, 1))
+           == NGX_OK ? NGX_OK : NGX_AGAIN;
 }
 
 

@@ -21,7 +21,10 @@
 #include "ngx_modelgw_store.h"
 
 
-#define NGX_MODELGW_SCHEMA_VERSION   1   /* of the database */
+#ifndef NGX_MODELGW_SCHEMA_VERSION
+#define NGX_MODELGW_SCHEMA_VERSION   1   /* of the database; tests build others,
+                                            too */
+#endif
 #define NGX_MODELGW_EXCHANGE_CALLS   1000
 #define NGX_MODELGW_EXCHANGE_ASKS    1000
 #define NGX_MODELGW_EXCHANGE_LIVE    3000  /* ms since a node was seen, or
@@ -128,8 +131,6 @@ typedef struct {
     /* answered */
     ngx_modelgw_exchange_said_t  *said;      /* of the asks, by the caller */
     uint64_t                      keys_version;
-    uint64_t                      version;   /* of the schema */
-    uint64_t                      oldest;    /* that a node must know */
     uint64_t                      now_live;  /* this one included */
     uint64_t                      now_known; /* keys_version that all live nodes
                                                 know */
@@ -141,8 +142,9 @@ typedef struct {
 /*
  * One exchange: a transaction.
  *     NGX_OK        committed; x->pos is round->pos, the answers are set
- *     NGX_AGAIN     not known, or the connection is lost: close it, connect,
- *                   join, and say it again
+ *     NGX_AGAIN     not known, the connection is lost, or nodes of this version
+ *                   are too old since now: close it, connect, join, and say it
+ *                   again
  *     NGX_DECLINED  fenced: close it, connect, join
  */
 ngx_int_t ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
@@ -167,8 +169,8 @@ typedef struct {
 
 /*
  * Opens accounts, with their founding credit, and budgets of keys, with what
- * calls that ended in the window have cost so far.  What is open does not
- * change, but for the limit of a budget.
+ * calls that ended in the window have cost so far: NGX_MODELGW_EXCHANGE_ASKS at
+ * most.  What is open does not change, but for the limit of a budget.
  *     NGX_OK
  *     NGX_AGAIN  not known, or not all of them: close it, connect, join, and
  *                open them again
@@ -178,7 +180,8 @@ ngx_int_t ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
 
 
 /*
- * Says top-ups again that this node has taken: a failover may have lost them.
+ * Says top-ups again that this node has taken, NGX_MODELGW_EXCHANGE_ASKS at
+ * most: a failover may have lost them.
  * Those that the database has do not change, and those of accounts that it does
  * not have are left out: accounts are to be opened before.
  *     NGX_OK

@@ -4,6 +4,8 @@
  * at a time has a journal: the one that has started last.  It takes over by a
  * comparison of the epoch it has seen, so a late start cannot win over a newer
  * one; a process that finds another one in its place has lost, or is a copy.
+ * Unless the epoch is lower than its own was: then the database has lost its
+ * last commits, and knows an older process.
  *
  * Each connection has an epoch of its own, also of one process: an exchange of
  * the connection before, which may be applied as late as it likes, would lend
@@ -161,7 +163,9 @@ ngx_modelgw_exchange_join(ngx_modelgw_exchange_t *x,
         } else if (node.left && node.drain && !x->fresh) {
             return NGX_BUSY;
 
-        } else if (x->fresh || node.mine || node.nobody) {
+        } else if (x->fresh || node.mine || node.nobody
+                   || node.epoch < x->epoch)
+        {
             rc = ngx_modelgw_exchange_start(x, &node);
 
             if (rc == NGX_OK) {
@@ -315,12 +319,7 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
         return NGX_DECLINED;
     }
 
-    if (oldest > NGX_MODELGW_SCHEMA_VERSION) {
-        ngx_modelgw_exchange_set_error(x, "this nginx knows version %d of the"
-                                       " database's tables, and %L is the"
-                                       " oldest that may be used; upgrade this"
-                                       " node", NGX_MODELGW_SCHEMA_VERSION,
-                                       oldest);
+    if (ngx_modelgw_exchange_known(x, oldest) != NGX_OK) {
         return NGX_DECLINED;
     }
 
@@ -333,6 +332,22 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
     }
 
     ngx_cpystrn((u_char *) x->cluster, id.data, id.len + 1);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_modelgw_exchange_known(ngx_modelgw_exchange_t *x, int64_t oldest)
+{
+    if (oldest > NGX_MODELGW_SCHEMA_VERSION) {
+        ngx_modelgw_exchange_set_error(x, "this nginx knows version %d of the"
+                                       " database's tables, and %L is the"
+                                       " oldest that may be used; upgrade this"
+                                       " node", NGX_MODELGW_SCHEMA_VERSION,
+                                       oldest);
+        return NGX_DECLINED;
+    }
 
     return NGX_OK;
 }

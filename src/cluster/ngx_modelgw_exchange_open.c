@@ -29,10 +29,8 @@ typedef enum {
 } ngx_modelgw_open_array_e;
 
 
-static ngx_int_t ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n);
-static ngx_int_t ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n);
+static ngx_uint_t ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n, ngx_uint_t budgets);
 static ngx_int_t ngx_modelgw_exchange_open_accounts(ngx_modelgw_exchange_t *x);
 static ngx_int_t ngx_modelgw_exchange_open_budgets(ngx_modelgw_exchange_t *x);
 static ngx_int_t ngx_modelgw_exchange_open_new(ngx_modelgw_exchange_t *x);
@@ -153,79 +151,64 @@ ngx_int_t
 ngx_modelgw_exchange_open(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_open_t *opens, ngx_uint_t n)
 {
-    ngx_uint_t  max;
+    if (ngx_modelgw_exchange_open_some(x, opens, n, 0)
+        && ngx_modelgw_exchange_open_accounts(x) != NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
 
-    while (n) {
-        max = ngx_min(n, NGX_MODELGW_EXCHANGE_ASKS);
-
-        if (ngx_modelgw_exchange_open_some(x, opens, max) != NGX_OK) {
-            return NGX_AGAIN;
-        }
-
-        opens += max;
-        n -= max;
+    if (ngx_modelgw_exchange_open_some(x, opens, n, 1)
+        && ngx_modelgw_exchange_open_budgets(x) != NGX_OK)
+    {
+        return NGX_AGAIN;
     }
 
     return NGX_OK;
 }
 
 
-static ngx_int_t
+/* Sets the arrays: of budgets, or of accounts.  Returns how many there are. */
+
+static ngx_uint_t
 ngx_modelgw_exchange_open_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n)
+    ngx_modelgw_exchange_open_t *opens, ngx_uint_t n, ngx_uint_t budgets)
 {
-    ngx_uint_t               i, accounts, budgets;
-    ngx_modelgw_pq_array_t  *a;
+    ngx_uint_t                    i;
+    ngx_modelgw_pq_array_t       *a;
+    ngx_modelgw_exchange_open_t  *open;
+
+    static const uint32_t  types[] = {
+        [NGX_MODELGW_OPEN_NAME] = NGX_MODELGW_PQ_TEXT,
+        [NGX_MODELGW_OPEN_AMOUNT] = NGX_MODELGW_PQ_INT8,
+        [NGX_MODELGW_OPEN_KEY] = NGX_MODELGW_PQ_TEXT,
+        [NGX_MODELGW_OPEN_STARTS] = NGX_MODELGW_PQ_INT8,
+        [NGX_MODELGW_OPEN_ENDS] = NGX_MODELGW_PQ_INT8
+    };
 
     a = x->arrays;
 
-    accounts = 0;
-
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_NAME], NGX_MODELGW_PQ_TEXT);
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_AMOUNT],
-                               NGX_MODELGW_PQ_INT8);
+    for (i = 0; i < NGX_MODELGW_OPEN_ARRAYS; i++) {
+        ngx_modelgw_pq_array_begin(&a[i], types[i]);
+    }
 
     for (i = 0; i < n; i++) {
-        if (opens[i].key.len == 0) {
-            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_NAME],
-                                      opens[i].name.data, opens[i].name.len);
-            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_AMOUNT],
-                                     opens[i].amount);
-            accounts++;
+        open = &opens[i];
+
+        if ((open->key.len != 0) != budgets) {
+            continue;
         }
+
+        ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_NAME], open->name.data,
+                                  open->name.len);
+        ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_AMOUNT], open->amount);
+        ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_KEY], open->key.data,
+                                  open->key.len);
+        ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_STARTS], open->starts);
+        ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_ENDS],
+                                 ngx_min(open->ends, INT64_MAX));
     }
 
-    if (accounts && ngx_modelgw_exchange_open_accounts(x) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    budgets = 0;
-
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_NAME], NGX_MODELGW_PQ_TEXT);
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_AMOUNT],
-                               NGX_MODELGW_PQ_INT8);
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_KEY], NGX_MODELGW_PQ_TEXT);
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_STARTS],
-                               NGX_MODELGW_PQ_INT8);
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_OPEN_ENDS], NGX_MODELGW_PQ_INT8);
-
-    for (i = 0; i < n; i++) {
-        if (opens[i].key.len) {
-            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_NAME],
-                                      opens[i].name.data, opens[i].name.len);
-            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_AMOUNT],
-                                     opens[i].amount);
-            ngx_modelgw_pq_array_text(&a[NGX_MODELGW_OPEN_KEY],
-                                      opens[i].key.data, opens[i].key.len);
-            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_STARTS],
-                                     opens[i].starts);
-            ngx_modelgw_pq_array_int(&a[NGX_MODELGW_OPEN_ENDS],
-                                     ngx_min(opens[i].ends, INT64_MAX));
-            budgets++;
-        }
-    }
-
-    return budgets ? ngx_modelgw_exchange_open_budgets(x) : NGX_OK;
+    return a[NGX_MODELGW_OPEN_NAME].n;
 }
 
 
@@ -362,62 +345,27 @@ ngx_int_t
 ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
     ngx_modelgw_journal_topup_t *topups, ngx_uint_t n)
 {
-    ngx_uint_t  max;
-
-    while (n) {
-        max = ngx_min(n, NGX_MODELGW_EXCHANGE_ASKS);
-
-        if (ngx_modelgw_exchange_topups_some(x, topups, max) != NGX_OK) {
-            return NGX_AGAIN;
-        }
-
-        topups += max;
-        n -= max;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_modelgw_exchange_topups_some(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_journal_topup_t *topups, ngx_uint_t n)
-{
     ngx_int_t                     rc;
-    ngx_uint_t                    i;
-    ngx_modelgw_pq_array_t       *a;
     ngx_modelgw_pq_result_t      *result;
     ngx_modelgw_exchange_args_t   args;
 
-    static const uint32_t  types[] = {
-        NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_TEXT, NGX_MODELGW_PQ_INT8,
-        NGX_MODELGW_PQ_INT8, NGX_MODELGW_PQ_TEXT
+    static const ngx_modelgw_exchange_column_t  columns[] = {
+        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, id),
+        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, account),
+        ngx_modelgw_exchange_number(ngx_modelgw_journal_topup_t, amount),
+        ngx_modelgw_exchange_number(ngx_modelgw_journal_topup_t, time),
+        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, reason)
     };
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
-    a = x->arrays;
 
-    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        ngx_modelgw_pq_array_begin(&a[i], types[i]);
-    }
-
-    for (i = 0; i < n; i++) {
-        ngx_modelgw_pq_array_text(&a[0], topups[i].id.data, topups[i].id.len);
-        ngx_modelgw_pq_array_text(&a[1], topups[i].account.data,
-                                  topups[i].account.len);
-        ngx_modelgw_pq_array_int(&a[2], topups[i].amount);
-        ngx_modelgw_pq_array_int(&a[3], topups[i].time);
-        ngx_modelgw_pq_array_text(&a[4], topups[i].reason.data,
-                                  topups[i].reason.len);
-    }
-
-    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        ngx_modelgw_exchange_array(&args, &a[i]);
-    }
+    ngx_modelgw_exchange_columns(x, &args, columns,
+                                 sizeof(columns) / sizeof(columns[0]), topups,
+                                 sizeof(ngx_modelgw_journal_topup_t), n);
 
     rc = ngx_modelgw_exchange_exec(x, ngx_modelgw_exchange_credited, &args,
                                    &result);
     ngx_modelgw_pq_clear(result);
 
-    return rc;
+    return (rc == NGX_OK) ? NGX_OK : NGX_AGAIN;
 }

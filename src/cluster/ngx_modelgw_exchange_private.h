@@ -41,6 +41,27 @@ void ngx_modelgw_exchange_text(ngx_modelgw_exchange_args_t *args, char *text);
 void ngx_modelgw_exchange_array(ngx_modelgw_exchange_args_t *args,
     ngx_modelgw_pq_array_t *a);
 
+/* a column of rows: a number of 64 bits, or an ngx_str_t */
+
+typedef struct {
+    uint32_t                 type;
+    size_t                   offset;
+} ngx_modelgw_exchange_column_t;
+
+#define ngx_modelgw_exchange_number(type, name)                               \
+    { NGX_MODELGW_PQ_INT8, offsetof(type, name) }
+#define ngx_modelgw_exchange_string(type, name)                               \
+    { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
+
+/*
+ * The columns of nrows rows, of size bytes each, as arrays: the i-th one is in
+ * x->arrays[i].
+ */
+void ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_args_t *args,
+    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, void *rows,
+    size_t size, ngx_uint_t nrows);
+
 /*
  * Queues a statement, and begins anew with the parameters.
  *     NGX_OK, NGX_ERROR (x->error is set)
@@ -52,6 +73,13 @@ ngx_int_t ngx_modelgw_exchange_add(ngx_modelgw_exchange_t *x, const char *sql,
 ngx_int_t ngx_modelgw_exchange_exec(ngx_modelgw_exchange_t *x,
     const char *sql, ngx_modelgw_exchange_args_t *args,
     ngx_modelgw_pq_result_t **result);
+
+/*
+ * Whether nodes of this version may use the tables still, of which "oldest" is
+ * the oldest version that may.
+ *     NGX_OK, NGX_DECLINED (x->error is set)
+ */
+ngx_int_t ngx_modelgw_exchange_known(ngx_modelgw_exchange_t *x, int64_t oldest);
 
 /* sets x->error */
 void ngx_modelgw_exchange_set_error(ngx_modelgw_exchange_t *x, const char *fmt,

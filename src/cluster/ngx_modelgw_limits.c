@@ -36,7 +36,7 @@
 
 
 #define NGX_MODELGW_LIMITS_ASKS     256  /* in a transaction, at most */
-#define NGX_MODELGW_LIMITS_COLUMNS  11
+#define NGX_MODELGW_LIMITS_COLUMNS  12
 #define NGX_MODELGW_LIMITS_RESULTS  7
 #define NGX_MODELGW_LIMITS_TIMEOUT  NGX_MODELGW_SHARE_PATIENCE
 
@@ -103,7 +103,8 @@ static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_minute_columns[] =
     ngx_modelgw_limits_number(keep),
     ngx_modelgw_limits_number(least),
     ngx_modelgw_limits_number(need),
-    ngx_modelgw_limits_number(want)
+    ngx_modelgw_limits_number(want),
+    ngx_modelgw_limits_number(most)
 };
 
 static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_slots_columns[] =
@@ -119,13 +120,13 @@ static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_slots_columns[] =
 
 
 /*
- * $1 to $11: the columns above; $12 nodes that live.  A time of the database
+ * $1 to $12: the columns above; $13 nodes that live.  A time of the database
  * that is a little behind that of the last change is of a transaction that has
  * waited for it.
  *
  *     a, b   places of what is used now, and of what is booked, in the new
  *            counts; shift: in the old ones they are so much further
- *     over   is too old to count
+ *     over   is too old to count; "new_counts" and "sum" are without it
  *     took   what is lent: calls that wait come first
  */
 
@@ -133,9 +134,9 @@ static const char  ngx_modelgw_limits_minute_sql[] =
     "WITH u AS ("
         "SELECT * FROM unnest($1::text[], $2::integer[], $3::bigint[],"
             " $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],"
-            " $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])"
-            " WITH ORDINALITY AS u(key, kind, lim, second, booked, used, age,"
-            " keep, least, need, want, no)"
+            " $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],"
+            " $12::bigint[]) WITH ORDINALITY AS u(key, kind, lim, second,"
+            " booked, used, age, keep, least, need, want, most, no)"
     "), l AS ("
         "SELECT l.* FROM u JOIN modelgw.limits l ON l.key = u.key"
             " AND l.kind = u.kind ORDER BY l.key, l.kind FOR UPDATE OF l"
@@ -161,25 +162,31 @@ static const char  ngx_modelgw_limits_minute_sql[] =
     "), g AS MATERIALIZED ("
         "SELECT *, CASE WHEN rest < least THEN 0"
                 " ELSE least(need, rest) + least(want,"
-                    " (rest - least(need, rest)) / (2 * $12::bigint))"
+                    " (rest - least(need, rest)) / (2 * $13::bigint))"
                 " END AS took"
         " FROM (SELECT c.*, total - over - back + new + keep AS sum,"
             " greatest(lim - total + over + back - new - keep, 0) AS rest"
             " FROM c) x"
-    ") UPDATE modelgw.limits x SET second = g.now, lim = g.lim,"
-        " total = g.sum + g.took,"
-        " counts = ARRAY(SELECT coalesce(g.counts[i + shift], 0)"
+    "), h AS MATERIALIZED ("
+        "SELECT g.*, ARRAY(SELECT coalesce(g.counts[i + shift], 0)"
             " - CASE WHEN i = b THEN back ELSE 0 END"
             " + CASE WHEN i = a THEN new ELSE 0 END"
             " + CASE WHEN i = 66 THEN keep + took ELSE 0 END"
-            " FROM generate_series(1, 66) i)"
-    " FROM g WHERE x.key = g.key AND x.kind = g.kind"
-    " RETURNING g.no, g.took, g.now + 5 AS second, g.rest - g.took AS rest,"
-        " CASE WHEN g.took < g.need THEN (SELECT min(i) FROM ("
-                "SELECT i, sum(n) OVER (ORDER BY i) AS sum"
-                " FROM unnest(x.counts) WITH ORDINALITY AS c(n, i)) s"
-            " WHERE s.sum >= g.least - g.rest + g.took) * 1000 - g.ms % 1000"
-            " ELSE 0 END AS wait, 0 AS lacks";
+            " FROM generate_series(1, 66) i) AS new_counts"
+        " FROM g"
+    ") UPDATE modelgw.limits x SET second = h.now, lim = h.lim,"
+        " total = h.sum + h.took, counts = h.new_counts"
+    " FROM h CROSS JOIN LATERAL ("
+        "SELECT min(i) FILTER (WHERE sum >= h.least) AS least,"
+            " min(i) FILTER (WHERE sum >= h.most) AS most"
+        " FROM (SELECT i, sum(n) OVER (ORDER BY i) + h.rest - h.took AS sum"
+            " FROM unnest(h.new_counts) WITH ORDINALITY AS c(n, i)"
+            " WHERE h.took < h.need) s"
+    ") w"
+    " WHERE x.key = h.key AND x.kind = h.kind"
+    " RETURNING h.no, h.took, h.now + 5 AS second, h.rest - h.took AS rest,"
+        " (h.now + w.least) * 1000 - h.ms AS wait,"
+        " (h.now + w.most) * 1000 - h.ms AS wait_most, 0 AS lacks";
 
 
 /* $1 keys, $2 limits */
@@ -225,7 +232,7 @@ static const char  ngx_modelgw_limits_slots_sql[] =
         " ON CONFLICT (key, node) DO UPDATE SET slots = excluded.slots,"
             " lacks = excluded.lacks, seen = excluded.seen"
     ") SELECT no, took, 1 AS second, rest - took AS rest, 0 AS wait,"
-        " others AS lacks FROM g";
+        " 0 AS wait_most, others AS lacks FROM g";
 
 
 /* $1 this node, $2 ms since a node was seen that lives */
@@ -579,7 +586,8 @@ ngx_modelgw_limits_said(ngx_modelgw_limits_run_t *run,
         said->second = ngx_modelgw_pq_int(result, i, 2);
         said->rest = ngx_modelgw_pq_int(result, i, 3);
         said->wait = ngx_modelgw_pq_int(result, i, 4);
-        said->lacks = ngx_modelgw_pq_int(result, i, 5);
+        said->wait_most = ngx_modelgw_pq_int(result, i, 5);
+        said->lacks = ngx_modelgw_pq_int(result, i, 6);
 
         run->answered[place] = 1;
         left--;

@@ -56,7 +56,8 @@ typedef struct {
     uint64_t                    unsaid;  /* since when there is some */
     uint64_t                    until;   /* "have" can be used */
     uint64_t                    none;    /* until then there is none */
-    uint64_t                    fits;    /* when there is some again */
+    uint64_t                    fits;    /* when there is "lacked" again */
+    uint64_t                    fits_most; /* the same of "lacked_most" */
     uint64_t                    due_until;
     uint64_t                    last;    /* when a call took from it */
     uint64_t                    window;  /* when "count" began */
@@ -66,6 +67,9 @@ typedef struct {
     uint32_t                    rest;    /* of it, as was said last */
     uint32_t                    need;    /* not asked yet */
     uint32_t                    least;
+    uint32_t                    most;
+    uint32_t                    lacked;  /* that there was not; 0: nothing */
+    uint32_t                    lacked_most;
     uint32_t                    due;     /* kept for those who wait */
     uint32_t                    asked;   /* number of the last ask */
     uint32_t                    answered;
@@ -102,9 +106,9 @@ static ngx_modelgw_share_part_t *ngx_modelgw_share_use_locked(
     ngx_modelgw_ledger_t *l, uint32_t key, ngx_modelgw_share_e kind,
     uint32_t limit, uint64_t time);
 static uint64_t ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p,
-    ngx_modelgw_share_ticket_t *ticket, uint64_t time);
+    ngx_uint_t waited, uint64_t time);
 static ngx_int_t ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_share_part_t *p, uint32_t n, uint64_t time,
+    ngx_modelgw_share_part_t *p, uint32_t n, uint32_t lacks, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket);
 static void ngx_modelgw_share_served(ngx_modelgw_share_part_t *p,
     ngx_modelgw_share_ticket_t *ticket);
@@ -113,6 +117,8 @@ static uint32_t ngx_modelgw_share_alone(ngx_modelgw_shares_t *s,
 static ngx_int_t ngx_modelgw_share_own_locked(ngx_modelgw_ledger_t *l,
     uint32_t key, ngx_modelgw_share_e kind, uint32_t n, uint64_t time,
     ngx_modelgw_limit_state_t *state);
+static uint64_t ngx_modelgw_share_fits(ngx_modelgw_share_part_t *p,
+    uint64_t lacks, uint64_t time);
 static void ngx_modelgw_share_report(ngx_modelgw_share_part_t *p,
     ngx_modelgw_limit_t *own, uint64_t time,
     ngx_modelgw_limit_state_t *state);
@@ -171,7 +177,7 @@ ngx_modelgw_share_take_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     ngx_modelgw_call_t *call, ngx_modelgw_share_ticket_t *ticket,
     ngx_modelgw_limit_state_t *state)
 {
-    uint64_t                   lent;
+    uint64_t                   lent, free;
     ngx_int_t                  rc;
     ngx_modelgw_limit_t       *own;
     ngx_modelgw_share_part_t  *p;
@@ -182,9 +188,11 @@ ngx_modelgw_share_take_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     n = ngx_min(n, limit);
     lent = n;
 
-    if (ngx_modelgw_share_usable(p, ticket, time) < n) {
+    free = ngx_modelgw_share_usable(p, ticket->since != 0, time);
 
-        rc = ngx_modelgw_share_wait_locked(l, p, n, time, ticket);
+    if (free < n) {
+
+        rc = ngx_modelgw_share_wait_locked(l, p, n, n - free, time, ticket);
 
         if (rc == NGX_ABORT) {
             rc = ngx_modelgw_share_own_locked(l, key, kind, n, time, state);
@@ -192,8 +200,7 @@ ngx_modelgw_share_take_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
         } else if (rc == NGX_DECLINED) {
             ngx_modelgw_share_report(p, own, time, state);
-            state->wait = (p->fits > time) ? p->fits - time
-                                           : NGX_MODELGW_SHARE_AGAIN;
+            state->wait = ngx_modelgw_share_fits(p, n - free, time);
         }
 
         if (rc != NGX_OK) {
@@ -251,9 +258,9 @@ ngx_modelgw_share_open_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 
     calls = ngx_modelgw_ledger_key_at(l, key)->calls;
 
-    if (ngx_modelgw_share_usable(p, ticket, time) <= calls) {
+    if (ngx_modelgw_share_usable(p, ticket->since != 0, time) <= calls) {
 
-        rc = ngx_modelgw_share_wait_locked(l, p, 1, time, ticket);
+        rc = ngx_modelgw_share_wait_locked(l, p, 1, 1, time, ticket);
 
         /* what other nodes were lent may not have expired yet */
 
@@ -306,8 +313,8 @@ ngx_modelgw_share_use_locked(ngx_modelgw_ledger_t *l, uint32_t key,
 /* What is there for a call: for one that has waited, what others wait for. */
 
 static uint64_t
-ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p,
-    ngx_modelgw_share_ticket_t *ticket, uint64_t time)
+ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p, ngx_uint_t waited,
+    uint64_t time)
 {
     uint64_t  due;
 
@@ -315,14 +322,14 @@ ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p,
         return 0;
     }
 
-    due = (ticket->since == 0 && time < p->due_until) ? p->due : 0;
+    due = (!waited && time < p->due_until) ? p->due : 0;
 
     return p->have - ngx_min(due, p->have);
 }
 
 
 /*
- * There is not enough.
+ * There is not enough: the call wants n, and lacks so much of it.
  *     NGX_AGAIN     wait for the answer
  *     NGX_DECLINED  the database has none
  *     NGX_ABORT     it does not answer: decide without it
@@ -330,7 +337,7 @@ ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p,
 
 static ngx_int_t
 ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
-    ngx_modelgw_share_part_t *p, uint32_t n, uint64_t time,
+    ngx_modelgw_share_part_t *p, uint32_t n, uint32_t lacks, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket)
 {
     if (l->shares->away || time < l->shares->alone) {
@@ -340,37 +347,42 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
 
     if (ticket->since == 0) {
 
-        if (time < p->none && n > p->rest) {
+        if (time < p->none && lacks > p->rest && lacks <= p->lacked_most) {
             return NGX_DECLINED;
         }
 
-        p->least = p->need ? ngx_min(p->least, n) : n;
-        p->need += n;
-        p->last = time;
-
-        ticket->since = time;
-        ticket->number = p->asked + 1;
-        ticket->n = n;
-
-        __atomic_store_n(&l->shares->urgent, 1, __ATOMIC_RELAXED);
-
-        return NGX_AGAIN;
-    }
-
-    if ((int32_t) (p->answered - ticket->number) >= 0) {
+    } else if ((int32_t) (p->answered - ticket->number) >= 0) {
         ngx_modelgw_share_served(p, ticket);
-        return NGX_DECLINED;
-    }
 
-    if (time < ticket->since + NGX_MODELGW_SHARE_PATIENCE) {
+        /* others have taken what was lent for this call, but there is more */
+
+        if (lacks > p->rest) {
+            return NGX_DECLINED;
+        }
+
+    } else if (time < ticket->since + NGX_MODELGW_SHARE_PATIENCE) {
         return NGX_AGAIN;
+
+    } else {
+        l->shares->away = 1;
+
+        ngx_modelgw_share_served(p, ticket);
+
+        return NGX_ABORT;
     }
 
-    l->shares->away = 1;
+    p->least = p->need ? ngx_min(p->least, n) : n;
+    p->most = p->need ? ngx_max(p->most, n) : n;
+    p->need += n;
+    p->last = time;
 
-    ngx_modelgw_share_served(p, ticket);
+    ticket->since = time;
+    ticket->number = p->asked + 1;
+    ticket->n = n;
 
-    return NGX_ABORT;
+    __atomic_store_n(&l->shares->urgent, 1, __ATOMIC_RELAXED);
+
+    return NGX_AGAIN;
 }
 
 
@@ -434,16 +446,31 @@ ngx_modelgw_share_state_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     p = &l->shares->shares[key].parts[kind];
     p->limit = limit;
 
-    state->wait = (time < p->none && p->fits > time) ? p->fits - time : 0;
+    state->wait = (time < p->none && p->rest == 0)
+                  ? ngx_modelgw_share_fits(p, 1, time) : 0;
 
     ngx_modelgw_share_report(p, ngx_modelgw_share_own(l, key, kind), time,
                              state);
 }
 
 
+/* Milliseconds until there is what a call lacks, as was said last. */
+
+static uint64_t
+ngx_modelgw_share_fits(ngx_modelgw_share_part_t *p, uint64_t lacks,
+    uint64_t time)
+{
+    uint64_t  fits;
+
+    fits = (lacks <= p->lacked) ? p->fits : p->fits_most;
+
+    return (fits > time) ? fits - time : NGX_MODELGW_SHARE_AGAIN;
+}
+
+
 /*
- * What is left for this node, as it knows it; all is free again a minute after
- * the last use.
+ * What is left for a new call of this node, as it knows it; all is free again a
+ * minute after the last use.
  */
 
 static void
@@ -458,7 +485,7 @@ ngx_modelgw_share_report(ngx_modelgw_share_part_t *p, ngx_modelgw_limit_t *own,
         have = alone.remaining;
 
     } else {
-        have = p->rest + ((time < p->until) ? p->have : 0);
+        have = p->rest + ngx_modelgw_share_usable(p, 0, time);
     }
 
     state->remaining = ngx_min(have, p->limit);
@@ -751,7 +778,9 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     free -= ngx_min(due, free);
 
     ask->need = p->need - ngx_min(free, p->need);
-    ask->least = p->need ? p->least - ngx_min(free, p->least) : 0;
+    ask->most = ngx_min(p->most, ask->need);
+    ask->least = (p->least > free) ? p->least - free : 1;
+    ask->least = ngx_min(ask->least, ask->need);
 
     p->asked++;
     p->said = time;
@@ -866,13 +895,21 @@ ngx_modelgw_share_said_locked(ngx_modelgw_ledger_t *l,
     p->until = ask->time + lasts - NGX_MODELGW_SHARE_LAG;
     p->rest = ngx_min(said->rest, NGX_MAX_UINT32_VALUE);
 
-    if (said->took < ask->need + ask->want) {
-        p->fits = said->wait ? ask->time + said->wait : 0;
-        p->none = ask->time + NGX_MODELGW_SHARE_AGAIN;
-        p->none = p->fits ? ngx_min(p->none, p->fits) : p->none;
+    p->none = 0;
+    p->lacked = 0;
+    p->lacked_most = 0;
 
-    } else {
-        p->none = 0;
+    if (said->took < ask->need + ask->want) {
+        p->none = ask->time + NGX_MODELGW_SHARE_AGAIN;
+    }
+
+    if (said->took < ask->need) {
+        p->lacked = ask->least;
+        p->lacked_most = ask->most;
+        p->fits = ask->time + (said->wait ? said->wait
+                                          : NGX_MODELGW_SHARE_AGAIN);
+        p->fits_most = ask->time + ngx_max(said->wait_most, said->wait);
+        p->none = ngx_min(p->none, p->fits);
     }
 
     p->due = ask->waiting + ((time < p->due_until) ? p->due : 0);

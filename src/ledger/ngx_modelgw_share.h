@@ -150,6 +150,7 @@ typedef struct {
     uint64_t              keep;          /* that the node still has */
     uint64_t              waiting;       /* that all calls that wait want */
     uint64_t              least;         /* that helps a call that waits */
+    uint64_t              most;          /* that such a call lacks */
     uint64_t              need;          /* that all such calls lack */
     uint64_t              want;          /* in advance */
     uint64_t              time;          /* when it was asked */
@@ -161,6 +162,7 @@ typedef struct {
     uint64_t              rest;          /* that is left for others, too */
     uint64_t              wait;          /* ms until there is "least"; 0: not
                                             known */
+    uint64_t              wait_most;     /* the same of "most" */
     uint64_t              lacks;         /* calls in flight that other nodes
                                             could not get */
 } ngx_modelgw_share_said_t;

@@ -17,20 +17,12 @@
 #include "ngx_modelgw_store_private.h"
 
 
-typedef enum {
-    NGX_MODELGW_NODES_MEMBER = 0,
-    NGX_MODELGW_NODES_LEFT,
-    NGX_MODELGW_NODES_WRITTEN_OFF
-} ngx_modelgw_store_nodes_e;
-
-
 /* what is read of a node, under the lock of its row */
 
 typedef struct {
     int64_t                      num;
-    int64_t                      state;  /* ngx_modelgw_store_nodes_e */
     int64_t                      draining;
-    ngx_modelgw_ledger_name_t    name;
+    ngx_modelgw_ledger_name_t    state;  /* its word */
 } ngx_modelgw_store_node_t;
 
 
@@ -41,13 +33,20 @@ static ngx_int_t ngx_modelgw_store_node_find(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_node_once(ngx_modelgw_store_t *s,
     const char *sql, ngx_modelgw_store_node_t *node, int64_t second);
 static void ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text,
-    const char *state);
-static const char *ngx_modelgw_store_node_word(int64_t state,
-    int64_t draining);
+    void *state, size_t len);
+static void ngx_modelgw_store_node_copy(ngx_modelgw_ledger_name_t *name,
+    ngx_modelgw_stmt_t *stmt, ngx_uint_t column);
 
 
 #define NGX_MODELGW_NODES_NOW                                                 \
     "CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
+
+/* the word of a node's state */
+
+#define NGX_MODELGW_NODES_STATE                                               \
+    "CASE WHEN state = 2 THEN 'written off' WHEN state = 1 THEN 'left'"       \
+        " WHEN seen <= " NGX_MODELGW_NODES_NOW " - 3000 THEN 'away'"          \
+        " WHEN drain THEN 'draining' ELSE 'member' END"
 
 /* of accounts: budgets are lent besides, and are no money */
 
@@ -67,13 +66,8 @@ static ngx_modelgw_store_field_t  ngx_modelgw_store_nodes_cluster_fields[] = {
 };
 
 
-/* the words are those of ngx_modelgw_store_node_word() */
-
 static const char  ngx_modelgw_store_nodes_sql[] =
-    "SELECT num, name, CASE WHEN state = 2 THEN 'written off'"
-        " WHEN state = 1 THEN 'left'"
-        " WHEN seen <= " NGX_MODELGW_NODES_NOW " - 3000 THEN 'away'"
-        " WHEN drain THEN 'draining' ELSE 'member' END, joined, seen,"
+    "SELECT num, name, " NGX_MODELGW_NODES_STATE ", joined, seen,"
     " version, CAST(coalesce((SELECT sum(" NGX_MODELGW_NODES_REST ")"
         " FROM leases WHERE node = num AND account NOT LIKE '#%'), 0)"
         " AS BIGINT),"
@@ -197,23 +191,6 @@ ngx_modelgw_store_node_row(ngx_modelgw_out_t *out, ngx_modelgw_stmt_t *stmt)
 }
 
 
-/* of one that was seen a moment ago */
-
-static const char *
-ngx_modelgw_store_node_word(int64_t state, int64_t draining)
-{
-    if (state == NGX_MODELGW_NODES_WRITTEN_OFF) {
-        return "written off";
-    }
-
-    if (state == NGX_MODELGW_NODES_LEFT) {
-        return "left";
-    }
-
-    return draining ? "draining" : "member";
-}
-
-
 ngx_int_t
 ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_action_t *action)
@@ -248,10 +225,15 @@ ngx_modelgw_store_node_set(ngx_modelgw_store_t *s,
         ngx_str_set(&action->name, "node.rejoin");
     }
 
-    ngx_modelgw_store_node_state(&action->before,
-                                 change->closed ? "member" : "draining");
-    ngx_modelgw_store_node_state(&action->after,
-                                 change->closed ? "draining" : "member");
+    ngx_modelgw_store_node_state(&action->before, node.state.data,
+                                 node.state.len);
+
+    if (change->closed) {
+        ngx_modelgw_store_node_state(&action->after, "draining", 8);
+
+    } else {
+        ngx_modelgw_store_node_state(&action->after, "member", 6);
+    }
 
     return NGX_OK;
 }
@@ -317,9 +299,8 @@ ngx_modelgw_store_node_write_off(ngx_modelgw_store_t *s,
 
     ngx_str_set(&action->name, "node.write_off");
 
-    ngx_modelgw_store_node_state(&action->before,
-                                 ngx_modelgw_store_node_word(node.state,
-                                                             node.draining));
+    ngx_modelgw_store_node_state(&action->before, node.state.data,
+                                 node.state.len);
 
     ngx_modelgw_store_text(&out, &action->after);
     ngx_modelgw_out_text(&out, "{\"state\":\"written off\",\"amount\":");
@@ -347,12 +328,12 @@ ngx_modelgw_store_node_find(ngx_modelgw_store_t *s,
     ngx_modelgw_change_t *change, ngx_modelgw_store_node_t *node)
 {
     ngx_int_t           rc;
-    ngx_str_t           name;
     ngx_modelgw_stmt_t  stmt;
 
     node->num = ngx_atoi(change->id.data, change->id.len);
 
-    if (ngx_modelgw_store_ready(s, "SELECT state, CAST(drain AS INTEGER), name"
+    if (ngx_modelgw_store_ready(s, "SELECT CAST(drain AS INTEGER), name, "
+                                   NGX_MODELGW_NODES_STATE
                                    " FROM nodes WHERE num = ?1 FOR UPDATE",
                                 &stmt)
         != NGX_OK)
@@ -365,18 +346,28 @@ ngx_modelgw_store_node_find(ngx_modelgw_store_t *s,
     rc = ngx_modelgw_store_query_one(s, &stmt);
 
     if (rc == NGX_OK) {
-        node->state = ngx_modelgw_stmt_int(&stmt, 0);
-        node->draining = ngx_modelgw_stmt_int(&stmt, 1);
+        node->draining = ngx_modelgw_stmt_int(&stmt, 0);
 
-        ngx_modelgw_stmt_text(&stmt, 2, &name);
-
-        change->owner.len = ngx_min(name.len, NGX_MODELGW_LEDGER_NAME);
-        ngx_memcpy(change->owner.data, name.data, change->owner.len);
+        ngx_modelgw_store_node_copy(&change->owner, &stmt, 1);
+        ngx_modelgw_store_node_copy(&node->state, &stmt, 2);
     }
 
     ngx_modelgw_stmt_finalize(&stmt);
 
     return rc;
+}
+
+
+static void
+ngx_modelgw_store_node_copy(ngx_modelgw_ledger_name_t *name,
+    ngx_modelgw_stmt_t *stmt, ngx_uint_t column)
+{
+    ngx_str_t  text;
+
+    ngx_modelgw_stmt_text(stmt, column, &text);
+
+    name->len = ngx_min(text.len, NGX_MODELGW_LEDGER_NAME);
+    ngx_memcpy(name->data, text.data, name->len);
 }
 
 
@@ -405,13 +396,14 @@ ngx_modelgw_store_node_once(ngx_modelgw_store_t *s, const char *sql,
 
 
 static void
-ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text, const char *state)
+ngx_modelgw_store_node_state(ngx_modelgw_store_text_t *text, void *state,
+    size_t len)
 {
     ngx_str_t          word;
     ngx_modelgw_out_t  out;
 
-    word.data = (u_char *) state;
-    word.len = ngx_strlen(state);
+    word.data = state;
+    word.len = len;
 
     ngx_modelgw_store_text(&out, text);
     ngx_modelgw_out_text(&out, "{\"state\":");

@@ -188,6 +188,12 @@ struct ngx_modelgw_store_s {
  */
 ngx_int_t ngx_modelgw_store_fail(ngx_modelgw_store_t *s, sqlite3_stmt *stmt);
 
+/*
+ * Sets *error to a text about a path, without a store.  err: errno, or 0.
+ */
+void ngx_modelgw_store_set_error(ngx_modelgw_store_error_t *error,
+    const char *path, const char *text, int err);
+
 /* Sets s->error to a text.  Returns NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_fail_text(ngx_modelgw_store_t *s,
     const char *text);
@@ -359,6 +365,41 @@ extern const char  ngx_modelgw_journal_schema[];
  * Sets the id of a new journal, outside of a batch: NGX_OK, NGX_ERROR.
  */
 ngx_int_t ngx_modelgw_journal_init(ngx_modelgw_store_t *s, const char *id);
+
+
+/* store_schema.c */
+
+/*
+ * What the file is, and whether it is a journal.
+ *     NGX_OK        a ledger of this version
+ *     NGX_DONE      of an older one
+ *     NGX_DECLINED  the file is empty
+ *     NGX_ERROR     it is something else, or cannot be read
+ */
+ngx_int_t ngx_modelgw_store_identify(ngx_modelgw_store_t *s);
+
+/*
+ * Checks the application_id and the user_version of a file; *version becomes
+ * that of the tables, which both kinds have.
+ *     NGX_OK
+ *     NGX_ERROR     not a version that is known here; *error is set
+ */
+ngx_int_t ngx_modelgw_store_version(int64_t id, int64_t *version,
+    ngx_uint_t *journal, const char *path, ngx_modelgw_store_error_t *error);
+
+/* Whether it is of the kind that is needed: NGX_OK, NGX_ERROR (*error). */
+ngx_int_t ngx_modelgw_store_kind(ngx_uint_t journal, ngx_uint_t cluster,
+    const char *path, ngx_modelgw_store_error_t *error);
+
+/*
+ * Makes the tables of an empty file, id: of a journal, or NULL; makes those of
+ * version 1 what they are now: NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_modelgw_store_create(ngx_modelgw_store_t *s, const char *id);
+ngx_int_t ngx_modelgw_store_migrate(ngx_modelgw_store_t *s);
+
+/* PRAGMA user_version of a file of its kind. */
+int ngx_modelgw_store_user_version(ngx_modelgw_store_t *s);
 
 
 /* store_change.c, store_keys.c: changes by operators */

@@ -13,6 +13,11 @@ NODES = ("num", "journal", "name", "version", "epoch", "process", "pos",
 
 
 @pytest.fixture
+def server(database):
+    return database
+
+
+@pytest.fixture
 def both(server, tmp_path):
     server.run("GRANT DELETE ON modelgw.accounts TO modelgw")
     b = Both(server, tmp_path)
@@ -110,7 +115,7 @@ def test_hours_and_days(both):
                       both.pq.ask("usage", **by_day))
 
 
-def test_steps_of_ten_thousand(both):
+def test_many_steps(both):
     server = both.server
     rows = make_calls(server, 12000, HOUR)
     server.run("UPDATE modelgw.calls SET ended = %s", now(server) - 20000)
@@ -173,7 +178,7 @@ def test_two_clerks(both, server, tmp_path):
     threads += [threading.Thread(target=node, args=(i,)) for i in (1, 2)]
     for t in threads:
         t.start()
-    time.sleep(8)
+    time.sleep(5)
     stop.set()
     for t in threads:
         t.join()
@@ -236,6 +241,25 @@ def test_what_is_over(both):
     assert names("budgets", "key") == {"new", "total"}
     assert names("accounts", "name") == {"#new/day/1", "#total/day/1", "old"}
     assert names("leases", "account") == {"#new/day/1", "#total/day/1"}
+
+
+def test_nodes_stay(both):
+    """One that has left long ago may come back with a journal that has calls of
+    its last days: by its row they are known to be charged."""
+    server = both.server
+    t = now(server)
+    with server.connect() as c:
+        insert_pq(c, "nodes", NODES, [
+            (1, "j1", "clerk", 1, 0, "p", 0, 1, t, 0),
+            (2, "j2", "left", 1, 5, "p", 9, 1, t - 400 * DAY, 1)])
+        insert_pq(c, "accounts", ("name", "free", "opened"), [("a", 0, 1)])
+        insert_pq(c, "leases", ("node", "account", "granted", "spent"),
+                  [(2, "a", 0, 0)])
+    assert both.pq.ask("clerk", num=1, keep=86400, lost=600000, since=1)[0] == 0
+    assert server.query("SELECT num, state, pos FROM modelgw.nodes "
+                        "ORDER BY num") == [
+        {"num": 1, "state": 0, "pos": 0}, {"num": 2, "state": 1, "pos": 9}]
+    assert server.one("SELECT count(*)::int FROM modelgw.leases") == 1
 
 
 def test_lost(both):

@@ -83,6 +83,11 @@ class Both:
 
 
 @pytest.fixture
+def server(database):
+    return database
+
+
+@pytest.fixture
 def both(server, tmp_path):
     b = Both(server, tmp_path)
     yield b
@@ -226,8 +231,8 @@ def add(sums, key, c):
         row[i] += v
 
 
-def test_queries(both):
-    calls, accounts, keys, models = fill(both)
+def test_calls_of_both(both):
+    calls, _, _, _ = fill(both)
     r = random.Random(2)
     ask = both.ask
 
@@ -254,6 +259,11 @@ def test_queries(both):
         ask("call", id=c[0], account="acme")
     assert ask("call", id=5)[0] == -5
 
+
+def test_usage(both):
+    fill(both)
+    r = random.Random(2)
+    ask = both.ask
     spans = [(0, 0), (NOW - 3 * DAY, 0), (NOW - 3 * DAY, NOW - DAY),
              (NOW - HOUR + 7, NOW - 1), (MARK - HOUR, MARK + HOUR),
              (MARK, NOW), (0, MARK), (NOW - 80 * DAY, NOW - 30 * DAY)]
@@ -271,6 +281,10 @@ def test_queries(both):
             two = both.pq.ask("spent", by=by, start=start)
             assert sorted(one[1].splitlines()) == sorted(two[1].splitlines())
 
+
+def test_accounts(both):
+    _, accounts, _, _ = fill(both)
+    ask = both.ask
     for a in accounts + ["nobody", "\xff"]:
         ask("note", account=a)
         ask("topups", account=a, limit=100)
@@ -344,11 +358,21 @@ def test_interrupt(both):
         assert rc == -1 and text.startswith(b'the database of "modelgw_cluster"')
         assert 0.15 < time.monotonic() - start < 2
         both.server.wait("SELECT count(*)::int FROM pg_stat_activity "
-                         "WHERE wait_event_type = 'Lock'", 0)
+                         "WHERE wait_event_type = 'Lock' AND datname = %s",
+                         0, args=[both.server.name])
     assert both.pq.ask("calls", limit=1)[0] == 0
 
 
-def test_no_database(both):
+def test_no_database(tmp_path):
+    with postgres.Server() as server:
+        both = Both(server, tmp_path)
+        try:
+            no_database(both)
+        finally:
+            both.close()
+
+
+def no_database(both):
     assert both.pq.ask("calls", limit=1)[0] == 0
     both.server.stop()
     rc, text = both.pq.ask("calls", limit=1)

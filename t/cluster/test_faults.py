@@ -257,9 +257,9 @@ def test_a_node_restarts_without_database(mixed):
     settled(c)
 
 
-def test_a_new_node_without_database(cluster):
+def test_a_new_node_without_database(server, cluster):
     """Nothing is admitted, and nginx starts."""
-    c = cluster(start=False, options="wait=1s", n=1)
+    c = cluster(start=False, options="wait=1s", n=1, servers=[server])
     c.expect()
     c.server.stop()
     node = c.nodes[0]
@@ -290,9 +290,9 @@ def crash(c):
 
 
 @pytest.mark.parametrize("durable", ["on", "off"])
-def test_the_database_crashes(mixed, durable):
+def test_the_database_crashes(server, mixed, durable):
     """Without synchronous_commit it forgets what it has granted last."""
-    c = mixed()
+    c = mixed(servers=[server])
     c.server.run("ALTER DATABASE modelgw SET synchronous_commit = "
                  + durable)
     c.server.disconnect()
@@ -309,11 +309,10 @@ def test_the_database_crashes(mixed, durable):
     bounded(c, lost)
 
 
-def test_the_database_is_down_for_a_while(mixed):
-    c = mixed(options="wait=1s")
+def test_the_database_is_down_for_a_while(server, mixed):
+    c = mixed(options="wait=1s", servers=[server])
     with Load(c, KEYS, 6, body=BODY) as load:
         load.wait(30)
-        server = c.server
         server.stop("fast")
         time.sleep(3)
         server.start()
@@ -549,8 +548,11 @@ def test_another_clusters_database(server, mixed):
     assert call(c, 0, RICH, BODY).status == 200
     c.settle()
     node.expect("another|other|cluster")
+    with server.connect("postgres") as db:
+        db.run("ALTER DATABASE modelgw RENAME TO " + c.server.name)
+        db.run("ALTER ROLE modelgw PASSWORD '%s'" % c.server.password)
+    server.name = c.server.name
     node.proxy.retarget(server.socket())
-    server.run("ALTER ROLE modelgw PASSWORD '%s'" % c.servers[0].password)
     node.wait_log("must not work with the cluster")
     c.wait(lambda: call(c, 0, RICH, BODY).status == 503, "it goes on")
     assert server.one("SELECT count(*) FROM modelgw.nodes") == 0
@@ -565,10 +567,10 @@ def test_another_clusters_database(server, mixed):
     ("REVOKE INSERT ON modelgw.calls FROM modelgw", False),
     ("REVOKE SELECT ON modelgw.cluster FROM modelgw", False),
     ("DROP SCHEMA modelgw CASCADE", False)])
-def test_a_schema_that_does_not_fit(server, cluster, change, admits):
+def test_a_schema_that_does_not_fit(database, cluster, change, admits):
     """Told by name in the log, and nothing is admitted."""
-    server.run(change)
-    c = cluster(start=False, servers=[server], n=1, check=False,
+    database.run(change)
+    c = cluster(start=False, servers=[database], n=1, check=False,
                 options="wait=1s")
     node = c.nodes[0]
     node.expect("cluster|schema|rights|permission|database")
@@ -624,13 +626,13 @@ def test_tls(secure, cluster):
         bad.remove()
 
 
-def test_no_deadlock_is_a_check(server):
+def test_no_deadlock_is_a_check(database):
     """differences() counts those of the server's log."""
-    server.run("INSERT INTO modelgw.marks VALUES ('a', 1), ('b', 1)")
+    database.run("INSERT INTO modelgw.marks VALUES ('a', 1), ('b', 1)")
 
     def both(first, second, gate):
         try:
-            with server.connect() as c:
+            with database.connect() as c:
                 c.run("BEGIN")
                 c.run("UPDATE modelgw.marks SET value = 2 WHERE name = %s",
                       first)
@@ -648,7 +650,7 @@ def test_no_deadlock_is_a_check(server):
         t.start()
     for t in ts:
         t.join()
-    assert server.deadlocks() == 1
+    assert database.deadlocks() == 1
 
 
 PLANTS = [

@@ -108,14 +108,15 @@ def test_a_standby_that_is_behind(server):
         other.run("INSERT INTO modelgw.marks VALUES ('z', 1)")
 
 
-def test_dump_and_restore(server):
-    server.run("INSERT INTO modelgw.marks VALUES ('x', 1)")
-    path = server.dump()
-    server.run("DELETE FROM modelgw.marks")
-    server.restore(path)
-    assert marks(server) == {"x"}
-    assert psql(server, "DROP TABLE modelgw.calls", server.conninfo()) is None
-    assert psql(server, "SELECT 1", server.conninfo()) == "1"
+def test_dump_and_restore(database):
+    database.run("INSERT INTO modelgw.marks VALUES ('x', 1)")
+    path = database.dump()
+    database.run("DELETE FROM modelgw.marks")
+    database.restore(path)
+    assert marks(database) == {"x"}
+    node = database.conninfo()
+    assert psql(database, "DROP TABLE modelgw.calls", node) is None
+    assert psql(database, "SELECT 1", node) == "1"
 
 
 def test_tls(secure):

@@ -55,7 +55,7 @@ def ledger(path, sql):
         db.close()
 
 
-def test_there_and_back(server, gateway, cluster):
+def test_there_and_back(database, gateway, cluster):
     """Ten calls on one machine, ten on three nodes, ten on one machine again."""
     g = gateway(http="modelgw_ledger $dir/ledger.db; modelgw_founding_credit "
                      "5.00; modelgw_managed_keys 100;", groups=GROUPS,
@@ -66,11 +66,11 @@ def test_there_and_back(server, gateway, cluster):
         assert g.chat(BODY, dora).status == 200
     g.stop()
     one = g.path("ledger.db")
-    server.run("DROP SCHEMA modelgw CASCADE")
-    ctl("cluster", "init", server.owner(), "--role", "modelgw")
-    ctl("cluster", "import", one, server.owner())
+    database.run("DROP SCHEMA modelgw CASCADE")
+    ctl("cluster", "init", database.owner(), "--role", "modelgw")
+    ctl("cluster", "import", one, database.owner())
 
-    c = cluster(servers=[server])
+    c = cluster(servers=[database])
     for node in c.nodes:
         node.hidden.append(dora.secret)
     for i in range(10):
@@ -88,7 +88,7 @@ def test_there_and_back(server, gateway, cluster):
     assert c.remove() == []
     c.nodes.clear()
 
-    ctl("cluster", "export", one, server.owner())
+    ctl("cluster", "export", one, database.owner())
     g.start()
     for _ in range(10):
         assert g.chat(BODY, dora).status == 200

@@ -49,6 +49,11 @@ def test_as_described(two):
     assert [n["name"] for n in answer["nodes"]] == [first.name, second.name]
     assert answer["cluster"]["self"] == first.num()
     assert {n["state"] for n in answer["nodes"]} == {"member"}
+    r = first.get("/admin/nodes?local=1")
+    assert r.status == 400 and "only the database" in r.json()["message"], r
+    check("GET /nodes", r)
+    r = first.get("/admin/status")
+    assert check("GET /status", r)["cluster"]["reason"] is None
 
     path = "/admin/nodes/%d" % second.num()
     r = first.request("PATCH", path, body={"drain": True})

@@ -1,5 +1,6 @@
 """Keys that one node makes, changes and revokes, and all nodes know."""
 
+import os
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from cluster import call
 from gateway import Key
 
 EXCHANGE = 0.1
+MANY_KEYS = int(os.environ.get("MODELGW_KEYS", 20000))  # long form: 100000
 
 
 def made(node, id, **body):
@@ -146,10 +148,10 @@ MANY = """
     UPDATE modelgw.cluster SET keys_version = keys_version + %d"""
 
 
-def test_a_hundred_thousand_keys(cluster):
+def test_keys_by_the_thousand(cluster):
     """They reach nodes that run, and those that start; what is made and
     revoked then is as quick as ever."""
-    many = 100000
+    many = MANY_KEYS
     c = cluster(zone="200m", managed=many + 100)
     made(c.nodes[0], "dora")
     begin = time.monotonic()
@@ -157,7 +159,7 @@ def test_a_hundred_thousand_keys(cluster):
     last = Key("many", "b", secret="sk-eu-%048d" % many)
     for node in c.nodes:
         c.wait(lambda: node.get("/v1/models", key=last).status == 200,
-               "%s does not know it" % node.name)
+               "%s does not know it" % node.name, 200)
     print("%d keys are known after %.1f s" % (many, time.monotonic() - begin))
     key = made(c.nodes[1], "erin")
     everywhere(c, key, 200, time.monotonic())

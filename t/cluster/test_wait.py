@@ -31,9 +31,9 @@ def put(c, amount):
 @pytest.fixture
 def one(cluster):
     """A node, with credit, that has none of it yet."""
-    def make(options="wait=10s", **kw):
-        c = cluster(founding="0", n=1, locations=PLACES, options=options,
-                    **kw)
+    def make(options="wait=10s", more="", **kw):
+        c = cluster(founding="0", n=1, locations=PLACES + more,
+                    options=options, **kw)
         c.expect()
         wait_for(lambda: c.nodes[0].get("/ready").status == 200,
                  "it is not ready")

@@ -80,6 +80,49 @@ def test_drain_and_rejoin(visit, console, server, dead):
     server.wait("SELECT state = 0 FROM modelgw.nodes WHERE name = 'gw1'")
 
 
+def test_states(visit, console, server, dead):
+    """What may be done with a node depends on how it stands."""
+    for num, name, state, drain, seen in (
+            (8, "gw8-drains", 0, True, "9000000000000"),
+            (9, "gw9-written-off", 2, False, "0"),
+            (10, "gw10-away", 0, False, "0")):
+        server.run("INSERT INTO modelgw.nodes (num, journal, name, version, "
+                   "epoch, process, pos, joined, seen, state, drain) VALUES "
+                   "(%d, '%s', '%s', 1, 1, 'x', 5, 0, %s, %d, %s)"
+                   % (num, name, name, seen, state, drain))
+    page = visit(console.ada, "#/nodes")
+    page.wait_text("gw10-away")
+    page.screenshot(os.path.join(SHOTS, "nodes-states.png"))
+    rows = {row.split()[0]: row for row in page.text().splitlines()
+            if row.startswith("gw")}
+    for name, word in (("gw8-drains", "draining"), ("gw10-away", "away"),
+                       ("gw9-written-off", "written off")):
+        assert any(word in row for n, row in rows.items() if n == name), rows
+    server.run("DELETE FROM modelgw.nodes WHERE num > 7")
+
+
+def test_a_node_that_is_refused(visit, console, server):
+    """Both pages say why, as the log does."""
+    words = "8 is the oldest that may be used"
+    console.expect("must not work with the cluster's database")
+    server.run("UPDATE modelgw.cluster SET version = 8, oldest = 8")
+    try:
+        console.wait_log(words)
+        allow = [r"^network: .* status of 503 "]
+        page = visit(console.ada, "#/status", allow=allow)
+        page.wait_text("No call is admitted")
+        page.wait_text(words)
+        page.screenshot(os.path.join(SHOTS, "status-refused.png"))
+        page = visit(console.ada, "#/nodes", allow=allow)
+        page.wait_text(words)
+        page.screenshot(os.path.join(SHOTS, "nodes-refused.png"))
+    finally:
+        server.run("UPDATE modelgw.cluster SET version = 1, oldest = 1")
+    server.wait("SELECT count(*) = 1 FROM modelgw.nodes WHERE name = 'gw1' "
+                "AND state = 0 AND seen > extract(epoch FROM now()) * 1000 "
+                "- 1000")
+
+
 def test_who_may_not(visit, console, server):
     """A viewer sees the nodes, and changes none."""
     page = visit(console.vera, "#/nodes")

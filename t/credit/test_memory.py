@@ -1,62 +1,29 @@
 """Allocations that fail: for each one that the module makes for a call, the
 client gets an error or an answer without an end, never one that is wrong or
-lacks something, and the worker goes on.  See memory.c."""
+lacks something, and the worker goes on.  See memory_fails."""
 
-import contextlib
-import os
 import re
-import struct
 import time
 
 import pytest
 
 import client
 import gateway as lib
+from memory_fails import Memory, altered, skip
 from test_credit_responses import Purse, body_of
 from upstream import (chat_completion, chat_stream, event, message,
                       message_error, message_stream, numbered, reply_json,
                       response, response_events, response_stream, sse)
 
-MODULE = os.environ.get("MODELGW_MODULE_MEMORY",
-                        os.path.join(lib.ROOT, "build/memory.so"))
 TARGET = "/v1/responses"
 MOST = 1000         # allocations of a call
 
-pytestmark = pytest.mark.skipif(
-    lib.ASAN or not lib.MODULE or not os.path.exists(MODULE)
-    or os.path.dirname(lib.MODULE) != os.path.dirname(MODULE),
-    reason="the module is built for the packaged nginx only")
-
-
-class Memory:
-    """Which allocation fails, 0 for none, and how many there were."""
-
-    def __init__(self, path):
-        self.path = path
-        with open(path, "wb") as f:
-            f.write(bytes(16))
-
-    def fail(self, n):
-        with open(self.path, "r+b") as f:
-            f.write(struct.pack("=QQ", n, 0))
-
-    def count(self):
-        with open(self.path, "rb") as f:
-            return struct.unpack("=QQ", f.read())[1]
+pytestmark = skip
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory):
     return Memory(str(tmp_path_factory.mktemp("memory") / "counts"))
-
-
-@contextlib.contextmanager
-def altered(memory):
-    """Gateways that are started have the module with memory.c."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lib, "MODULE", MODULE)
-        patch.setenv("MODELGW_MEMORY", memory.path)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ class Node(Gateway):
         text = "host=%s port=%s dbname=%s user=%s" % (
             ",".join(host for host, _ in places),
             ",".join(str(port) for _, port in places),
-            postgres.DATABASE, postgres.ROLE)
+            servers[0].name, postgres.ROLE)
         if len(servers) > 1:
             text += " target_session_attrs=read-write"
         return text
@@ -177,6 +177,12 @@ class Node(Gateway):
             "account = %%s" % LEFT, self.num(), account)
         return rows[0] if rows else None
 
+    def held(self):
+        """By its calls, as the database knows: some ms longer than they
+        last."""
+        return self.cluster.one("SELECT coalesce(sum(held), 0)::bigint FROM "
+                                "modelgw.leases WHERE node = %s", self.num())
+
     def shipped(self):
         """All that it has settled is in the database, and nothing runs: twice,
         as a call is settled a little after its answer has ended."""
@@ -186,7 +192,7 @@ class Node(Gateway):
                or m.sum("modelgw_calls_in_flight") \
                or m.one("modelgw_cluster_behind_calls") \
                or self.journal.holds() or self.journal.end() \
-               > self.row()["pos"]:
+               > self.row()["pos"] or self.held():
                 return False
             time.sleep(0.1)
         return True
@@ -286,7 +292,7 @@ def wait_for(done, what, timeout=LIMIT):
 
 class Cluster:
     """directory: of the nodes'; a, b: the upstreams; n: nodes; servers: of
-    PostgreSQL, none: one is made; options: of modelgw_cluster; proxied: there
+    PostgreSQL, or a database of one; none: one is made; options: of modelgw_cluster; proxied: there
     are proxies; conninfo: for all nodes, instead of the servers' sockets; more:
     Node's arguments, the same for all."""
 
@@ -375,6 +381,8 @@ class Cluster:
     @property
     def server(self):
         """The one that takes changes."""
+        if len(self.servers) == 1:
+            return self.servers[0]
         for server in self.servers:
             if server.started and not server.one(
                     "SELECT pg_is_in_recovery()"):

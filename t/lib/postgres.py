@@ -2,8 +2,9 @@
 
 MODELGW_POSTGRES   its programs; /usr/lib/postgresql/15/bin
 
-initdb runs once a process, and each server begins with a copy of its result.
-Servers listen on a socket in their directory; with tls=True also on a port of
+initdb runs once, and each server begins with a copy of its result, which is kept
+in the build directory.  Most tests need a database only: Server.database() makes
+one within 0.1 s, where a server takes seconds.  Servers listen on a socket in their directory; with tls=True also on a port of
 loopback, with a certificate made here.  They sync to disk as Debian's do, and
 run as the user postgres if the tests run as root, which PostgreSQL refuses to.
 
@@ -14,9 +15,11 @@ installed.
 """
 
 import atexit
+import fcntl
 import os
 import re
 import secrets
+import select
 import shutil
 import socket
 import struct
@@ -29,6 +32,7 @@ import gateway
 
 BIN = os.environ.get("MODELGW_POSTGRES", "/usr/lib/postgresql/15/bin")
 CTL = os.path.join(gateway.ROOT, "conf/modelgwctl")
+BUILD = os.environ.get("MODELGW_BUILD", os.path.join(gateway.ROOT, "build"))
 LIMIT = 60          # seconds, for a server to start or to stop
 DATABASE = ROLE = "modelgw"
 OWNER = "modelgw_owner"
@@ -47,7 +51,7 @@ wal_keep_size = 256MB
 hot_standby = on
 log_lock_waits = on
 deadlock_timeout = 10ms
-log_line_prefix = '%%m [%%p] %%a '
+log_line_prefix = '%%m [%%p] %%d %%a '
 log_connections = on
 %(tls)s
 %(more)s
@@ -102,22 +106,27 @@ def directory():
     return path
 
 
-class Template:
-    """What initdb has made."""
+def copy_template(to):
+    """What initdb has made: by the first process that asks."""
+    os.makedirs(BUILD, exist_ok=True)
+    version = as_server(["postgres", "-V"]).stdout.split()[2]
+    path = os.path.join(BUILD, "postgres-" + version)
+    with open(path + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path):
+            made = os.path.join(directory(), "data")
+            as_server(["initdb", "-D", made, "-A", "trust", "-N",
+                       "-U", "postgres", "--no-instructions",
+                       "--locale=C.UTF-8", "-E", "UTF8", "--wal-segsize=1"])
+            copy(made, path + ".new")
+            os.rename(path + ".new", path)
+    copy(path, to)
 
-    lock = threading.Lock()
-    path = None
 
-    @classmethod
-    def copy(cls, to):
-        with cls.lock:
-            if cls.path is None:
-                path = os.path.join(directory(), "data")
-                as_server(["initdb", "-D", path, "-A", "trust", "-N",
-                           "-U", "postgres", "--no-instructions",
-                           "--locale=C.UTF-8", "-E", "UTF8"])
-                cls.path = path
-        as_server(["/bin/cp", "-a", cls.path, to])
+def copy(path, to):
+    """With the owners, by one who can read the build directory."""
+    shutil.rmtree(to, ignore_errors=True)
+    subprocess.run(["cp", "-a", path, to], check=True, timeout=2 * LIMIT)
 
 
 # Certificates.
@@ -160,13 +169,139 @@ def openssl(*args):
                    timeout=LIMIT)
 
 
-# A server.
+class Database:
+    """What tests ask of one, and change in it.  It has a name, a password for
+    the role, and top and port of its server's socket."""
 
-class Server:
+    def __init__(self):
+        self.local = threading.local()      # a connection of each thread
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+    def install(self):
+        p = subprocess.run(
+            [CTL, "cluster", "init", self.owner(), "--role", ROLE],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=LIMIT)
+        assert p.returncode == 0, p.stderr
+
+    def deadlocks(self):
+        return self.log().count("deadlock detected")
+
+    # who connects
+
+    def socket(self):
+        return os.path.join(self.top, ".s.PGSQL.%d" % self.port)
+
+    def conninfo(self, host=None, port=None, user=ROLE):
+        """For a node; the password is in a file."""
+        return "host=%s port=%d dbname=%s user=%s" % (
+            host or self.top, port or self.port, self.name, user)
+
+    def owner(self):
+        """For modelgwctl, as the owner of the tables."""
+        return self.conninfo(user=OWNER)
+
+    def connect(self, database=None):
+        return Connection(self.socket(), database or self.name)
+
+    def query(self, sql, *args, database=None):
+        """Rows as dicts; "%s" in the statement are replaced by the
+        arguments."""
+        if database:
+            with self.connect(database) as c:
+                return c.query(sql, *args)
+        c = getattr(self.local, "connection", None)
+        if c is None or c.ended():
+            c = self.local.connection = self.connect()
+        return c.query(sql, *args)
+
+    def one(self, sql, *args):
+        """The only value."""
+        (row,) = self.query(sql, *args)
+        (value,) = row.values()
+        return value
+
+    def run(self, sql, *args):
+        self.query(sql, *args)
+
+    def disconnect(self):
+        """All connections of nodes are ended by the server."""
+        with self.connect("postgres") as c:
+            return len(c.query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE usename = %s AND datname = %s", ROLE, self.name))
+
+    def wait(self, sql, value=True, timeout=LIMIT, args=()):
+        """Until the only value of the query is this one."""
+        end = time.monotonic() + timeout
+        while True:
+            got = self.one(sql, *args)
+            if got == value:
+                return
+            assert time.monotonic() < end, "%s: %r" % (sql, got)
+            time.sleep(0.02)
+
+    # dump
+
+    def dump(self):
+        """The name of a file with what pg_dump says now."""
+        path = os.path.join(self.top, "dump-%s" % secrets.token_hex(4))
+        as_server(["pg_dump", "-h", self.top, "-p", str(self.port),
+                   "-U", "postgres", "-Fc", "-f", path, self.name])
+        return path
+
+    def restore(self, path):
+        """The database is what it was; whoever is connected is cut off."""
+        with self.connect("postgres") as c:
+            c.run("DROP DATABASE %s WITH (FORCE)" % self.name)
+            c.run("CREATE DATABASE %s OWNER %s" % (self.name, OWNER))
+        as_server(["pg_restore", "-h", self.top, "-p", str(self.port),
+                   "-U", "postgres", "-d", self.name, "--exit-on-error",
+                   path])
+
+
+class Lent(Database):
+    """One of a server that has others, too: it can be dropped, but not be
+    stopped."""
+
+    started = True
+
+    def __init__(self, server, name):
+        super().__init__()
+        self.server = server
+        self.name = name
+        self.top, self.port = server.top, server.port
+        self.password = server.password
+
+    def log(self):
+        """Lines of this database's processes."""
+        return "".join(line for line in self.server.log().splitlines(True)
+                       if "] %s " % self.name in line)
+
+    def stop(self, *args):
+        raise AssertionError("others use this server: a test that stops one "
+                             "takes the fixture \"server\"")
+
+    start = crash = standby = stop
+
+    def remove(self):
+        with self.connect("postgres") as c:
+            c.run("DROP DATABASE %s WITH (FORCE)" % self.name)
+
+
+class Server(Database):
     """options: lines of postgresql.conf; schema: with the tables, as modelgwctl
     makes them."""
 
+    name = DATABASE
+
     def __init__(self, options="", schema=True, tls=False, start=True):
+        super().__init__()
         self.top = directory()
         self.data = os.path.join(self.top, "data")
         self.options = options
@@ -175,13 +310,14 @@ class Server:
         self.password = "pw-" + secrets.token_hex(16)
         self.tls = tls
         self.started = False
+        self.lent = 0
         if tls:
             self.authority = Authority(self.top)
             self.authority.sign("server", HOST)
             self.tcp = gateway.free_port()
             self.port = self.tcp
         if start:
-            Template.copy(self.data)
+            copy_template(self.data)
             self.configure()
             self.start()
             self.create()
@@ -217,12 +353,17 @@ class Server:
         if self.schema:
             self.install()
 
-    def install(self):
-        p = subprocess.run(
-            [CTL, "cluster", "init", self.owner(), "--role", ROLE],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=LIMIT)
-        assert p.returncode == 0, p.stderr
+    def database(self, schema=True):
+        """Another one, made of the first one, to which nobody is connected;
+        without schema it is empty."""
+        self.lent += 1
+        d = Lent(self, "%s_%d" % (DATABASE, self.lent))
+        with self.connect("postgres") as c:
+            c.run("CREATE DATABASE %s OWNER %s TEMPLATE %s" % (
+                d.name, OWNER, self.name if schema else "template1"))
+        if schema:
+            d.run("UPDATE modelgw.cluster SET id = md5(random()::text || id)")
+        return d
 
     # the process
 
@@ -255,12 +396,6 @@ class Server:
         self.stop()
         shutil.rmtree(self.top, ignore_errors=True)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.remove()
-
     def log(self):
         try:
             with open(os.path.join(self.top, "log"), errors="replace") as f:
@@ -268,64 +403,11 @@ class Server:
         except FileNotFoundError:
             return ""
 
-    def deadlocks(self):
-        return self.log().count("deadlock detected")
-
-    # who connects
-
-    def socket(self):
-        return os.path.join(self.top, ".s.PGSQL.%d" % self.port)
-
-    def conninfo(self, host=None, port=None):
-        """For a node; the password is in a file."""
-        return "host=%s port=%d dbname=%s user=%s" % (
-            host or self.top, port or self.port, DATABASE, ROLE)
-
-    def owner(self):
-        """For modelgwctl, as the owner of the tables."""
-        return "host=%s port=%d dbname=%s user=%s" % (
-            self.top, self.port, DATABASE, OWNER)
-
     def tls_conninfo(self, port=None, host=HOST, ca=None):
         return ("host=%s hostaddr=127.0.0.1 port=%d dbname=%s user=%s "
                 "sslmode=verify-full sslrootcert=%s"
                 % (host, port or self.port, DATABASE, ROLE,
                    ca or self.authority.ca))
-
-    def connect(self, database=DATABASE):
-        return Connection(self.socket(), database)
-
-    def query(self, sql, *args, database=DATABASE):
-        """Rows as dicts, by a connection of its own; "%s" in the statement are
-        replaced by the arguments."""
-        with self.connect(database) as c:
-            return c.query(sql, *args)
-
-    def one(self, sql, *args):
-        """The only value."""
-        (row,) = self.query(sql, *args)
-        (value,) = row.values()
-        return value
-
-    def run(self, sql, *args):
-        self.query(sql, *args)
-
-    def disconnect(self):
-        """All connections of nodes are ended by the server."""
-        with self.connect("postgres") as c:
-            return len(c.query(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE usename = %s", ROLE))
-
-    def wait(self, sql, value=True, timeout=LIMIT, args=()):
-        """Until the only value of the query is this one."""
-        end = time.monotonic() + timeout
-        while True:
-            got = self.one(sql, *args)
-            if got == value:
-                return
-            assert time.monotonic() < end, "%s: %r" % (sql, got)
-            time.sleep(0.02)
 
     # standby
 
@@ -363,24 +445,6 @@ class Server:
 
     def promote(self):
         self.control("promote")
-
-    # dump
-
-    def dump(self):
-        """The name of a file with what pg_dump says now."""
-        path = os.path.join(self.top, "dump-%s" % secrets.token_hex(4))
-        as_server(["pg_dump", "-h", self.top, "-p", str(self.port),
-                   "-U", "postgres", "-Fc", "-f", path, DATABASE])
-        return path
-
-    def restore(self, path):
-        """The database is what it was; whoever is connected is cut off."""
-        with self.connect("postgres") as c:
-            c.run("DROP DATABASE %s WITH (FORCE)" % DATABASE)
-            c.run("CREATE DATABASE %s OWNER %s" % (DATABASE, OWNER))
-        as_server(["pg_restore", "-h", self.top, "-p", str(self.port),
-                   "-U", "postgres", "-d", DATABASE, "--exit-on-error",
-                   path])
 
 
 def quote(value):
@@ -432,13 +496,25 @@ class Connection:
     def close(self):
         self.sock.close()
 
+    def ended(self):
+        """By the server, or by a query without an answer."""
+        if self.sock.fileno() == -1:
+            return True
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return bool(poll.poll(0))
+
     def query(self, sql, *args):
         """Rows of the last statement, as dicts."""
         if args:
             sql = sql % tuple(quote(a) for a in args)
         text = sql.encode() + b"\0"
-        self.sock.sendall(b"Q" + struct.pack(">i", len(text) + 4) + text)
-        return self.answer()
+        try:
+            self.sock.sendall(b"Q" + struct.pack(">i", len(text) + 4) + text)
+            return self.answer()
+        except OSError:
+            self.close()
+            raise
 
     def run(self, sql, *args):
         self.query(sql, *args)

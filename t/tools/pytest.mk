@@ -20,7 +20,8 @@ TEST_ENV    = MODELGW_BUILD=$(abspath $(BUILD)) \
               MODELGW_EXCHANGE_CLI=$(abspath $(UNIT)/cluster/exchange_cli) \
               MODELGW_ENGINES_CLI=$(abspath $(UNIT)/store/engines_cli) \
               MODELGW_FINALIZE=$(abspath $(BUILD)/finalize.so) \
-              MODELGW_MODULE_MEMORY=$(abspath $(BUILD)/memory.so)
+              MODELGW_MODULE_MEMORY=$(abspath $(BUILD)/memory.so) \
+              MODELGW_MODULE_NEXT=$(abspath $(BUILD)/next.so)
 PYTEST      = $(TEST_ENV) $(VENV)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
 NGINX       = $(firstword $(wildcard /usr/sbin/nginx) nginx)
@@ -140,6 +141,16 @@ cluster-test: setup-test module $(VENV)/.complete
 cluster-test-quick: setup-test module $(VENV)/.complete
 	@$(CLUSTER_TEST) --quick $(CLUSTER_ARGS)
 
+# the same at sizes that tests do not have: CASES, see torture_scale.py
+
+CASES       = race kills cuts holes clocks nodes accounts
+
+cluster-scale: setup-test module $(VENV)/.complete $(BUILD)/clock.so
+	@MODELGW_CLOCK_SO=$(abspath $(BUILD)/clock.so) \
+	    MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
+	    $(TEST_ENV) $(VENV)/bin/python t/cluster/torture_scale.py $(CASES) \
+	    $(CLUSTER_ARGS)
+
 # limits of keys under load, a minute each with 1, 2 and 4 workers; not a part of
 # "test"
 
@@ -148,7 +159,7 @@ limits-minute: setup-test module $(VENV)/.complete
 	    $(VENV)/bin/python t/credit/limits_minute.py
 
 pytest-tools: $(VENV)/.complete $(NPM)/.complete \
-        $(BUILD)/finalize.so $(BUILD)/memory.so \
+        $(BUILD)/finalize.so $(BUILD)/memory.so $(BUILD)/next.so \
         $(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard $(addprefix t/unit/,\
             json/scan_cli.c ledger/cost_cli.c cluster/exchange_cli.c \
             store/engines_cli.c)))
@@ -159,6 +170,12 @@ $(BUILD)/finalize.so: t/http/finalize.c | $(NGINX_OBJS)/objs/Makefile
 	@mkdir -p $(@D); echo "cc $<"
 	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -I$(NGINX_OBJS)/objs $(BENCH_HTTP) \
 	    -o $@ $<
+
+# a clock that is off
+
+$(BUILD)/clock.so: t/cluster/clock.c
+	@mkdir -p $(@D); echo "cc $<"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -o $@ $<
 
 # the module, with allocations that can fail; its objects are in directories
 # that have the last names of those of the sources
@@ -173,6 +190,20 @@ $(BUILD)/memory.so: t/credit/memory.c $(MODULE)
 	        's/^memory_wrap(\(ngx_[a-z_]*\),.*/-Xlinker --wrap=\1/p' $<) \
 	    -o $@ $< $(addprefix $(NGINX_OBJS)/objs/,\
 	        ngx_http_modelgw_module_modules.o $(MODULE_OBJS)) \
+	    -lyajl -lcrypto -lsqlite3 -lpthread
+
+# the module of a version to come, which knows the next version of the tables of
+# a cluster; see t/cluster/test_versions.py
+
+NEXT        = $(wildcard src/cluster/*.c)
+
+$(BUILD)/next.so: $(MODULE)
+	@echo "cc $(NEXT)"
+	@$(CC) -g -O2 -fPIC -shared $(WARNINGS) -DNGX_MODELGW_SCHEMA_VERSION=2 \
+	    $(addprefix -I,$(sort $(dir $(SOURCES)))) -I$(NGINX_OBJS)/objs \
+	    $(BENCH_HTTP) $(LD_OPT) -o $@ $(NEXT) $(addprefix $(NGINX_OBJS)/objs/,\
+	        ngx_http_modelgw_module_modules.o \
+	        $(filter-out addon/cluster/%,$(MODULE_OBJS))) \
 	    -lyajl -lcrypto -lsqlite3 -lpthread
 
 $(VENV)/.complete: t/tools/requirements.txt

@@ -26,9 +26,12 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_lease.h"
+
 #include "ngx_http_modelgw_admin.h"
 #include "ngx_http_modelgw_conf.h"
 #include "ngx_http_modelgw_headers.h"
+#include "ngx_http_modelgw_zone.h"
 
 #if (NGX_HTTP_SSL)
 #include <ngx_http_ssl_module.h>
@@ -213,7 +216,8 @@ static ngx_http_modelgw_admin_route_t  ngx_http_modelgw_admin_routes[] = {
     { ngx_string("nodes"), ngx_null_string, NGX_HTTP_GET,
       NGX_HTTP_MODELGW_ROLES_VIEW,
       ngx_http_modelgw_admin_nodes_find, ngx_http_modelgw_admin_nodes, NULL,
-      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE, NULL },
+      NGX_HTTP_MODELGW_ADMIN_LEDGER|NGX_HTTP_MODELGW_ADMIN_STORE
+      |NGX_HTTP_MODELGW_ADMIN_SHARED, NULL },
 
     { ngx_string("nodes/"), ngx_string("/write-off"), NGX_HTTP_POST,
       NGX_HTTP_MODELGW_ROLE_ADMIN,
@@ -934,6 +938,12 @@ ngx_http_modelgw_admin_get(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         rc = ngx_http_modelgw_admin_holder_query(r, ctx, job);
     }
 
+    if (rc == NGX_OK && (flags & NGX_HTTP_MODELGW_ADMIN_STORE)
+        && !job->local)
+    {
+        rc = ngx_http_modelgw_admin_member(r, ctx);
+    }
+
     if (rc == NGX_OK) {
         ngx_http_modelgw_job_start(job);
     }
@@ -997,6 +1007,39 @@ ngx_http_modelgw_admin_books(ngx_http_request_t *r)
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     return mmcf->cluster ? "The database of the cluster" : "The ledger";
+}
+
+
+ngx_int_t
+ngx_http_modelgw_admin_member(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_str_t                         reason;
+    ngx_http_modelgw_main_conf_t     *mmcf;
+    ngx_http_modelgw_admin_client_t  *client;
+
+    client = ctx->client;
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    if (mmcf->cluster == NULL
+        || ngx_modelgw_node(mmcf->ledger)->state != NGX_MODELGW_NODE_REFUSED)
+    {
+        return NGX_OK;
+    }
+
+    if (ngx_http_modelgw_node_reason(mmcf, &reason, r->pool) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (client->key) {
+        reason.len = 0;
+    }
+
+    return ngx_http_modelgw_error(r, ctx, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                  "SERVICE_UNAVAILABLE",
+                                  "This node must not work with the cluster's "
+                                  "database%s%V", reason.len ? ": " : "",
+                                  &reason);
 }
 
 

@@ -68,6 +68,8 @@ ngx_uint_t ngx_http_modelgw_admin_guarded(ngx_conf_t *cf,
                                                   one */
 #define NGX_HTTP_MODELGW_ADMIN_OWN     0x80    /* the id is an account's */
 #define NGX_HTTP_MODELGW_ADMIN_HOLDER  0x100   /* set if the client is one */
+#define NGX_HTTP_MODELGW_ADMIN_SHARED  0x200   /* no node stores it: not with
+                                                  "local=1" */
 
 
 /* the session's, with the "=" */
@@ -210,6 +212,16 @@ void ngx_http_modelgw_admin_refuse(ngx_http_request_t *r,
 
 /* What operators' queries and changes work on: the subject of a sentence. */
 const char *ngx_http_modelgw_admin_books(ngx_http_request_t *r);
+
+/*
+ * For what needs the database of the cluster: a node that must not work with it
+ * does not show or change what is in it.
+ *     NGX_OK        it may be used, or there is no cluster
+ *     NGX_DECLINED  refused, ctx->error has the reason, for operators
+ *     NGX_ERROR     no memory
+ */
+ngx_int_t ngx_http_modelgw_admin_member(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
 
 /* Adds the header of a version: NGX_OK, NGX_ERROR (no memory). */
 ngx_int_t ngx_http_modelgw_admin_etag(ngx_http_request_t *r, uint64_t version);

@@ -121,6 +121,13 @@ ngx_http_modelgw_change_parse(ngx_http_modelgw_change_t *c)
                                       "NOT_FOUND", "No ledger is configured");
     }
 
+    if (!c->kind->local) {
+        rc = ngx_http_modelgw_admin_member(c->request, c->ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
     steps[0] = c->kind->find;
     steps[1] = ngx_http_modelgw_admin_body;
     steps[2] = c->kind->parse;

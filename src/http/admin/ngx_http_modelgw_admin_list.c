@@ -59,7 +59,7 @@ ngx_http_modelgw_option_t  ngx_http_modelgw_admin_action_params[] = {
       "a number from 1 to 1000", NULL },
 
     { ngx_string("after"), ngx_http_modelgw_list_place,
-      ngx_http_modelgw_job_offset(actions),
+      0,
       "the \"next\" of an answer", NULL },
 
     { ngx_null_string, NULL, 0, NULL, NULL }
@@ -121,7 +121,7 @@ ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
     off_t      n, node;
     u_char    *p, *last;
 
-    ngx_modelgw_store_actions_t *actions = field;
+    ngx_http_modelgw_job_t *job = field;
 
     last = value->data + value->len;
     node = 0;
@@ -137,12 +137,12 @@ ngx_http_modelgw_list_place(ngx_http_modelgw_option_t *option,
 
     n = ngx_atoof(value->data, last - value->data);
 
-    if (n < 1 || node < 0) {
+    if (n < 1 || node < 0 || (p && job->mmcf->cluster == NULL)) {
         return NGX_DECLINED;
     }
 
-    actions->after = n;
-    actions->node = node;
+    job->actions.after = n;
+    job->actions.node = node;
 
     return NGX_OK;
 }

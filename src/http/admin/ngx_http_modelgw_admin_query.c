@@ -354,6 +354,13 @@ ngx_http_modelgw_query_arg(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
         && arg->len == sizeof("local=1") - 1
         && ngx_strncmp(arg->data, "local=1", arg->len) == 0)
     {
+        if (job->flags & NGX_HTTP_MODELGW_ADMIN_SHARED) {
+            return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
+                                          "INVALID_FIELD",
+                                          "\"local\" is not possible here: "
+                                          "only the database has all nodes");
+        }
+
         job->local = 1;
         return NGX_OK;
     }

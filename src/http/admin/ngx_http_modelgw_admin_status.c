@@ -26,8 +26,8 @@ static void ngx_http_modelgw_admin_status_memory(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_admin_status_ledger(ngx_modelgw_out_t *out,
     ngx_http_modelgw_main_conf_t *mmcf, uint64_t oldest);
-static void ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_main_conf_t *mmcf);
+static ngx_int_t ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_pool_t *pool);
 static ngx_uint_t ngx_http_modelgw_admin_status_calls(
     ngx_modelgw_ledger_t *ledger, uint64_t *oldest);
 static void ngx_http_modelgw_admin_status_group(ngx_modelgw_out_t *out,
@@ -74,8 +74,11 @@ ngx_http_modelgw_admin_status(ngx_http_modelgw_job_t *job,
 
     ngx_http_modelgw_admin_status_memory(&out, mmcf);
 
-    if (mmcf->cluster) {
-        ngx_http_modelgw_admin_status_cluster(&out, mmcf);
+    if (mmcf->cluster
+        && ngx_http_modelgw_admin_status_cluster(&out, mmcf, job->pool)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     ngx_modelgw_out_text(&out, ",\"groups\":[");
@@ -170,12 +173,13 @@ ngx_http_modelgw_admin_status_ledger(ngx_modelgw_out_t *out,
 }
 
 
-static void
+static ngx_int_t
 ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
-    ngx_http_modelgw_main_conf_t *mmcf)
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_pool_t *pool)
 {
     u_char                    *p, amount[NGX_MODELGW_AMOUNT_LEN];
     uint64_t                   pos, end;
+    ngx_str_t                  reason;
     const char                *state;
     ngx_modelgw_lease_node_t  *node;
 
@@ -188,6 +192,10 @@ ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
         [NGX_MODELGW_NODE_REFUSED] = "refused"
     };
 
+    if (ngx_http_modelgw_node_reason(mmcf, &reason, pool) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     node = ngx_modelgw_node(mmcf->ledger);
     state = states[node->state];
     pos = node->pos;
@@ -196,6 +204,15 @@ ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
     ngx_modelgw_out_text(out, ",\"cluster\":{\"state\":\"");
     ngx_modelgw_out(out, (u_char *) state, ngx_strlen(state));
     ngx_modelgw_out_text(out, "\"");
+
+    ngx_http_modelgw_admin_status_member(out, "reason");
+
+    if (reason.len) {
+        ngx_modelgw_out_string(out, &reason);
+
+    } else {
+        ngx_modelgw_out_text(out, "null");
+    }
 
     ngx_http_modelgw_admin_status_number(out, "node", node->num);
     ngx_http_modelgw_admin_status_number(out, "live", node->live);
@@ -220,6 +237,8 @@ ngx_http_modelgw_admin_status_cluster(ngx_modelgw_out_t *out,
     }
 
     ngx_modelgw_out_text(out, "}");
+
+    return NGX_OK;
 }
 
 

@@ -74,7 +74,6 @@ ngx_http_modelgw_set_cluster(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_modelgw_main_conf_t *mmcf = conf;
 
     ngx_str_t                   *value;
-    ngx_http_modelgw_options_t   options;
     ngx_modelgw_cluster_conf_t  *cluster;
 
     if (mmcf->cluster) {
@@ -93,20 +92,13 @@ ngx_http_modelgw_set_cluster(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     cluster->offline = 10 * 60 * 1000;
     cluster->pq.conninfo = (char *) value[1].data;
 
-    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
-
-    options.table = ngx_http_modelgw_cluster_options;
-    options.object = cluster;
-    options.what = "directive";
-    options.name = &value[0];
-
     if (ngx_http_modelgw_cluster_secret(cf) != NGX_OK
-        || ngx_http_modelgw_option_parse(cf, 2, &options) != NGX_OK)
+        || ngx_http_modelgw_option_directive(cf, 2,
+                                             ngx_http_modelgw_cluster_options,
+                                             cluster)
+           != NGX_OK
+        || ngx_http_modelgw_cluster_names(cf, cluster) != NGX_OK)
     {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_modelgw_cluster_names(cf, cluster) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 

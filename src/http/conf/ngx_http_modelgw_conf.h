@@ -410,6 +410,10 @@ typedef struct {
 ngx_int_t ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_modelgw_options_t *o);
 
+/* The same for a directive, whose options set fields of the object. */
+ngx_int_t ngx_http_modelgw_option_directive(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_modelgw_option_t *table, void *object);
+
 /*
  * Setters of options, of the type ngx_http_modelgw_option_pt, with what they
  * take, for messages.

@@ -67,6 +67,23 @@ ngx_http_modelgw_option_parse(ngx_conf_t *cf, ngx_uint_t first,
 }
 
 
+ngx_int_t
+ngx_http_modelgw_option_directive(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_modelgw_option_t *table, void *object)
+{
+    ngx_http_modelgw_options_t  options;
+
+    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
+
+    options.table = table;
+    options.object = object;
+    options.what = "directive";
+    options.name = cf->args->elts;
+
+    return ngx_http_modelgw_option_parse(cf, first, &options);
+}
+
+
 /* Returns the option that the word sets, and its value; NULL: unknown. */
 
 static ngx_http_modelgw_option_t *

@@ -54,9 +54,7 @@ ngx_http_modelgw_set_metrics(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_modelgw_loc_conf_t *mlcf = conf;
 
-    ngx_str_t                     *value;
     ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_modelgw_options_t     options;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     if (mlcf->metrics.line) {
@@ -68,16 +66,11 @@ ngx_http_modelgw_set_metrics(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     mlcf->metrics_keys = NGX_HTTP_MODELGW_METRICS_SERIES;
     mlcf->metrics_accounts = NGX_HTTP_MODELGW_METRICS_SERIES;
 
-    value = cf->args->elts;
-
-    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
-
-    options.table = ngx_http_modelgw_metrics_options;
-    options.object = mlcf;
-    options.what = "directive";
-    options.name = &value[0];
-
-    if (ngx_http_modelgw_option_parse(cf, 1, &options) != NGX_OK) {
+    if (ngx_http_modelgw_option_directive(cf, 1,
+                                          ngx_http_modelgw_metrics_options,
+                                          mlcf)
+        != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 

@@ -73,6 +73,8 @@
                                                     then a line says so */
 
 
+static ngx_int_t ngx_http_modelgw_exchanger_threads(
+    ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_init(
     ngx_http_modelgw_exchanger_t *e, ngx_http_modelgw_writer_t *w);
 static ngx_int_t ngx_http_modelgw_exchanger_memory(
@@ -108,6 +110,8 @@ static void ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_alone(ngx_http_modelgw_exchanger_t *e);
 static void ngx_http_modelgw_exchanger_wait(ngx_http_modelgw_exchanger_t *e);
+static void ngx_http_modelgw_exchanger_reason(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_pq_error_t *error);
 static void ngx_http_modelgw_exchanger_say(ngx_http_modelgw_exchanger_t *e,
     ngx_http_modelgw_line_e what, u_char *text, size_t len);
 static uint64_t ngx_http_modelgw_exchanger_ms(clockid_t clock);
@@ -116,27 +120,59 @@ static uint64_t ngx_http_modelgw_exchanger_ms(clockid_t clock);
 static ngx_http_modelgw_exchanger_t  ngx_http_modelgw_exchanger;
 
 
-ngx_int_t
+void
 ngx_http_modelgw_exchanger_start(ngx_http_modelgw_writer_t *w)
 {
+    uint64_t                       now;
     ngx_http_modelgw_exchanger_t  *e;
 
-    static u_char  text[] = "its thread does not start";
+    static u_char  text[] = "its thread does not start, for want of memory";
 
     e = &ngx_http_modelgw_exchanger;
+    now = ngx_http_modelgw_writer_clock();
+
+    if (e->writer || now < w->exchange) {
+        return;
+    }
 
     if (ngx_http_modelgw_exchanger_init(e, w) == NGX_OK
-        && ngx_http_modelgw_process_thread(&e->thread,
-                                           ngx_http_modelgw_exchanger_thread, e)
-           == 0)
+        && ngx_http_modelgw_exchanger_threads(e) == NGX_OK)
+    {
+        w->exchange = 0;
+        return;
+    }
+
+    if (!e->away) {
+        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_AWAY, text,
+                                       sizeof(text) - 1);
+    }
+
+    ngx_http_modelgw_exchanger_free(e);
+
+    w->exchange = now + NGX_HTTP_MODELGW_EXCHANGER_MAX;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_exchanger_threads(ngx_http_modelgw_exchanger_t *e)
+{
+    if (ngx_http_modelgw_process_thread(&e->clerk,
+                                        ngx_http_modelgw_clerk_thread, e)
+        != 0)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_modelgw_process_thread(&e->thread,
+                                        ngx_http_modelgw_exchanger_thread, e)
+        == 0)
     {
         return NGX_OK;
     }
 
-    ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_AWAY, text,
-                                   sizeof(text) - 1);
+    e->stop = 1;
 
-    ngx_http_modelgw_exchanger_free(e);
+    (void) pthread_join(e->clerk, NULL);
 
     return NGX_ERROR;
 }
@@ -166,8 +202,11 @@ ngx_http_modelgw_exchanger_stop(ngx_http_modelgw_writer_t *w)
     e->gone = 1;
 
     (void) pthread_join(e->thread, NULL);
+    (void) pthread_join(e->clerk, NULL);
 
     ngx_http_modelgw_exchanger_free(e);
+
+    w->exchange = 0;
 }
 
 
@@ -182,6 +221,10 @@ ngx_http_modelgw_exchanger_init(ngx_http_modelgw_exchanger_t *e,
     e->ledger = w->ledger;
     e->node = ngx_modelgw_node(w->ledger);
     e->shipped = (uint64_t) -1;
+
+    /* a line says so, if a start before this one has failed */
+
+    e->away = (w->exchange != 0);
 
     e->path = ngx_http_modelgw_exchanger_copy(w->path);
     e->x.name = ngx_http_modelgw_exchanger_copy(w->cluster->name);
@@ -489,8 +532,6 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->version = e->node->keys_version;
     e->version -= ngx_min(e->version, NGX_HTTP_MODELGW_EXCHANGER_FEED);
 
-    ngx_memzero(&e->clerk, sizeof(ngx_modelgw_clerk_t));
-
     e->again = ngx_http_modelgw_exchanger_time()
                - NGX_MODELGW_JOURNAL_KEEP * 1000;
 
@@ -507,6 +548,8 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->node->pos = e->x.pos;
 
     __atomic_store_n(&e->node->exchanged, boot, __ATOMIC_RELEASE);
+
+    ngx_http_modelgw_exchanger_reason(e, NULL);
 
     /* else the first exchange tells whether it is still asked to leave */
 
@@ -599,19 +642,22 @@ static void
 ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_fund_t *fund)
 {
-    int64_t                   balance;
+    ngx_uint_t                used;
     ngx_modelgw_lease_t      *lease;
     ngx_http_modelgw_fund_t  *f;
 
+    ngx_modelgw_ledger_lock(e->ledger);
+
     lease = ngx_modelgw_lease(e->ledger, fund);
 
-    balance = (fund->kind == NGX_MODELGW_FUND_ACCOUNT)
-              ? ngx_modelgw_ledger_account_at(e->ledger, fund->index)->balance
-              : 0;
+    used = lease->granted || lease->returned || lease->forced
+           || (fund->kind == NGX_MODELGW_FUND_ACCOUNT
+               && ngx_modelgw_ledger_account_at(e->ledger, fund->index)->balance
+                  != 0);
 
-    if (lease->granted == 0 && lease->returned == 0 && lease->forced == 0
-        && balance == 0)
-    {
+    ngx_modelgw_ledger_unlock(e->ledger);
+
+    if (!used) {
         return;
     }
 
@@ -827,6 +873,14 @@ ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e)
 
     e->retry = ngx_http_modelgw_writer_clock() + delay;
 
+    /* of one that is refused the database's reason counts, and is logged */
+
+    if (e->node->state == NGX_MODELGW_NODE_REFUSED) {
+        return;
+    }
+
+    ngx_http_modelgw_exchanger_reason(e, &e->x.error);
+
     if (e->node->state == NGX_MODELGW_NODE_MEMBER) {
         ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_AWAY);
     }
@@ -848,6 +902,7 @@ ngx_http_modelgw_exchanger_refuse(ngx_http_modelgw_exchanger_t *e)
 {
     uint32_t  hash;
 
+    ngx_http_modelgw_exchanger_reason(e, &e->x.error);
     ngx_modelgw_node_set(e->ledger, NGX_MODELGW_NODE_REFUSED);
 
     ngx_http_modelgw_exchanger_close(e);
@@ -933,6 +988,28 @@ ngx_http_modelgw_exchanger_write(ngx_http_modelgw_exchanger_t *e,
     job.topup = NULL;
 
     return ngx_http_modelgw_writer_job(e->writer, &job);
+}
+
+
+/* for operators; NULL: it is a member */
+
+static void
+ngx_http_modelgw_exchanger_reason(ngx_http_modelgw_exchanger_t *e,
+    ngx_modelgw_pq_error_t *error)
+{
+    ngx_http_modelgw_line_t  *reason;
+
+    reason = &e->shared->reason;
+
+    ngx_modelgw_ledger_lock(e->ledger);
+
+    reason->len = error ? ngx_min(error->len, NGX_MODELGW_STORE_ERROR) : 0;
+
+    if (reason->len) {
+        ngx_memcpy(reason->text, error->data, reason->len);
+    }
+
+    ngx_modelgw_ledger_unlock(e->ledger);
 }
 
 

@@ -13,7 +13,6 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_cluster.h"
 #include "ngx_modelgw_exchange.h"
 #include "ngx_modelgw_journal.h"
@@ -102,6 +101,7 @@ typedef struct {
     ngx_modelgw_pq_conf_t          conf;
     char                          *path;     /* of the journal */
     pthread_t                      thread;
+    pthread_t                      clerk;
     ngx_atomic_t                   stop;     /* set by _stop(): the last
                                                 exchange follows */
     ngx_atomic_t                   gone;     /* at once */
@@ -129,6 +129,8 @@ typedef struct {
 
     uint64_t                       number;   /* of the round */
     uint64_t                       last;     /* ms, the last exchange */
+    uint64_t                       awake;    /* ms, no beat is waited for until
+                                                then */
     uint64_t                       read;     /* ms, the journal */
     uint64_t                       shipped;  /* calls DONE, when all that were
                                                 so had been shipped */
@@ -166,10 +168,7 @@ typedef struct {
     ngx_uint_t                     nseen;
     ngx_uint_t                     seen_size;
     ngx_uint_t                     checked;  /* keys here, if it has them */
-    ngx_modelgw_clerk_t            clerk;
-    uint64_t                       clerked;  /* ms, its next step */
-    ngx_uint_t                     unclerked; /* 1: a line says why */
-    ngx_modelgw_journal_topup_t  *topups;   /* of the journal, to say again */
+    ngx_modelgw_journal_topup_t   *topups;   /* of the journal, to say again */
     ngx_uint_t                     ntopups;
     uint64_t                       again;    /* ms: the later ones are to be
                                                 said; -1: none */
@@ -228,7 +227,7 @@ void ngx_http_modelgw_round_text(ngx_http_modelgw_exchanger_t *e,
 
 /*
  * What follows an exchange that was good: a part of the feed, a change by an
- * operator, the limits, a step of the clerk.
+ * operator, the limits.
  *     NGX_OK, NGX_AGAIN (the connection is to be closed; e->x.error)
  */
 ngx_int_t ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e);
@@ -245,6 +244,10 @@ ngx_modelgw_change_t *ngx_http_modelgw_exchanger_asked(
 
 /* Answers changes by operators while the database is not there. */
 void ngx_http_modelgw_exchanger_fail(ngx_http_modelgw_exchanger_t *e);
+
+
+/* clerk.c: a thread, until e->stop */
+void *ngx_http_modelgw_clerk_thread(void *data);
 
 
 #endif /* _NGX_HTTP_MODELGW_EXCHANGER_H_INCLUDED_ */

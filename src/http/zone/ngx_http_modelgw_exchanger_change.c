@@ -1,8 +1,7 @@
 
 /*
  * What the exchanger does between two exchanges: it reads keys and accounts
- * that have changed, makes changes by operators in the database, and is the
- * clerk, if no other node is.
+ * that have changed, and makes changes by operators in the database.
  *
  * A change is made in a transaction of its own.  If its commit is not known, it
  * is made again: then it is found by its time and node.  One of a key or an
@@ -15,7 +14,6 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_exchange.h"
 #include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_lease.h"
@@ -33,7 +31,6 @@
 
 #define NGX_HTTP_MODELGW_EXCHANGER_KNOWN  2000   /* ms, until a change is
                                                     answered */
-#define NGX_HTTP_MODELGW_EXCHANGER_CLERK  3000   /* ms */
 
 
 static ngx_int_t ngx_http_modelgw_exchanger_feed(
@@ -59,9 +56,7 @@ static ngx_int_t ngx_http_modelgw_exchanger_note(
     ngx_modelgw_change_e result);
 static void ngx_http_modelgw_exchanger_answer(ngx_http_modelgw_exchanger_t *e,
     uint64_t known);
-static ngx_int_t ngx_http_modelgw_exchanger_clerk(
-    ngx_http_modelgw_exchanger_t *e);
-static void ngx_http_modelgw_exchanger_lost_node(
+static ngx_modelgw_store_t *ngx_http_modelgw_exchanger_attach(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_failed(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_store_t *store);
@@ -93,7 +88,7 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
         }
     }
 
-    return ngx_http_modelgw_exchanger_clerk(e);
+    return NGX_OK;
 }
 
 
@@ -106,6 +101,7 @@ ngx_http_modelgw_exchanger_more(ngx_http_modelgw_exchanger_t *e)
 static ngx_int_t
 ngx_http_modelgw_exchanger_again(ngx_http_modelgw_exchanger_t *e)
 {
+    uint64_t              last;
     ngx_int_t             rc;
     ngx_modelgw_store_t  *store;
 
@@ -138,12 +134,17 @@ ngx_http_modelgw_exchanger_again(ngx_http_modelgw_exchanger_t *e)
         return NGX_AGAIN;
     }
 
-    e->again = (uint64_t) -1;
-
-    if (e->ntopups == NGX_MODELGW_EXCHANGE_ASKS) {
-        e->again = e->topups[e->ntopups - 1].time;
-        e->hurry = 1;
+    if (e->ntopups < NGX_MODELGW_EXCHANGE_ASKS) {
+        e->again = (uint64_t) -1;
+        return NGX_OK;
     }
+
+    /* others of the last one's time may not have been read */
+
+    last = e->topups[e->ntopups - 1].time;
+
+    e->again = ngx_max(last - 1, e->again + 1);
+    e->hurry = 1;
 
     return NGX_OK;
 }
@@ -219,7 +220,7 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
         return e->setback ? ngx_http_modelgw_exchanger_gone(e) : NGX_OK;
     }
 
-    store = ngx_modelgw_store_attach(e->x.pq, e->x.num);
+    store = ngx_http_modelgw_exchanger_attach(e);
     if (store == NULL) {
         return NGX_AGAIN;
     }
@@ -473,7 +474,7 @@ ngx_http_modelgw_exchanger_make(ngx_http_modelgw_exchanger_t *e,
     ngx_uint_t            tried;
     ngx_modelgw_store_t  *store;
 
-    store = ngx_modelgw_store_attach(e->x.pq, e->x.num);
+    store = ngx_http_modelgw_exchanger_attach(e);
     if (store == NULL) {
         return NGX_AGAIN;
     }
@@ -602,76 +603,21 @@ ngx_http_modelgw_exchanger_fail(ngx_http_modelgw_exchanger_t *e)
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_exchanger_clerk(ngx_http_modelgw_exchanger_t *e)
+/* NULL: no memory, e->x.error is set */
+
+static ngx_modelgw_store_t *
+ngx_http_modelgw_exchanger_attach(ngx_http_modelgw_exchanger_t *e)
 {
-    uint64_t  now;
+    ngx_modelgw_store_t  *store;
 
-    now = ngx_http_modelgw_writer_clock();
+    store = ngx_modelgw_store_attach(e->x.pq, e->x.num);
 
-    if (now < e->clerked || e->hurry) {
-        return NGX_OK;
+    if (store == NULL) {
+        e->x.error.len = ngx_sprintf(e->x.error.data, "no memory")
+                         - e->x.error.data;
     }
 
-    e->clerk.num = e->x.num;
-    e->clerk.keep = e->shared->keep;
-    e->clerk.lost = e->shared->lost;
-    e->clerk.lost_node = 0;
-
-    switch (ngx_modelgw_clerk(e->x.pq, &e->clerk, &e->x.error)) {
-
-    case NGX_OK:
-        e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
-
-        /* fall through */
-
-    case NGX_AGAIN:
-        e->unclerked = 0;
-
-        if (e->clerk.lost_node) {
-            ngx_http_modelgw_exchanger_lost_node(e);
-        }
-
-        return NGX_OK;
-
-    default: /* NGX_ERROR */
-        break;
-    }
-
-    if (!ngx_modelgw_pq_alive(e->x.pq)) {
-        return NGX_AGAIN;
-    }
-
-    /* no call depends on it */
-
-    if (!e->unclerked) {
-        ngx_http_modelgw_process_report(e->ledger, e->shared,
-                                        NGX_HTTP_MODELGW_LINE_CLUSTER,
-                                        e->x.error.data, e->x.error.len);
-    }
-
-    e->clerked = now + NGX_HTTP_MODELGW_EXCHANGER_CLERK;
-    e->unclerked = 1;
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_http_modelgw_exchanger_lost_node(ngx_http_modelgw_exchanger_t *e)
-{
-    u_char  *p, *q, text[NGX_MODELGW_STORE_ERROR],
-            amount[NGX_MODELGW_AMOUNT_LEN];
-
-    q = ngx_modelgw_amount(amount, e->clerk.taken);
-
-    p = ngx_snprintf(text, sizeof(text), "node %uL is lost, %*s euro that it "
-                     "had are taken back", e->clerk.lost_node, q - amount,
-                     amount);
-
-    ngx_http_modelgw_process_report(e->ledger, e->shared,
-                                    NGX_HTTP_MODELGW_LINE_CLUSTER, text,
-                                    p - text);
+    return store;
 }
 
 

@@ -132,6 +132,26 @@ ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf)
 }
 
 
+ngx_int_t
+ngx_http_modelgw_node_reason(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *reason, ngx_pool_t *pool)
+{
+    reason->data = ngx_pnalloc(pool, NGX_MODELGW_STORE_ERROR);
+    if (reason->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_modelgw_ledger_lock(mmcf->ledger);
+
+    reason->len = mmcf->shared->reason.len;
+    ngx_memcpy(reason->data, mmcf->shared->reason.text, reason->len);
+
+    ngx_modelgw_ledger_unlock(mmcf->ledger);
+
+    return NGX_OK;
+}
+
+
 void
 ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf, ngx_log_t *log)
 {

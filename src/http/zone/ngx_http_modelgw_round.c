@@ -103,11 +103,16 @@ ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
         return NGX_AGAIN;
     }
 
-    /* operators wait until each node has said that it knows a new key */
+    /*
+     * Operators wait until each node has said that it knows a new key; and
+     * after a recall others are likely, of calls that came while it was
+     * answered: with a beat for each of them they would wait for too long.
+     */
 
     if (e->round.ncalls == 0 && e->round.nasks == 0 && e->nmade == 0
         && e->x.keys_version == e->node->keys_version
-        && now - e->last < NGX_HTTP_MODELGW_EXCHANGER_BEAT)
+        && now - e->last < NGX_HTTP_MODELGW_EXCHANGER_BEAT
+        && now >= e->awake)
     {
         return NGX_OK;
     }
@@ -972,6 +977,7 @@ ngx_http_modelgw_round_recalls(ngx_http_modelgw_exchanger_t *e, uint64_t time)
         ngx_modelgw_lease_recall_locked(e->ledger, &fund, no, time);
         ngx_modelgw_ledger_unlock(e->ledger);
 
+        e->awake = ngx_http_modelgw_writer_clock() + NGX_MODELGW_LEASE_RECALL;
         e->hurry = 1;
     }
 }

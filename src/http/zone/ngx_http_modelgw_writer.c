@@ -337,7 +337,6 @@ ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
         w->windows = 0;
         ngx_http_modelgw_journal_open(&w->job);
         ngx_http_modelgw_fresh_begin(&w->fresh);
-        (void) ngx_http_modelgw_exchanger_start(w);
     }
 
     while (w->stop == 0
@@ -349,6 +348,10 @@ ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
 
         if (w->cluster && ngx_http_modelgw_writer_old(w)) {
             break;
+        }
+
+        if (exchange && w->stop == 0) {
+            ngx_http_modelgw_exchanger_start(w);
         }
 
         ngx_http_modelgw_writer_flush(w, start);

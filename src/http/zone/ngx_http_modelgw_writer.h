@@ -219,7 +219,6 @@ typedef struct {
     ngx_http_modelgw_main_conf_t  *mmcf;     /* of that configuration */
     ngx_modelgw_cluster_conf_t *cluster;     /* NULL: one machine */
     ngx_http_modelgw_job_t      job;         /* of the exchanger */
-    void                       *exchanger;   /* its own; NULL: not started */
     char                       *path;        /* of the store */
     ngx_http_modelgw_user_t    *user;        /* NULL: that of the process */
     uint64_t                    done;        /* calls, in total, that must be
@@ -249,6 +248,9 @@ typedef struct {
 
     ngx_uint_t                  windows;     /* 1: keys have those of their
                                                 budgets */
+    uint64_t                    exchange;    /* ms, when the exchanger is to be
+                                                started again, as it was not; 0:
+                                                it was */
     uint64_t                    leave;       /* ms, when it lets a worker of a
                                                 newer configuration write; 0:
                                                 not known yet */
@@ -325,12 +327,13 @@ ngx_modelgw_journal_call_t *ngx_http_modelgw_fresh_take(
 
 
 /*
- * exchanger.c: the thread that exchanges with the database of the cluster.
- * _start() is called by the writer's thread when it has become the writer:
- * NGX_OK, NGX_ERROR (reported).  _stop(), also by it, before it is no longer:
- * waits for the thread, for a moment at most; _start() may follow later.
+ * exchanger.c: the threads that work with the database of the cluster.
+ * _start() is called by the writer's thread again and again, as it may fail,
+ * which is reported once: it does nothing if they run.  _stop(), also by it,
+ * before it is the writer no longer: waits for them, for a moment at most;
+ * _start() may follow later.
  */
-ngx_int_t ngx_http_modelgw_exchanger_start(ngx_http_modelgw_writer_t *w);
+void ngx_http_modelgw_exchanger_start(ngx_http_modelgw_writer_t *w);
 void ngx_http_modelgw_exchanger_stop(ngx_http_modelgw_writer_t *w);
 
 

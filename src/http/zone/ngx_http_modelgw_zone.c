@@ -124,8 +124,7 @@ ngx_http_modelgw_set_ledger(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_modelgw_main_conf_t *mmcf = conf;
 
-    ngx_str_t                   *value;
-    ngx_http_modelgw_options_t   options;
+    ngx_str_t  *value;
 
     if (mmcf->ledger_path.data) {
         return "is duplicate";
@@ -143,15 +142,10 @@ ngx_http_modelgw_set_ledger(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(&options, sizeof(ngx_http_modelgw_options_t));
-
-    options.table = ngx_http_modelgw_zone_options;
-    options.object = mmcf;
-    options.what = "directive";
-    options.name = &value[0];
-
-    return ngx_http_modelgw_option_parse(cf, 2, &options) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return ngx_http_modelgw_option_directive(cf, 2,
+                                             ngx_http_modelgw_zone_options,
+                                             mmcf)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 

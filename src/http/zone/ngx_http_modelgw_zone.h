@@ -102,6 +102,10 @@ struct ngx_http_modelgw_shared_s {
     ngx_atomic_t               logged;       /* lines logged so far */
     ngx_http_modelgw_line_t    lines[NGX_HTTP_MODELGW_LINES];
 
+    ngx_http_modelgw_line_t    reason;       /* why the node is not a member of
+                                                its cluster; by the ledger's
+                                                lock */
+
     ngx_modelgw_store_file_t   file;         /* the memory is loaded from it */
 
     ngx_modelgw_managed_t     *managed;      /* NULL: there are none */
@@ -227,6 +231,15 @@ ngx_int_t ngx_http_modelgw_node_start(ngx_http_modelgw_main_conf_t *mmcf,
  * clients, without a period.
  */
 const char *ngx_http_modelgw_node_refuses(ngx_http_modelgw_main_conf_t *mmcf);
+
+/*
+ * Sets *reason to why the node is not a member of its cluster, as it is logged:
+ * allocated from pool, len 0 if it is one, or that is not known.  Takes the
+ * ledger's lock.
+ *     NGX_OK, NGX_ERROR (no memory)
+ */
+ngx_int_t ngx_http_modelgw_node_reason(ngx_http_modelgw_main_conf_t *mmcf,
+    ngx_str_t *reason, ngx_pool_t *pool);
 
 /* Stops calls if the last exchange is too long ago, and logs it. */
 void ngx_http_modelgw_node_check(ngx_http_modelgw_main_conf_t *mmcf,

@@ -344,11 +344,11 @@ cli_exchange(char **f, ngx_uint_t n)
     print_rc(rc);
 
     if (rc == NGX_OK) {
-        printf("\tpos=%lu\tkeys_version=%lu\tversion=%lu\toldest=%lu\tlive=%lu"
-               "\tknown=%lu\tdrain=%d\trecalls=%.*s",
-               (long) x.pos, (long) round_.keys_version, (long) round_.version,
-               (long) round_.oldest, (long) round_.now_live,
-               (long) round_.now_known, (int) round_.drain,
+        printf("\tpos=%lu\tkeys_version=%lu\tlive=%lu\tknown=%lu\tdrain=%d"
+               "\trecalls=%.*s",
+               (long) x.pos, (long) round_.keys_version,
+               (long) round_.now_live, (long) round_.now_known,
+               (int) round_.drain,
                (int) round_.recalls.len, round_.recalls.data);
 
         for (i = 0; i < round_.nasks; i++) {

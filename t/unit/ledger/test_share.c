@@ -106,16 +106,21 @@ minute(ngx_modelgw_share_ask_t *ask, uint64_t live, uint64_t now,
     said->second = second + 5;
     said->rest = rest;
     said->wait = 0;
+    said->wait_most = 0;
     said->lacks = 0;
 
     if (said->took < ask->need) {
         sum = rest;
 
-        for (i = 0; i < 66 && sum < ask->least; i++) {
-            sum += counts[i];
+        for (i = 1; i <= 66 && sum < ask->most; i++) {
+            sum += counts[i - 1];
+
+            if (said->wait == 0 && sum >= ask->least) {
+                said->wait = i * 1000 - now % 1000;
+            }
         }
 
-        said->wait = i * 1000 - now % 1000;
+        said->wait_most = (i - 1) * 1000 - now % 1000;
     }
 
     row->second = second;
@@ -157,6 +162,7 @@ slots(ngx_modelgw_share_ask_t *ask, ngx_uint_t node, uint64_t live,
     said->rest = rest - said->took;
     said->second = 1;
     said->wait = 0;
+    said->wait_most = 0;
 }
 
 
@@ -345,6 +351,7 @@ request(pending_t *c, uint32_t limit, uint64_t t)
 
     } else {
         assert_true(state.wait > 0 && state.wait <= 66000);
+        assert_int_equal(state.remaining, 0);
         refused++;
     }
 
@@ -540,6 +547,7 @@ tokens(pending_t *c, uint32_t limit, uint32_t n, uint64_t t)
     }
 
     refused++;
+    assert_true(state.remaining < ngx_min(n, limit));
     call_settle(node->l, c->call, NGX_MODELGW_END_COMPLETE, TIME + t, t);
     memset(c, 0, sizeof(pending_t));
 }
@@ -909,6 +917,154 @@ test_lost_answers(void **state)
 }
 
 
+/* a call that tries until it is decided; it uses all that it takes */
+
+static ngx_int_t
+once(ngx_uint_t n, ngx_uint_t i, ngx_modelgw_share_e kind, uint32_t limit,
+    uint32_t want, uint64_t *t, ngx_modelgw_limit_state_t *state)
+{
+    node_t                      *node;
+    ngx_int_t                    rc;
+    ngx_uint_t                   k;
+    ngx_modelgw_call_t          *call;
+    ngx_modelgw_share_ticket_t   ticket;
+
+    node = &nodes[i];
+    call = NULL;
+    memset(&ticket, 0, sizeof(ticket));
+
+    if (kind == NGX_MODELGW_SHARE_TOKENS) {
+        assert_int_equal(call_open(node->l, node->worker, node->key, 0, &call),
+                         NGX_OK);
+    }
+
+    for (rc = NGX_AGAIN; rc == NGX_AGAIN; (*t)++) {
+
+        for (k = 0; k < n; k++) {
+            exchange(k, n, *t, 10);
+        }
+
+        if (ticket.since
+            && !ngx_modelgw_share_answered(node->l, node->key, kind, &ticket,
+                                           *t))
+        {
+            continue;
+        }
+
+        ngx_modelgw_ledger_lock(node->l);
+        rc = ngx_modelgw_share_take_locked(node->l, node->key, kind, limit,
+                                           want, *t, call, &ticket, state);
+        ngx_modelgw_ledger_unlock(node->l);
+    }
+
+    if (call) {
+
+        if (rc == NGX_OK) {
+            call->state = NGX_MODELGW_CALL_SENT;
+            call->started = TIME + *t;
+            call->seen.status = 200;
+            call->seen.output = want;
+            call->seen.flags = NGX_MODELGW_SEEN_FINAL;
+        }
+
+        call_settle(node->l, call, NGX_MODELGW_END_COMPLETE, TIME + *t, *t);
+    }
+
+    return rc;
+}
+
+
+static void
+idle(ngx_uint_t n, uint64_t *t, uint64_t length)
+{
+    uint64_t    end;
+    ngx_uint_t  k;
+
+    for (end = *t + length; *t < end; (*t)++) {
+        for (k = 0; k < n; k++) {
+            exchange(k, n, *t, 10);
+        }
+    }
+}
+
+
+/*
+ * A client that waits as long as it is told gets through, on whichever node,
+ * and whatever it wants; it does not wait for longer than a minute, and what
+ * was used in one second counts until a minute after it has ended.
+ */
+
+static void
+test_retry_after(void **state)
+{
+    uint32_t                    limit, want, first;
+    uint64_t                    t, began, wait;
+    ngx_int_t                   rc;
+    ngx_uint_t                  n, seed, tries;
+    ngx_modelgw_share_e         kind;
+    ngx_modelgw_limit_state_t   st;
+
+    for (seed = 1; seed <= 60; seed++) {
+        srandom(seed);
+
+        n = (seed % 2) ? 1 : 3;
+        kind = (seed % 4 < 2) ? NGX_MODELGW_SHARE_REQUESTS
+                              : NGX_MODELGW_SHARE_TOKENS;
+        limit = (kind == NGX_MODELGW_SHARE_REQUESTS) ? 60 : 6000;
+
+        setup(n);
+
+        t = START;
+        first = 0;
+
+        do {
+            want = (kind == NGX_MODELGW_SHARE_REQUESTS)
+                   ? 1 : 1 + random() % (limit / 4);
+
+            rc = once(n, random() % n, kind, limit, want, &t, &st);
+
+            if (rc == NGX_OK) {
+                assert_true(st.remaining <= limit - want);
+                idle(n, &t, random() % ((seed % 3) ? 900 : 20));
+            }
+
+            first = first ? first : t;
+
+        } while (rc == NGX_OK);
+
+        /* all of it is used, and another call wants more or less */
+
+        for (tries = 0; rc == NGX_DECLINED && tries < 2; tries++) {
+            assert_true(st.remaining < want);
+
+            if (tries == 0 && random() % 2) {
+                want = 1 + random() % want;
+                rc = once(n, random() % n, kind, limit, want, &t, &st);
+                if (rc == NGX_OK) {
+                    break;
+                }
+            }
+
+            began = t;
+            wait = (st.wait + 999) / 1000 * 1000;
+            idle(n, &t, ngx_min(wait, MINUTE));
+            rc = once(n, random() % n, kind, limit, want, &t, &st);
+
+            if (rc != NGX_OK) {
+                print_message("seed %lu: refused after %lu of %lu ms, now "
+                              "%lu\n", seed, t - began, wait, st.wait);
+                assert_true(wait > MINUTE);
+            }
+        }
+
+        assert_int_equal(rc, NGX_OK);
+        assert_true(t - first <= 2 * MINUTE);
+
+        teardown(n);
+    }
+}
+
+
 /* by hand: what is said, and when */
 
 static void
@@ -921,7 +1077,7 @@ test_asks(void **state)
     ngx_modelgw_share_ask_t      ask;
     ngx_modelgw_share_said_t     said;
     ngx_modelgw_limit_state_t    st;
-    ngx_modelgw_share_ticket_t   ticket[2];
+    ngx_modelgw_share_ticket_t   ticket[3];
 
     setup(1);
 
@@ -970,7 +1126,7 @@ test_asks(void **state)
 
     memset(&ticket[1], 0, sizeof(ticket[1]));
     assert_int_equal(take(1, 1), NGX_OK);
-    assert_int_equal(st.remaining, 42);
+    assert_int_equal(st.remaining, 40);
     assert_int_equal(take(1, 1), NGX_AGAIN);
     assert_int_equal(take(1, 0), NGX_OK);
 
@@ -1033,6 +1189,63 @@ test_asks(void **state)
     t += 995;
     assert_int_equal(take(1, 0), NGX_AGAIN);
 
+    /* what is lent for calls that wait is not left for others */
+
+    assert_int_equal(asks, 1);
+    said.took = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    t += 1000;
+    memset(ticket, 0, sizeof(ticket));
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+    assert_int_equal(take(2, 1), NGX_AGAIN);
+    assert_int_equal(asks, 1);
+    assert_int_equal(ask.need, 3);
+    assert_int_equal(ask.least, 1);
+    assert_int_equal(ask.most, 2);
+    said.took = 2;
+    said.wait = 32000;
+    said.wait_most = 40000;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    ticket[2].since = 0;
+    assert_int_equal(take(1, 2), NGX_DECLINED);
+    assert_int_equal(st.remaining, 0);
+    assert_int_equal(st.wait, 32000);
+    assert_int_equal(take(2, 2), NGX_DECLINED);
+    assert_int_equal(st.wait, 40000);
+    assert_int_equal(take(1, 0), NGX_OK);
+    assert_int_equal(st.remaining, 0);
+    assert_int_equal(take(2, 1), NGX_DECLINED);
+    assert_int_equal(st.wait, 32000);
+
+    /* more than was refused is asked for: it is not known when there is */
+
+    assert_int_equal(take(4, 2), NGX_AGAIN);
+    assert_int_equal(asks, 1);
+    said.took = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+
+    /* others take it, since the one that waits is late: it asks again */
+
+    t += 1000;
+    memset(ticket, 0, sizeof(ticket));
+    assert_int_equal(take(2, 0), NGX_AGAIN);
+    assert_int_equal(asks, 1);
+    said.took = ask.need;
+    said.rest = 40;
+    said.wait = said.wait_most = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    t += NGX_MODELGW_SHARE_PATIENCE;
+    assert_int_equal(take(1, 1), NGX_OK);
+    assert_int_equal(st.remaining, 41);
+    assert_int_equal(take(2, 0), NGX_AGAIN);
+    assert_int_equal(asks, 1);
+    assert_int_equal(ask.need, 1);
+    said.took = 1;
+    said.rest = 0;
+    ngx_modelgw_share_said_locked(l, &ask, &said, t);
+    assert_int_equal(take(2, 0), NGX_OK);
+    assert_int_equal(take(1, 0), NGX_AGAIN);
+
     /* the record becomes another key's: the answer is not for it */
 
     assert_int_equal(asks, 1);
@@ -1069,6 +1282,7 @@ main(void)
         cmocka_unit_test(test_calls_away),
         cmocka_unit_test(test_away),
         cmocka_unit_test(test_lost_answers),
+        cmocka_unit_test(test_retry_after),
         cmocka_unit_test(test_asks),
     };
 
