@@ -96,6 +96,8 @@ static ngx_int_t ngx_http_modelgw_limit_try(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_limit_shared_locked(
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
+static ngx_int_t ngx_http_modelgw_limit_shared_tokens_locked(
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger, int64_t tokens);
 static ngx_int_t ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency);
 static ngx_int_t ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
@@ -478,6 +480,24 @@ ngx_http_modelgw_limit_shared_locked(ngx_http_modelgw_ctx_t *ctx,
 }
 
 
+static ngx_int_t
+ngx_http_modelgw_limit_shared_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger, int64_t tokens)
+{
+    ngx_http_modelgw_limits_t        *limits;
+    ngx_http_modelgw_limit_status_t  *status;
+
+    limits = ctx->money.limits;
+    status = &limits->tokens;
+
+    return ngx_modelgw_share_take_locked(ledger, ctx->request.key->slot,
+                                   NGX_MODELGW_SHARE_TOKENS, status->limit,
+                                   tokens, status->time, ctx->money.slot,
+                                   &limits->tickets[NGX_MODELGW_SHARE_TOKENS],
+                                   &status->state);
+}
+
+
 void
 ngx_http_modelgw_limit_wake(ngx_modelgw_ledger_t *ledger)
 {
@@ -529,11 +549,8 @@ ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
     tokens = ngx_min(tokens, ((int64_t) status->limit + 3) / 4);
 
     if (mmcf->cluster) {
-        return ngx_modelgw_share_take_locked(mmcf->ledger,
-                     ctx->request.key->slot, NGX_MODELGW_SHARE_TOKENS,
-                     status->limit, tokens, status->time, ctx->money.slot,
-                     &ctx->money.limits->tickets[NGX_MODELGW_SHARE_TOKENS],
-                     &status->state);
+        return ngx_http_modelgw_limit_shared_tokens_locked(ctx, mmcf->ledger,
+                                                           tokens);
     }
 
     key = ngx_modelgw_ledger_key_at(mmcf->ledger, ctx->request.key->slot);
