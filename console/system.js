@@ -137,7 +137,7 @@ export function Nodes() {
           ...(admin ? [["", n => html`${n.state !== "written off" && n.state !== "away" && html`<${Drain} node=${n} done=${from.reload} />`}
             ${n.state === "away" && html`<${WriteOff} node=${n} done=${from.reload} />`}`]] : []),
         ]} empty="No node has joined yet: nginx's error log says why." />
-        <${Facts} items=${[["Cluster", html`<code>${cluster.id}</code>`], ["Version", `${cluster.version}, takes nodes from ${cluster.oldest} on`]]} />
+        <${Facts} items=${[["Cluster", html`<code>${cluster.id}</code>`], ["Version of its tables", cluster.version], ["Oldest nodes", cluster.oldest]]} />
         <p class="hint">Asked again every 5 seconds. What a node has borrowed is a part of the balances of accounts.</p>`}<//>`}
     <//>`;
 }

@@ -203,7 +203,8 @@ CREATE TABLE modelgw.slots (                -- for calls in flight that a node m
     key          TEXT     NOT NULL,
     node         INTEGER  NOT NULL,
     slots        BIGINT   NOT NULL,
-    lacks        BIGINT   NOT NULL,         -- that it could not get
+    lacks        BIGINT   NOT NULL,         -- that it could not get; negative:
+                                            -- that it does not need
     seen         BIGINT   NOT NULL,         -- they count for 10 s from then
     PRIMARY KEY (key, node)
 );

@@ -35,8 +35,11 @@
 #define NGX_MODELGW_CLERK_ROWS     1000
 #define NGX_MODELGW_CLERK_BUDGETS  100     /* while no exchange is running */
 
-#define NGX_MODELGW_CLERK_PARAMS   4       /* of all statements: num, keep,
-                                              lost, cluster */
+#define NGX_MODELGW_CLERK_FULL     16      /* steps that have left something to
+                                              do, then it renews its minute */
+
+#define NGX_MODELGW_CLERK_PARAMS   5       /* of all statements: num, keep,
+                                              lost, cluster, now */
 
 
 typedef struct {
@@ -145,7 +148,87 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
             " THEN 1 ELSE 0 END" },
       1, 1, 0, 0 },
 
-    /* days: calls that are not kept, which are taken out of their hours */
+    { { ngx_modelgw_clerk_delete("recalls", "account",
+                       "until < " NGX_MODELGW_CLERK_NOW " - 60000") },
+      0, NGX_MODELGW_CLERK_ROWS, 0, 0 },
+
+    { { ngx_modelgw_clerk_delete("limits", "key, kind",
+                       "second < " NGX_MODELGW_CLERK_NOW " / 1000 - 86400") },
+      0, NGX_MODELGW_CLERK_ROWS, 1, 0 },
+
+    { { ngx_modelgw_clerk_delete("slots", "key, node",
+                       "seen < " NGX_MODELGW_CLERK_NOW " - 86400000") },
+      0, NGX_MODELGW_CLERK_ROWS, 1, 0 },
+
+    /* budgets that are over, while no exchange is running */
+
+    { { "SELECT num FROM modelgw.nodes WHERE EXISTS (SELECT 1"
+            " FROM modelgw.budgets WHERE " NGX_MODELGW_CLERK_ENDED ")"
+        " ORDER BY num FOR UPDATE",
+        "WITH b AS ("
+            "DELETE FROM modelgw.budgets WHERE name IN ("
+                "SELECT name FROM modelgw.budgets"
+                " WHERE " NGX_MODELGW_CLERK_ENDED " LIMIT 100)"
+            " RETURNING name"
+        "), l AS ("
+            "DELETE FROM modelgw.leases"
+            " WHERE account IN (SELECT name FROM b)"
+        "), a AS ("
+            "DELETE FROM modelgw.accounts"
+            " WHERE name IN (SELECT name FROM b)"
+        ")"
+        " SELECT count(*) FROM b" },
+      1, NGX_MODELGW_CLERK_BUDGETS, 1, 0 },
+
+    /*
+     * A node that is lost: it is fenced, and what it has left is taken back.
+     * Leases are written under the lock of the node's row only: an exchange
+     * that has just committed has changed "seen", and the row is not found.
+     * Nothing is done if the database's machine has stood still since the round
+     * began, or its clock was set: no node can have been seen meanwhile.
+     */
+
+    { { "WITH n AS ("
+            "UPDATE modelgw.nodes SET epoch = epoch + 1, process = '',"
+                " state = 2"
+            " WHERE num = (SELECT num FROM modelgw.nodes WHERE state = 0"
+                " AND seen < " NGX_MODELGW_CLERK_NOW " - $3 AND num <> $1"
+                " AND " NGX_MODELGW_CLERK_NOW " - $5 < 60000"
+                " ORDER BY num LIMIT 1 FOR UPDATE SKIP LOCKED)"
+            " RETURNING num, name"
+        "), l AS ("
+            "SELECT node, account, granted - returned - forced - spent AS rest"
+            " FROM n JOIN modelgw.leases ON node = num"
+            " WHERE granted - returned - forced - spent > 0"
+        "), a AS ("
+            "SELECT name FROM modelgw.accounts"
+            " WHERE name IN (SELECT account FROM l) ORDER BY name FOR UPDATE"
+        "), u AS ("
+            "UPDATE modelgw.accounts SET free = free + rest FROM l, a"
+            " WHERE accounts.name = a.name AND l.account = a.name"
+        "), f AS ("
+            "UPDATE modelgw.leases SET forced = forced + rest FROM l"
+            " WHERE leases.node = l.node AND leases.account = l.account"
+        "), s AS ("
+            "SELECT num, name, coalesce((SELECT sum(rest) FROM l"
+                " WHERE account NOT LIKE '#%'), 0) AS taken FROM n"
+        "), c AS ("
+            "INSERT INTO modelgw.actions (node, id, time, actor, address,"
+                " action, target, before, after)"
+            " SELECT CAST($1 AS INTEGER), " NGX_MODELGW_CLERK_NOW ","
+                " " NGX_MODELGW_CLERK_NOW ", 'configuration', '',"
+                " 'node.write_off', name, '{\"state\":\"member\"}',"
+                " '{\"state\":\"written off\",\"amount\":\"'"
+                " || trim_scale(taken / 1000000000)"
+                " || '\",\"charged\":false}' FROM s"
+        ")"
+        " SELECT count(*), max(num), sum(taken) FROM s" },
+      0, 1, 0, offsetof(ngx_modelgw_clerk_t, lost) },
+
+    /*
+     * Days: calls that are not kept, which are taken out of their hours.  The
+     * last one, as it may have a lot to do.
+     */
 
     { { NGX_MODELGW_CLERK_LOCK_MARK "NO KEY UPDATE",
         "WITH d AS ("
@@ -187,81 +270,7 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
                 " AND hours.key = o.key AND hours.model = o.model"
         ")"
         " SELECT count(*) FROM d" },
-      1, NGX_MODELGW_CLERK_ROWS, 1, offsetof(ngx_modelgw_clerk_t, keep) },
-
-    { { ngx_modelgw_clerk_delete("recalls", "account",
-                       "until < " NGX_MODELGW_CLERK_NOW " - 60000") },
-      0, NGX_MODELGW_CLERK_ROWS, 0, 0 },
-
-    { { ngx_modelgw_clerk_delete("limits", "key, kind",
-                       "second < " NGX_MODELGW_CLERK_NOW " / 1000 - 86400") },
-      0, NGX_MODELGW_CLERK_ROWS, 1, 0 },
-
-    { { ngx_modelgw_clerk_delete("slots", "key, node",
-                       "seen < " NGX_MODELGW_CLERK_NOW " - 86400000") },
-      0, NGX_MODELGW_CLERK_ROWS, 1, 0 },
-
-    /* budgets that are over, while no exchange is running */
-
-    { { "SELECT num FROM modelgw.nodes WHERE EXISTS (SELECT 1"
-            " FROM modelgw.budgets WHERE " NGX_MODELGW_CLERK_ENDED ")"
-        " ORDER BY num FOR UPDATE",
-        "WITH b AS ("
-            "DELETE FROM modelgw.budgets WHERE name IN ("
-                "SELECT name FROM modelgw.budgets"
-                " WHERE " NGX_MODELGW_CLERK_ENDED " LIMIT 100)"
-            " RETURNING name"
-        "), l AS ("
-            "DELETE FROM modelgw.leases"
-            " WHERE account IN (SELECT name FROM b)"
-        "), a AS ("
-            "DELETE FROM modelgw.accounts"
-            " WHERE name IN (SELECT name FROM b)"
-        ")"
-        " SELECT count(*) FROM b" },
-      1, NGX_MODELGW_CLERK_BUDGETS, 1, 0 },
-
-    /*
-     * A node that is lost: it is fenced, and what it has left is taken back.
-     * Leases are written under the lock of the node's row only: an exchange
-     * that has just committed has changed "seen", and the row is not found.
-     */
-
-    { { "WITH n AS ("
-            "UPDATE modelgw.nodes SET epoch = epoch + 1, process = '',"
-                " state = 2"
-            " WHERE num = (SELECT num FROM modelgw.nodes WHERE state = 0"
-                " AND seen < " NGX_MODELGW_CLERK_NOW " - $3 AND num <> $1"
-                " ORDER BY num LIMIT 1 FOR UPDATE SKIP LOCKED)"
-            " RETURNING num, name"
-        "), l AS ("
-            "SELECT node, account, granted - returned - forced - spent AS rest"
-            " FROM n JOIN modelgw.leases ON node = num"
-            " WHERE granted - returned - forced - spent > 0"
-        "), a AS ("
-            "SELECT name FROM modelgw.accounts"
-            " WHERE name IN (SELECT account FROM l) ORDER BY name FOR UPDATE"
-        "), u AS ("
-            "UPDATE modelgw.accounts SET free = free + rest FROM l, a"
-            " WHERE accounts.name = a.name AND l.account = a.name"
-        "), f AS ("
-            "UPDATE modelgw.leases SET forced = forced + rest FROM l"
-            " WHERE leases.node = l.node AND leases.account = l.account"
-        "), s AS ("
-            "SELECT num, name, coalesce((SELECT sum(rest) FROM l"
-                " WHERE account NOT LIKE '#%'), 0) AS taken FROM n"
-        "), c AS ("
-            "INSERT INTO modelgw.actions (node, id, time, actor, address,"
-                " action, target, before, after)"
-            " SELECT CAST($1 AS INTEGER), " NGX_MODELGW_CLERK_NOW ","
-                " " NGX_MODELGW_CLERK_NOW ", 'configuration', '',"
-                " 'node.write_off', name, '{\"state\":\"member\"}',"
-                " '{\"state\":\"written off\",\"amount\":\"'"
-                " || trim_scale(taken / 1000000000)"
-                " || '\",\"charged\":false}' FROM s"
-        ")"
-        " SELECT count(*), max(num), sum(taken) FROM s" },
-      0, 1, 0, offsetof(ngx_modelgw_clerk_t, lost) }
+      1, NGX_MODELGW_CLERK_ROWS, 1, offsetof(ngx_modelgw_clerk_t, keep) }
 };
 
 #define NGX_MODELGW_CLERK_STEPS                                               \
@@ -292,6 +301,12 @@ ngx_modelgw_clerk(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
         clerk->since = clerk->since ? clerk->since : clerk->now;
 
     } else if (n >= step->full) {
+
+        if (++clerk->full == NGX_MODELGW_CLERK_FULL) {
+            clerk->full = 0;
+            clerk->step = 0;
+        }
+
         return NGX_AGAIN;
     }
 
@@ -354,6 +369,7 @@ ngx_modelgw_clerk_run(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
     ngx_modelgw_pq_param_int(&params[2], numbers[2], clerk->lost);
     ngx_modelgw_pq_param_text(&params[3], (u_char *) clerk->cluster,
                               ngx_strlen(clerk->cluster));
+    ngx_modelgw_pq_param_int(&params[4], numbers[4], clerk->now);
 
     if (ngx_modelgw_pq_add(pq, "BEGIN", NULL, 0, error) != NGX_OK) {
         return NGX_ERROR;
@@ -410,7 +426,10 @@ ngx_modelgw_clerk_said(ngx_modelgw_clerk_t *clerk,
 
     *n = ngx_modelgw_pq_int(result, 0, 0);
 
-    if (clerk->step == NGX_MODELGW_CLERK_STEPS - 1 && *n) {
+    if (ngx_modelgw_clerk_steps[clerk->step].option
+        == offsetof(ngx_modelgw_clerk_t, lost)
+        && *n)
+    {
         clerk->lost_node = ngx_modelgw_pq_int(result, 0, 1);
         clerk->taken = ngx_modelgw_pq_int(result, 0, 2);
     }

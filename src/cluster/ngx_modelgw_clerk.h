@@ -38,6 +38,8 @@ typedef struct {
     /* of the clerk only */
 
     ngx_uint_t            step;
+    ngx_uint_t            full;          /* steps that have left something to
+                                            do, since the first one */
     uint64_t              now;           /* ms since the Epoch, by the
                                             database's clock */
     uint64_t              since;         /* of the first call */

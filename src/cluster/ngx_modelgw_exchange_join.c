@@ -331,7 +331,9 @@ ngx_modelgw_exchange_look_cluster(ngx_modelgw_exchange_t *x,
         return NGX_DECLINED;
     }
 
-    ngx_cpystrn((u_char *) x->cluster, id.data, id.len + 1);
+    if (x->cluster[0] == '\0') {
+        ngx_cpystrn((u_char *) x->cluster, id.data, id.len + 1);
+    }
 
     return NGX_OK;
 }

@@ -113,7 +113,8 @@ static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_slots_columns[] =
     ngx_modelgw_limits_number(limit),
     ngx_modelgw_limits_number(keep),
     ngx_modelgw_limits_number(need),
-    ngx_modelgw_limits_number(want)
+    ngx_modelgw_limits_number(want),
+    ngx_modelgw_limits_number(idle)
 };
 
 #define NGX_MODELGW_LIMITS_NOW  "(extract(epoch FROM now()) * 1000)::bigint"
@@ -186,7 +187,8 @@ static const char  ngx_modelgw_limits_minute_sql[] =
     " WHERE x.key = h.key AND x.kind = h.kind"
     " RETURNING h.no, h.took, h.now + 5 AS second, h.rest - h.took AS rest,"
         " (h.now + w.least) * 1000 - h.ms AS wait,"
-        " (h.now + w.most) * 1000 - h.ms AS wait_most, 0 AS lacks";
+        " (h.now + w.most) * 1000 - h.ms AS wait_most, 0 AS lacks,"
+        " 0 AS idle";
 
 
 /* $1 keys, $2 limits */
@@ -200,39 +202,44 @@ static const char  ngx_modelgw_limits_lock_sql[] =
 
 
 /*
- * $1 to $5: the columns above; $6 this node, $7 nodes that live.  Only
- * statements that begin when the lock is held see what others have done.
+ * $1 to $6: the columns above; $7 this node, $8 nodes that live.  Only
+ * statements that begin when the lock is held see what others have done.  What
+ * is idle is a negative "lacks" in the table.
  */
 
 static const char  ngx_modelgw_limits_slots_sql[] =
     "WITH u AS ("
         "SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[],"
-            " $4::bigint[], $5::bigint[]) WITH ORDINALITY"
-            " AS u(key, lim, keep, need, want, no)"
+            " $4::bigint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY"
+            " AS u(key, lim, keep, need, want, idle, no)"
     "), t AS ("
         "SELECT " NGX_MODELGW_LIMITS_NOW " AS ms"
     "), o AS ("
-        "SELECT s.key, sum(s.slots)::bigint AS slots, (sum(s.lacks)"
-            " FILTER (WHERE s.seen > t.ms - 2000))::bigint AS lacks"
+        "SELECT s.key, sum(s.slots)::bigint AS slots,"
+            " (sum(greatest(s.lacks, 0)) FILTER (WHERE s.seen > t.ms - 2000))"
+                "::bigint AS lacks,"
+            " (sum(greatest(-s.lacks, 0)) FILTER (WHERE s.seen > t.ms - 2000))"
+                "::bigint AS idle"
         " FROM modelgw.slots s CROSS JOIN t WHERE s.key = ANY($1::text[])"
-            " AND s.node <> $6::bigint AND s.seen > t.ms - 10000"
+            " AND s.node <> $7::bigint AND s.seen > t.ms - 10000"
         " GROUP BY s.key"
     "), c AS ("
-        "SELECT u.*, coalesce(o.lacks, 0) AS others,"
+        "SELECT u.*, coalesce(o.lacks, 0) AS others_lack,"
+            " coalesce(o.idle, 0) AS others_idle,"
             " greatest(lim - keep - coalesce(o.slots, 0), 0) AS rest"
         " FROM u LEFT JOIN o ON o.key = u.key"
     "), g AS ("
         "SELECT c.*, least(need, rest) + least(want,"
-            " (rest - least(need, rest)) / (2 * $7::bigint)) AS took"
+            " (rest - least(need, rest)) / (2 * $8::bigint)) AS took"
         " FROM c"
     "), s AS ("
         "INSERT INTO modelgw.slots (key, node, slots, lacks, seen)"
-        " SELECT key, $6::bigint, keep + took, greatest(need - took, 0), t.ms"
+        " SELECT key, $7::bigint, keep + took, need - took - idle, t.ms"
             " FROM g CROSS JOIN t"
         " ON CONFLICT (key, node) DO UPDATE SET slots = excluded.slots,"
             " lacks = excluded.lacks, seen = excluded.seen"
     ") SELECT no, took, 1 AS second, rest - took AS rest, 0 AS wait,"
-        " 0 AS wait_most, others AS lacks FROM g";
+        " 0 AS wait_most, others_lack AS lacks, others_idle AS idle FROM g";
 
 
 /* $1 this node, $2 ms since a node was seen that lives */
@@ -407,7 +414,7 @@ ngx_modelgw_limits_slots(ngx_modelgw_limits_run_t *run, uint64_t node,
 {
     u_char                  buf[2][sizeof(int64_t)];
     ngx_uint_t              n;
-    ngx_modelgw_pq_param_t  params[7];
+    ngx_modelgw_pq_param_t  params[8];
 
     run->slots = 0;
 
@@ -417,7 +424,7 @@ ngx_modelgw_limits_slots(ngx_modelgw_limits_run_t *run, uint64_t node,
         return NGX_OK;
     }
 
-    if (ngx_modelgw_limits_columns(run, ngx_modelgw_limits_slots_columns, 5, n,
+    if (ngx_modelgw_limits_columns(run, ngx_modelgw_limits_slots_columns, 6, n,
                                    params)
         != NGX_OK)
     {
@@ -431,10 +438,10 @@ ngx_modelgw_limits_slots(ngx_modelgw_limits_run_t *run, uint64_t node,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_pq_param_int(&params[5], buf[0], node);
-    ngx_modelgw_pq_param_int(&params[6], buf[1], live);
+    ngx_modelgw_pq_param_int(&params[6], buf[0], node);
+    ngx_modelgw_pq_param_int(&params[7], buf[1], live);
 
-    return ngx_modelgw_limits_add(run, ngx_modelgw_limits_slots_sql, params, 7,
+    return ngx_modelgw_limits_add(run, ngx_modelgw_limits_slots_sql, params, 8,
                                   &run->slots);
 }
 
@@ -588,6 +595,7 @@ ngx_modelgw_limits_said(ngx_modelgw_limits_run_t *run,
         said->wait = ngx_modelgw_pq_int(result, i, 4);
         said->wait_most = ngx_modelgw_pq_int(result, i, 5);
         said->lacks = ngx_modelgw_pq_int(result, i, 6);
+        said->idle = ngx_modelgw_pq_int(result, i, 7);
 
         run->answered[place] = 1;
         left--;

@@ -10,6 +10,7 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_key.h"
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
 #include "ngx_http_modelgw.h"
@@ -19,6 +20,8 @@
 #define NGX_HTTP_MODELGW_MANAGED_LOG  60        /* seconds */
 
 
+static ngx_uint_t ngx_http_modelgw_managed_late(
+    ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_managed_limits(
     ngx_http_modelgw_main_conf_t *mmcf, ngx_modelgw_key_t *key);
 static void ngx_http_modelgw_managed_log(ngx_http_request_t *r,
@@ -42,7 +45,8 @@ ngx_http_modelgw_managed(ngx_http_request_t *r,
     rc = ngx_modelgw_managed_find(mmcf->managed, digest, managed);
 
     if (rc != NGX_OK) {
-        return rc;
+        return (rc == NGX_DECLINED && ngx_http_modelgw_managed_late(mmcf))
+               ? NGX_BUSY : rc;
     }
 
     id.len = managed->id.len;
@@ -73,6 +77,17 @@ ngx_http_modelgw_managed(ngx_http_request_t *r,
     (*key)->cell = ngx_http_modelgw_zone_metrics_key(mmcf, &(*key)->id);
 
     return NGX_OK;
+}
+
+
+/* whether a key that is not known here may be one that the cluster has */
+
+static ngx_uint_t
+ngx_http_modelgw_managed_late(ngx_http_modelgw_main_conf_t *mmcf)
+{
+    return mmcf->cluster
+           && !__atomic_load_n(&ngx_modelgw_node(mmcf->ledger)->current,
+                               __ATOMIC_ACQUIRE);
 }
 
 

@@ -334,7 +334,8 @@ typedef struct {
     uint64_t              pos;           /* of the journal: acknowledged */
     uint64_t              end;           /* of the journal */
     uint32_t              waits;         /* the futex of the exchanger */
-    uint32_t              unused;
+    uint32_t              current;       /* 1: since the start all keys of the
+                                            database were known once */
 
     /* counters, for metrics */
 

@@ -37,6 +37,8 @@
 #define NGX_MODELGW_SHARE_DUE       250     /* ms that what was lent is kept for
                                                those who wait */
 #define NGX_MODELGW_SHARE_AGAIN     1000    /* ms: a refusal is believed */
+#define NGX_MODELGW_SHARE_SILENCE   3000    /* ms, after the database was
+                                               reached: it is away */
 #define NGX_MODELGW_SHARE_BACK      5000    /* ms, in which all nodes come back
                                                after the database */
 #define NGX_MODELGW_SHARE_STEP      256     /* keys looked at under one lock */
@@ -77,6 +79,7 @@ typedef struct {
                                             calls in flight */
     uint32_t                    rate;    /* the same, of the one before */
     uint32_t                    lacks;   /* calls of other nodes */
+    uint32_t                    idle;    /* that they have */
 } ngx_modelgw_share_part_t;
 
 
@@ -89,6 +92,7 @@ typedef struct {
 struct ngx_modelgw_shares_s {
     uint64_t                    n;       /* keys in the list */
     uint64_t                    urgent;  /* used without the lock, too */
+    uint64_t                    soon;    /* ms: then it is; 0: not */
     uint64_t                    away;    /* the database does not answer */
     uint64_t                    reached; /* ms; 0: not yet */
     uint64_t                    alone;   /* ms: until then this node keeps to
@@ -110,6 +114,8 @@ static uint64_t ngx_modelgw_share_usable(ngx_modelgw_share_part_t *p,
 static ngx_int_t ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_share_part_t *p, uint32_t n, uint32_t lacks, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket);
+static ngx_uint_t ngx_modelgw_share_lost(ngx_modelgw_shares_t *s,
+    uint64_t since, uint64_t time);
 static void ngx_modelgw_share_served(ngx_modelgw_share_part_t *p,
     ngx_modelgw_share_ticket_t *ticket);
 static uint32_t ngx_modelgw_share_alone(ngx_modelgw_shares_t *s,
@@ -340,35 +346,48 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_share_part_t *p, uint32_t n, uint32_t lacks, uint64_t time,
     ngx_modelgw_share_ticket_t *ticket)
 {
-    if (l->shares->away || time < l->shares->alone) {
+    uint64_t               first;
+    ngx_modelgw_shares_t  *s;
+
+    s = l->shares;
+
+    if (s->away || time < s->alone) {
         ngx_modelgw_share_served(p, ticket);
         return NGX_ABORT;
     }
 
-    if (ticket->since == 0) {
+    first = ticket->first ? ticket->first : time;
 
-        if (time < p->none && lacks > p->rest && lacks <= p->lacked_most) {
-            return NGX_DECLINED;
-        }
-
-    } else if ((int32_t) (p->answered - ticket->number) >= 0) {
+    if (ticket->since && (int32_t) (p->answered - ticket->number) >= 0) {
         ngx_modelgw_share_served(p, ticket);
 
-        /* others have taken what was lent for this call, but there is more */
+        /*
+         * Others have taken what was lent for this call, but there is more; or
+         * other nodes have some that is idle, and are to give it back.
+         */
 
-        if (lacks > p->rest) {
+        if (lacks > p->rest
+            && (p->idle == 0 || time >= first + NGX_MODELGW_SHARE_PATIENCE))
+        {
             return NGX_DECLINED;
         }
+    }
 
-    } else if (time < ticket->since + NGX_MODELGW_SHARE_PATIENCE) {
-        return NGX_AGAIN;
-
-    } else {
-        l->shares->away = 1;
-
+    if (ngx_modelgw_share_lost(s, ticket->since ? ticket->since : time, time)) {
+        s->away = 1;
         ngx_modelgw_share_served(p, ticket);
 
         return NGX_ABORT;
+    }
+
+    if (ticket->since) {
+        return NGX_AGAIN;
+    }
+
+    if (time < p->none && lacks > p->rest && p->idle == 0
+        && lacks <= p->lacked_most)
+    {
+        return NGX_DECLINED;
     }
 
     p->least = p->need ? ngx_min(p->least, n) : n;
@@ -376,13 +395,34 @@ ngx_modelgw_share_wait_locked(ngx_modelgw_ledger_t *l,
     p->need += n;
     p->last = time;
 
+    ticket->first = first;
     ticket->since = time;
     ticket->number = p->asked + 1;
     ticket->n = n;
 
-    __atomic_store_n(&l->shares->urgent, 1, __ATOMIC_RELAXED);
+    if (time < p->none && p->idle) {
+        s->soon = s->soon ? s->soon : time + NGX_MODELGW_SHARE_SCAN;
+
+    } else {
+        __atomic_store_n(&s->urgent, 1, __ATOMIC_RELAXED);
+    }
 
     return NGX_AGAIN;
+}
+
+
+/* Without the lock, too. */
+
+static ngx_uint_t
+ngx_modelgw_share_lost(ngx_modelgw_shares_t *s, uint64_t since, uint64_t time)
+{
+    uint64_t  reached;
+
+    reached = ngx_modelgw_ledger_load(&s->reached);
+
+    return ngx_modelgw_ledger_load(&s->away)
+           || time >= since + NGX_MODELGW_SHARE_PATIENCE
+           || (reached && time >= reached + NGX_MODELGW_SHARE_SILENCE);
 }
 
 
@@ -424,13 +464,23 @@ ngx_modelgw_share_own_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     limit = ngx_modelgw_share_alone(l->shares,
                                   l->shares->shares[key].parts[kind].limit);
 
-    if (limit) {
-        return ngx_modelgw_limit_take(own, limit, n, time, state);
+    if (limit == 0) {
+        state->remaining = 0;
+        state->wait = NGX_MODELGW_SHARE_AGAIN;
+        state->reset = NGX_MODELGW_SHARE_AGAIN;
+
+        return NGX_DECLINED;
     }
 
-    state->remaining = 0;
-    state->wait = NGX_MODELGW_SHARE_AGAIN;
-    state->reset = NGX_MODELGW_SHARE_AGAIN;
+    if (ngx_modelgw_limit_take(own, limit, n, time, state) == NGX_OK) {
+        return NGX_OK;
+    }
+
+    /* the database is back, and will soon be asked */
+
+    if (!l->shares->away) {
+        state->wait = ngx_min(state->wait, l->shares->alone - time);
+    }
 
     return NGX_DECLINED;
 }
@@ -516,8 +566,7 @@ ngx_modelgw_share_answered(ngx_modelgw_ledger_t *l, uint32_t key,
 
     return (int32_t) (ngx_modelgw_ledger_load(&p->answered) - ticket->number)
                >= 0
-           || ngx_modelgw_ledger_load(&l->shares->away)
-           || time >= ticket->since + NGX_MODELGW_SHARE_PATIENCE;
+           || ngx_modelgw_share_lost(l->shares, ticket->since, time);
 }
 
 
@@ -570,7 +619,12 @@ ngx_modelgw_share_average(uint64_t one, uint64_t n, uint64_t two, uint64_t m)
 ngx_uint_t
 ngx_modelgw_shares_urgent(ngx_modelgw_ledger_t *l)
 {
-    return ngx_modelgw_ledger_load(&l->shares->urgent);
+    uint64_t  soon;
+
+    soon = ngx_modelgw_ledger_load(&l->shares->soon);
+
+    return ngx_modelgw_ledger_load(&l->shares->urgent)
+           || (soon && ngx_modelgw_ledger_clock() >= soon);
 }
 
 
@@ -614,6 +668,7 @@ ngx_modelgw_shares_asks(ngx_modelgw_ledger_t *l, uint64_t time,
 
     s->scanned = time;
     s->urgent = 0;
+    s->soon = 0;
 
     ngx_modelgw_share_back_locked(s, time);
 
@@ -778,6 +833,7 @@ ngx_modelgw_share_ask_locked(ngx_modelgw_ledger_t *l, uint32_t key,
     free -= ngx_min(due, free);
 
     ask->need = p->need - ngx_min(free, p->need);
+    ask->idle = free - ngx_min(free, p->need);
     ask->most = ngx_min(p->most, ask->need);
     ask->least = (p->least > free) ? p->least - free : 1;
     ask->least = ngx_min(ask->least, ask->need);
@@ -880,6 +936,14 @@ ngx_modelgw_share_said_locked(ngx_modelgw_ledger_t *l,
         lasts = NGX_MODELGW_SHARE_SLOTS;
         p->have = ask->keep + said->took;
         p->lacks = said->lacks;
+        p->idle = (said->took < ask->need) ? said->idle : 0;
+
+        /* those are given back at once */
+
+        if (p->lacks && p->have > ngx_modelgw_ledger_key_at(l, ask->key)->calls)
+        {
+            l->shares->urgent = 1;
+        }
 
     } else {
         lasts = NGX_MODELGW_SHARE_CHUNK;

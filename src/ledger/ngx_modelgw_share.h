@@ -67,7 +67,8 @@ typedef struct ngx_modelgw_shares_s  ngx_modelgw_shares_t;
 /* a call that waits for an answer; all 0: it does not, yet */
 
 typedef struct {
-    uint64_t              since;         /* ms */
+    uint64_t              first;         /* ms: it waits since then */
+    uint64_t              since;         /* for this answer */
     uint32_t              number;        /* of the ask that it waits for */
     uint32_t              n;             /* that it waits for */
 } ngx_modelgw_share_ticket_t;
@@ -153,6 +154,8 @@ typedef struct {
     uint64_t              most;          /* that such a call lacks */
     uint64_t              need;          /* that all such calls lack */
     uint64_t              want;          /* in advance */
+    uint64_t              idle;          /* calls in flight that there may be,
+                                            and nobody waits for */
     uint64_t              time;          /* when it was asked */
 } ngx_modelgw_share_ask_t;
 
@@ -165,6 +168,7 @@ typedef struct {
     uint64_t              wait_most;     /* the same of "most" */
     uint64_t              lacks;         /* calls in flight that other nodes
                                             could not get */
+    uint64_t              idle;          /* that other nodes do not need */
 } ngx_modelgw_share_said_t;
 
 /*

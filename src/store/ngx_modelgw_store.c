@@ -273,17 +273,19 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file,
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_exec(s, "PRAGMA synchronous = FULL") != NGX_OK) {
+    rc = ngx_modelgw_store_identify(s);
+
+    if (rc == NGX_ERROR
+        || ngx_modelgw_store_exec(s, "PRAGMA synchronous = FULL") != NGX_OK)
+    {
         return NGX_ERROR;
     }
-
-    rc = ngx_modelgw_store_identify(s);
 
     if (rc == NGX_DECLINED) {
         rc = file ? ngx_modelgw_store_fail_text(s, "is empty")
                   : ngx_modelgw_store_create(s, id);
 
-    } else if (rc != NGX_ERROR && file == NULL
+    } else if (file == NULL
                && ngx_modelgw_store_kind(s->journal, id != NULL, s->path,
                                          &s->error)
                   != NGX_OK)

@@ -446,9 +446,8 @@ ngx_modelgw_journal_feed_account(ngx_modelgw_store_t *s,
 {
     ngx_modelgw_stmt_t  *stmt;
 
-    if (feed->closed
-        && ngx_modelgw_journal_open_account(s, stmts, &feed->name, time)
-           != NGX_OK)
+    if (ngx_modelgw_journal_open_account(s, stmts, &feed->name, time)
+        != NGX_OK)
     {
         return NGX_ERROR;
     }

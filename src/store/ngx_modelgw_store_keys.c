@@ -83,17 +83,22 @@ static void ngx_modelgw_store_key_member(ngx_modelgw_out_t *out,
     const char *name, ngx_modelgw_ledger_name_t *value);
 
 
-/* of a cluster: as a key's row, with columns after it */
+/*
+ * Of a cluster: as a key's row, with columns after it.  Each part is limited by
+ * itself, so that of a million accounts only the next ones are read.
+ */
 
 static const char  ngx_modelgw_store_feed_sql[] =
-    "SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"
+    "(SELECT digest, id, account, \"group\", models, rpm, tpm, concurrency,"
         " budget, \"window\", expires / 1000, state, version, '', 0, 0,"
         " keys_version, 0, 0, state = 'replaced', changed"
     " FROM modelgw.keys WHERE keys_version > ?1"
-    " UNION ALL SELECT '', name, '', '', '', 0, 0, 0,"
+    " ORDER BY 17, 20, 21 DESC LIMIT ?2)"
+    " UNION ALL (SELECT '', name, '', '', '', 0, 0, 0,"
         " 0, '', 0, '', 0, '', 0, 0,"
         " version, 1, CASE state WHEN 'closed' THEN 1 ELSE 0 END, false, 0"
     " FROM modelgw.accounts WHERE version > ?1"
+    " ORDER BY 17 LIMIT ?2)"
     " ORDER BY 17, 18 DESC, 20, 21 DESC LIMIT ?2";
 
 #define NGX_MODELGW_STORE_FEED_VERSION  16

@@ -52,6 +52,8 @@ def cluster(request, tmp_path_factory, upstreams):
                 c.heal()
                 c.settle()
                 faults += c.differences()
+        except (AssertionError, OSError) as e:
+            faults.append(str(e))       # the others are to be stopped, too
         finally:
             faults += c.remove()
     for d in lent:

@@ -106,7 +106,7 @@ def test_while_it_runs(rich, taken, given, words, line):
 def test_another_cluster(rich, server):
     c = rich(n=1)
     node = c.nodes[0]
-    server.run("ALTER ROLE modelgw PASSWORD '%s'" % c.servers[0].password)
+    server.replace(c.server)
     node.proxy.retarget(server.socket())
     refused(node, "the database is of another cluster")
     failed(check(node, conninfo=server.conninfo()), "cluster of the journal")
@@ -262,7 +262,7 @@ def test_a_standby(server, cluster):
         failed(check(node, conninfo=standby.conninfo(), journal=False),
                "writable: this server is a standby")
         both = "host=%s,%s dbname=%s user=%s target_session_attrs=%%s" % (
-            standby.top, server.top, postgres.DATABASE, postgres.ROLE)
+            standby.top, server.top, server.name, postgres.ROLE)
         fine(check(node, conninfo=both % "read-write"))
         failed(check(node, conninfo=standby.conninfo()
                      + " target_session_attrs=read-write"),

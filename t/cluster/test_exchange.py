@@ -77,6 +77,7 @@ class Node:
         self.journal = journal or secrets.token_hex(16)
         self.process = process or secrets.token_hex(16)
         self.name = name
+        self.cluster = cluster
         self.cli = subprocess.Popen(
             [CLI], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             encoding="utf-8", errors="surrogateescape",

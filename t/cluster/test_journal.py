@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from cluster import Load, call
-from gateway import Failed, Key, wait_dead
+from gateway import ASAN, Failed, Key, wait_dead
 from operators import GROUPS
 from test_shared_credit import BODY, HOLD
 from upstream import both, raw
@@ -24,7 +24,7 @@ ALONE = """
 
 CLUSTER = 'modelgw_cluster "host=/nowhere dbname=modelgw";'
 
-MANY = 20000            # keys
+MANY = 4000 if ASAN else 20000          # keys
 
 DAY = 86400
 

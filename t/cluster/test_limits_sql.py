@@ -16,7 +16,7 @@ SOURCE = os.path.join(ROOT, "src/cluster/ngx_modelgw_limits.c")
 NOW = "(extract(epoch FROM now()) * 1000)::bigint"
 COLUMNS = ("key", "kind", "limit", "second", "booked", "used", "age", "keep",
            "least", "need", "want", "most")
-SLOTS = ("key", "limit", "keep", "need", "want")
+SLOTS = ("key", "limit", "keep", "need", "want", "idle")
 ANSWER = ("took", "second", "rest", "wait", "wait_most")
 
 
@@ -63,7 +63,7 @@ def minute(db, asks, live, now=None):
 
 
 def ask(**kw):
-    a = dict.fromkeys(COLUMNS, 0)
+    a = dict.fromkeys(COLUMNS + SLOTS, 0)
     a.update(limit=60, **kw)
     return a
 
@@ -227,22 +227,24 @@ def test_slots(server):
             a = ask(key="k", **kw)
             a["limit"] = limit
             r = slots(db, node, [a])["k"]
-            return r["took"], r["rest"], r["lacks"]
+            return r["took"], r["rest"], r["lacks"], r["idle"]
 
-        assert say(1, need=1, want=1) == (2, 6, 0)
-        assert say(2, keep=0, need=4, want=1) == (4, 2, 0)
-        assert say(3, need=5) == (2, 0, 0)
-        assert say(1, keep=2) == (0, 0, 3)          # 3 lacks 3
-        assert say(2, keep=1, need=0) == (0, 3, 3)
-        assert say(3, keep=2, need=3) == (3, 0, 0)
+        assert say(1, need=1, want=1) == (2, 6, 0, 0)
+        assert say(2, keep=0, need=4, want=1) == (4, 2, 0, 1)
+        assert say(3, need=5) == (2, 0, 0, 1)
+        assert say(1, keep=2) == (0, 0, 3, 0)       # 3 lacks 3
+        assert say(2, keep=1, need=0) == (0, 3, 3, 0)
+        assert say(3, keep=2, need=3) == (3, 0, 0, 0)
 
         # a node that was away has calls that the others have not counted
 
         db.run("UPDATE modelgw.slots SET seen = seen - 10001 WHERE node = 1")
-        assert say(2, keep=1, need=9) == (2, 0, 0)
-        assert say(1, keep=2, need=1) == (0, 0, 7)
-        assert say(2, keep=3, need=1) == (0, 0, 1)
-        assert say(3, keep=0) == (0, 3, 2)
+        assert say(2, keep=1, need=9) == (2, 0, 0, 0)
+        assert say(1, keep=2, need=1) == (0, 0, 7, 0)
+        assert say(2, keep=3, need=1) == (0, 0, 1, 0)
+        assert say(3, keep=0) == (0, 3, 2, 0)
+        assert say(3, keep=3, idle=2) == (0, 0, 2, 0)
+        assert say(1, keep=2, need=1) == (0, 0, 1, 2)
 
 
 def test_slots_by_many_nodes_at_once(server):

@@ -73,6 +73,9 @@ def test_there_and_back(database, gateway, cluster):
     c = cluster(servers=[database])
     for node in c.nodes:
         node.hidden.append(dora.secret)
+    for n in range(3):                  # it has joined, and hears of keys then
+        c.wait(lambda: c.nodes[n].get("/v1/models", key=dora).status == 200,
+               "the key is not known")
     for i in range(10):
         a = call(c, i % 3, dora, BODY)
         assert a.status == 200, a.response

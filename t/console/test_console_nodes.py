@@ -17,7 +17,7 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def console(start_console, server, tmp_path_factory):
+def console(server, start_console, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("db") / "password")
     with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
         f.write(server.password)
@@ -104,10 +104,10 @@ def test_states(visit, console, server, dead):
 def test_a_node_that_is_refused(visit, console, server):
     """Both pages say why, as the log does."""
     words = "8 is the oldest that may be used"
-    console.expect("must not work with the cluster's database")
+    console.gw.expect("must not work with the cluster's database")
     server.run("UPDATE modelgw.cluster SET version = 8, oldest = 8")
     try:
-        console.wait_log(words)
+        console.gw.wait_log(words)
         allow = [r"^network: .* status of 503 "]
         page = visit(console.ada, "#/status", allow=allow)
         page.wait_text("No call is admitted")

@@ -287,7 +287,8 @@ def test_pages(admin):
 
 @pytest.mark.parametrize("query, word", [
     ("?limit=0", '"limit"'), ("?limit=1001", '"limit"'), ("?limit=x", "limit"),
-    ("?after=-1", '"after"'), ("?after=x", '"after"'), ("?actor=", '"actor"'),
+    ("?after=-1", '"after"'), ("?after=x", '"after"'),
+    ("?after=5-3", '"after"'), ("?actor=", '"actor"'),
     ("?target=" + "x" * 65, '"target"'), ("?by=day", '"by"'),
     ("?from=2027-01-01", '"from"'), ("?actor=a&actor=b", "twice")])
 def test_bad_queries(admin, query, word):

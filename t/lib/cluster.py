@@ -184,18 +184,14 @@ class Node(Gateway):
                                 "modelgw.leases WHERE node = %s", self.num())
 
     def shipped(self):
-        """All that it has settled is in the database, and nothing runs: twice,
-        as a call is settled a little after its answer has ended."""
-        for _ in range(2):
-            m = metrics.scrape(self)
-            if m.one("modelgw_ledger_queue_calls") \
-               or m.sum("modelgw_calls_in_flight") \
-               or m.one("modelgw_cluster_behind_calls") \
-               or self.journal.holds() or self.journal.end() \
-               > self.row()["pos"] or self.held():
-                return False
-            time.sleep(0.1)
-        return True
+        """All that it has settled is in the database, and nothing runs."""
+        m = metrics.scrape(self)
+        return not (m.one("modelgw_ledger_queue_calls")
+                    or m.sum("modelgw_calls_in_flight")
+                    or m.one("modelgw_cluster_behind_calls")
+                    or self.journal.holds()
+                    or self.journal.end() > self.row()["pos"]
+                    or self.held())
 
 
 class Balancer:
@@ -344,10 +340,12 @@ class Cluster:
         faults = []
         if self.balancer:
             self.balancer.stop()
+        for node in self.running():
+            node.process.send_signal(signal.SIGQUIT)
         for node in self.nodes:
             try:
                 node.stop()
-            except AssertionError as e:
+            except (AssertionError, OSError) as e:
                 faults.append("%s: %s" % (node.name, e))
             finally:
                 node.kill()
@@ -466,14 +464,17 @@ class Cluster:
                 node.name, node.read("error.log")[-2000:]), timeout)
 
     def settle(self, timeout=LIMIT):
-        """Until all running nodes have shipped all calls, and nothing is held;
-        those of others stay where they are."""
-        for node in self.running():
-            self.wait(node.shipped, lambda: "%s has not shipped: %s, journal "
-                      "%d, %d holds; %s" % (
-                          node.name, node.row(), node.journal.end(),
-                          len(node.journal.holds()),
-                          node.read("error.log")[-1000:]), timeout)
+        """Until all running nodes have shipped all calls, and nothing is held:
+        twice, as a call is settled a little after its answer has ended.  Those
+        of others stay where they are."""
+        for _ in range(2):
+            for node in self.running():
+                self.wait(node.shipped, lambda: "%s has not shipped: %s, "
+                          "journal %d, %d holds; %s" % (
+                              node.name, node.row(), node.journal.end(),
+                              len(node.journal.holds()),
+                              node.read("error.log")[-1000:]), timeout)
+            time.sleep(0.1)
 
     def wait_free(self, timeout=LIMIT):
         """Until nodes have given back what they do not use."""

@@ -1,10 +1,12 @@
 """A proxy between a node and its database that delays, holds back and cuts.
 
-usage: t/lib/faultproxy.py LISTEN TARGET CONTROL
+usage: t/lib/faultproxy.py CONTROL
 
-LISTEN and TARGET are paths of sockets or ports of loopback, CONTROL is the path
-of a socket.  It takes lines there, and answers each with a line of JSON:
+CONTROL is the path of a socket.  Each connection to it is a proxy, which ends
+with it.  It takes lines, and answers each with a line of JSON:
 
+listen AT TARGET
+                paths of sockets or ports of loopback; once, before all others
 pass            no more faults: what was held back is delivered
 delay MS        each way, whatever is sent
 hole            nothing is delivered either way, connections stay
@@ -20,20 +22,21 @@ status          what was delivered, and whether the last fault has happened
 A fault of one connection (cut-after, cut-answer) happens once.  Those that
 commit are found by the protocol, PostgreSQL 15, chapter 55, not through TLS.
 
-Proxy runs it as a process of its own, so that tests that are busy do not slow
-the database down.
+Tests run it as a process of its own, so that they do not slow the database down
+when they are busy: one for all their proxies.  It ends with its standard input.
 """
 
 import asyncio
+import atexit
 import json
 import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 LIMIT = 30          # seconds, to start and for a command
@@ -172,14 +175,29 @@ class Pair:
 
 class Server:
 
-    def __init__(self, target):
-        self.target = target
+    def __init__(self):
+        self.target = self.listener = None
         self.pairs = set()
         self.counts = dict.fromkeys(
             ("connections", "requests", "answers", "commits"), 0)
         self.happened = 0
         self.changed = asyncio.Condition()
         self.clear()
+
+    async def listen(self, at, target):
+        self.target = target
+        self.listener = await listen(self.serve, at)
+        if not at.isdigit():
+            os.chmod(at, 0o777)
+
+    def close(self):
+        if self.listener:
+            self.listener.close()
+        self.cut()
+
+    def cut(self):
+        for pair in list(self.pairs):
+            pair.reset()
 
     def clear(self):
         self.delay = 0
@@ -211,7 +229,9 @@ class Server:
             self.pairs.discard(pair)
 
     async def command(self, name, *args):
-        if name == "pass":
+        if name == "listen":
+            await self.listen(*args)
+        elif name == "pass":
             self.clear()
         elif name == "delay":
             self.delay = float(args[0]) / 1000
@@ -221,8 +241,7 @@ class Server:
             self.held = ("answers",)
         elif name in ("cut", "refuse"):
             self.refuses = name == "refuse"
-            for pair in list(self.pairs):
-                pair.reset()
+            self.cut()
         elif name == "cut-after":
             self.after = int(args[0])
         elif name == "cut-answer":
@@ -236,22 +255,25 @@ class Server:
         return dict(self.counts, happened=self.happened,
                     open=len(self.pairs))
 
-    async def control(self, reader, writer):
-        try:
-            while True:
-                line = await reader.readline()
-                if not line:
-                    return
-                try:
-                    out = await self.command(*line.decode().split())
-                except (ValueError, IndexError, TypeError) as e:
-                    out = {"error": repr(e)}
-                writer.write(json.dumps(out).encode() + b"\n")
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
+
+async def control(reader, writer):
+    server = Server()
+    try:
+        while True:
+            line = await reader.readline()
+            if not line:
+                return
+            try:
+                out = await server.command(*line.decode().split())
+            except (ValueError, IndexError, TypeError, OSError) as e:
+                out = {"error": repr(e)}
+            writer.write(json.dumps(out).encode() + b"\n")
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        server.close()
+        writer.close()
 
 
 def connect(target):
@@ -266,17 +288,57 @@ def listen(serve, at):
     return asyncio.start_unix_server(serve, at)
 
 
-async def main(at, target, control):
-    server = Server(target)
-    await listen(server.serve, at)
-    os.chmod(at, 0o777) if not at.isdigit() else None
-    await listen(server.control, control)
-    await asyncio.Event().wait()
+async def main(path):
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, ended.set)
+    await listen(control, path)
+    await ended.wait()
+
+
+class Process:
+    """That of all proxies, started with the first one."""
+
+    lock = threading.Lock()
+    directory = process = None
+
+    @classmethod
+    def connect(cls):
+        with cls.lock:
+            if cls.process is None:
+                cls.start()
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(LIMIT)
+        sock.connect(os.path.join(cls.directory, "control"))
+        return sock
+
+    @classmethod
+    def start(cls):
+        cls.directory = tempfile.mkdtemp(prefix="mgw-proxy-")
+        control = os.path.join(cls.directory, "control")
+        cls.process = subprocess.Popen([sys.executable, __file__, control],
+                                       stdin=subprocess.PIPE)
+        atexit.register(cls.stop)
+        end = time.monotonic() + LIMIT
+        while True:
+            try:
+                with socket.socket(socket.AF_UNIX) as sock:
+                    sock.connect(control)
+                return
+            except OSError:
+                assert cls.process.poll() is None \
+                    and time.monotonic() < end, "the proxy does not start"
+                time.sleep(0.01)
+
+    @classmethod
+    def stop(cls):
+        cls.process.kill()
+        cls.process.wait()
+        shutil.rmtree(cls.directory, ignore_errors=True)
 
 
 class Proxy:
-    """The process.  target: the path of a socket, or a port; the proxy listens
-    on one of the same kind: directory, port are a node's host and port."""
+    """target: the path of a socket, or a port; the proxy listens on one of the
+    same kind: directory, port are a node's host and port."""
 
     def __init__(self, target, port=5432):
         self.directory = tempfile.mkdtemp(prefix="mgw-proxy-")
@@ -290,27 +352,12 @@ class Proxy:
         else:
             self.at = os.path.join(self.directory, ".s.PGSQL.%d" % port)
         self.sock = None
-        self.process = None
         self.start()
 
     def start(self):
-        control = os.path.join(self.directory, "control")
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, self.at, self.target, control],
-            stdin=subprocess.DEVNULL)
-        end = time.monotonic() + LIMIT
-        while True:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.settimeout(LIMIT)
-            try:
-                self.sock.connect(control)
-                self.file = self.sock.makefile("rw")
-                return
-            except OSError:
-                self.sock.close()
-                assert self.process.poll() is None \
-                    and time.monotonic() < end, "the proxy does not start"
-                time.sleep(0.01)
+        self.sock = Process.connect()
+        self.file = self.sock.makefile("rw")
+        self.do("listen", self.at, self.target)
 
     def retarget(self, target):
         """Another database: connections are cut."""
@@ -367,11 +414,13 @@ class Proxy:
         return True
 
     def stop(self):
-        if self.process:
+        """Returns when it no longer listens."""
+        if self.sock:
+            self.sock.shutdown(socket.SHUT_WR)
+            self.file.read()
+            self.file.close()
             self.sock.close()
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+            self.sock = None
 
     def remove(self):
         self.stop()

@@ -10,6 +10,7 @@ a test may replace.  stop() checks each nginx: no critical messages in its log,
 no sanitizer report, workers that exited with 0, and no secret in any log.
 """
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -458,10 +459,15 @@ http {
             time.sleep(0.01)
 
     def kill(self):
+        """With its workers, which do not end with their master."""
         if self.process:
+            pids = self.pids() if self.process.poll() is None else []
             self.process.kill()
             self.process.wait()
             self.process = None
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def kill_all(self):
         """Kills master and workers at once: all are stopped first, so that
@@ -521,15 +527,15 @@ http {
     def stop(self):
         if self.process is None:
             return
-        process, self.process = self.process, None
+        process = self.process
         process.send_signal(signal.SIGQUIT)
         try:
             process.wait(SHUTDOWN + client.LIMIT)
             slow = False
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self.kill()
             slow = True
+        self.process = None
         self.stderr.close()
         assert not slow, "nginx did not stop: " + self.read("error.log")[-2000:]
         assert process.returncode == 0, self.faults()

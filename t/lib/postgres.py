@@ -365,6 +365,15 @@ class Server(Database):
             d.run("UPDATE modelgw.cluster SET id = md5(random()::text || id)")
         return d
 
+    def replace(self, other):
+        """Has the name and the password of a database of another server."""
+        with self.connect("postgres") as c:
+            if other.name != self.name:
+                c.run("ALTER DATABASE %s RENAME TO %s"
+                      % (self.name, other.name))
+            c.run("ALTER ROLE %s PASSWORD %s" % (ROLE, quote(other.password)))
+        self.name, self.password = other.name, other.password
+
     # the process
 
     def control(self, *args, check=True):

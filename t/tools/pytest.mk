@@ -30,14 +30,19 @@ pytest: setup-test module pytest-tools
 	MODELGW_NGINX=$(NGINX) MODELGW_MODULE=$(abspath $(MODULE)) \
 	    $(PYTEST) --ignore=t/console $(PYTEST_ARGS) t
 
+# of t/cluster, what has no nginx: the programs that it runs instead are built with
+# a sanitizer in any case
+
+ASAN_IGNORED = $(addprefix --ignore=t/,unit console config/test_docs.py \
+                $(addprefix cluster/test_,clerk.py ctl.py engines.py \
+                    exchange.py harness.py limits_sql.py))
+
 test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
 	    MODELGW_ASAN=1 MODELGW_WORKERS=2 \
 	    ASAN_OPTIONS=detect_stack_use_after_return=1:detect_odr_violation=0 \
 	    LSAN_OPTIONS=suppressions=$(CURDIR)/t/tools/lsan.supp:print_suppressions=0 \
-	    $(PYTEST) $(addprefix --ignore=t/,unit console cluster \
-	        config/test_docs.py) \
-	    $(PYTEST_ARGS) t
+	    $(PYTEST) $(ASAN_IGNORED) $(PYTEST_ARGS) t
 
 # A browser keeps a core busy: one for each.  Pictures of all screens are left
 # in $(BUILD)/console-shots.

@@ -8,7 +8,7 @@
  * with a lot of old calls has time for calls.  The connection is open while the
  * node is the clerk: others ask from time to time whether they are.
  *
- * It works while the exchanger is a member, and ends at once when that is to
+ * It works while the exchanger has joined, and ends at once when that is to
  * stop: a step is a transaction, which the database rolls back then.
  */
 
@@ -19,7 +19,6 @@
 
 #include "ngx_modelgw_clerk.h"
 #include "ngx_modelgw_cost.h"
-#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_pq.h"
 #include "ngx_http_modelgw_exchanger.h"
 #include "ngx_http_modelgw_writer.h"
@@ -41,6 +40,7 @@ static void ngx_http_modelgw_clerk_lost(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_clerk_t *clerk);
 static void ngx_http_modelgw_clerk_say(ngx_http_modelgw_exchanger_t *e,
     u_char *text, size_t len);
+static void ngx_http_modelgw_clerk_close(ngx_modelgw_pq_t **pq);
 static void ngx_http_modelgw_clerk_sleep(ngx_http_modelgw_exchanger_t *e,
     uint64_t time);
 
@@ -61,17 +61,27 @@ ngx_http_modelgw_clerk_thread(void *data)
     failed = 0;
 
     while (!e->stop) {
-
-        if (__atomic_load_n(&e->node->state, __ATOMIC_SEQ_CST)
-            != NGX_MODELGW_NODE_MEMBER)
-        {
-            ngx_http_modelgw_clerk_sleep(e, NGX_HTTP_MODELGW_CLERK_POLL);
-            continue;
-        }
-
         start = ngx_http_modelgw_writer_clock();
 
         rc = ngx_http_modelgw_clerk_step(e, &pq, &clerk, &error);
+
+        switch (rc) {
+
+        case NGX_AGAIN:
+            pause = ngx_http_modelgw_writer_clock() - start;
+            break;
+
+        case NGX_BUSY:
+            pause = NGX_HTTP_MODELGW_CLERK_POLL;
+            break;
+
+        case NGX_DECLINED:
+            pause = NGX_HTTP_MODELGW_CLERK_OTHER;
+            break;
+
+        default: /* NGX_OK, NGX_ERROR */
+            pause = NGX_HTTP_MODELGW_CLERK_DONE;
+        }
 
         if (rc == NGX_ERROR && !failed && !e->stop) {
             ngx_http_modelgw_clerk_say(e, error.data, error.len);
@@ -79,27 +89,25 @@ ngx_http_modelgw_clerk_thread(void *data)
 
         failed = (rc == NGX_ERROR);
 
-        if (pq && (rc == NGX_DECLINED || !ngx_modelgw_pq_alive(pq))) {
-            ngx_modelgw_pq_close(pq);
-            pq = NULL;
+        if (rc == NGX_BUSY || rc == NGX_DECLINED
+            || (pq && !ngx_modelgw_pq_alive(pq)))
+        {
+            ngx_http_modelgw_clerk_close(&pq);
         }
-
-        pause = (rc == NGX_AGAIN) ? ngx_http_modelgw_writer_clock() - start
-                : (rc == NGX_DECLINED) ? NGX_HTTP_MODELGW_CLERK_OTHER
-                : NGX_HTTP_MODELGW_CLERK_DONE;
 
         ngx_http_modelgw_clerk_sleep(e, pause);
     }
 
-    if (pq) {
-        ngx_modelgw_pq_close(pq);
-    }
+    ngx_http_modelgw_clerk_close(&pq);
 
     return NULL;
 }
 
 
-/* As ngx_modelgw_clerk(); *pq is NULL if it cannot connect. */
+/*
+ * As ngx_modelgw_clerk(); NGX_BUSY: the exchanger has not joined; *pq may be
+ * NULL after an error.
+ */
 
 static ngx_int_t
 ngx_http_modelgw_clerk_step(ngx_http_modelgw_exchanger_t *e,
@@ -107,6 +115,12 @@ ngx_http_modelgw_clerk_step(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_pq_error_t *error)
 {
     ngx_int_t  rc;
+
+    if (!e->joined) {
+        return NGX_BUSY;
+    }
+
+    ngx_memory_barrier();
 
     if (*pq == NULL) {
         ngx_memzero(clerk, sizeof(ngx_modelgw_clerk_t));
@@ -156,6 +170,16 @@ ngx_http_modelgw_clerk_say(ngx_http_modelgw_exchanger_t *e, u_char *text,
 {
     ngx_http_modelgw_process_report(e->ledger, e->shared,
                                     NGX_HTTP_MODELGW_LINE_CLUSTER, text, len);
+}
+
+
+static void
+ngx_http_modelgw_clerk_close(ngx_modelgw_pq_t **pq)
+{
+    if (*pq) {
+        ngx_modelgw_pq_close(*pq);
+        *pq = NULL;
+    }
 }
 
 

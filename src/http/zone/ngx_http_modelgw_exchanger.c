@@ -453,8 +453,13 @@ ngx_http_modelgw_exchanger_connect(ngx_http_modelgw_exchanger_t *e)
     switch (ngx_http_modelgw_exchanger_join(e)) {
 
     case NGX_OK:
-        e->joined = 1;
         e->left = 0;
+
+        /* the clerk knows the cluster by then */
+
+        ngx_memory_barrier();
+
+        e->joined = 1;
         break;
 
     case NGX_DECLINED:

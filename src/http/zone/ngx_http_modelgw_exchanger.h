@@ -106,6 +106,7 @@ typedef struct {
                                                 exchange follows */
     ngx_atomic_t                   gone;     /* at once */
     ngx_atomic_t                   ended;
+    ngx_atomic_t                   joined;   /* 1: by this connection */
 
     /* of the thread */
 
@@ -116,7 +117,6 @@ typedef struct {
     ngx_modelgw_store_error_t      error;
     ngx_http_modelgw_funds_t       funds;
 
-    ngx_uint_t                     joined;   /* 1: by this connection */
     ngx_uint_t                     left;     /* 1: the cluster, as it was
                                                 asked to */
     uint64_t                       joins;

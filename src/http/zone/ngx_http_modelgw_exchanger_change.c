@@ -217,6 +217,8 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
     }
 
     if (e->version == e->round.keys_version) {
+        __atomic_store_n(&e->node->current, 1, __ATOMIC_RELEASE);
+
         return e->setback ? ngx_http_modelgw_exchanger_gone(e) : NGX_OK;
     }
 

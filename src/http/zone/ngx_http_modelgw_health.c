@@ -17,6 +17,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_http_modelgw_zone.h"
 
@@ -113,7 +114,8 @@ ngx_http_modelgw_health_init(ngx_shm_zone_t *zone, void *data)
 const char *
 ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf)
 {
-    const char  *reason;
+    const char                *reason;
+    ngx_modelgw_lease_node_t  *node;
 
     if (mmcf->ledger == NULL) {
         return NULL;
@@ -131,6 +133,16 @@ ngx_http_modelgw_health_refuses(ngx_http_modelgw_main_conf_t *mmcf)
         reason = ngx_http_modelgw_node_refuses(mmcf);
 
         return reason ? reason : "The ledger cannot be written";
+    }
+
+    /* calls with keys that are known here are admitted meanwhile */
+
+    if (mmcf->cluster && mmcf->managed) {
+        node = ngx_modelgw_node(mmcf->ledger);
+
+        if (node->state == NGX_MODELGW_NODE_MEMBER && !node->current) {
+            return "The keys are being loaded";
+        }
     }
 
     return NULL;

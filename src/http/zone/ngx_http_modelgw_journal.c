@@ -508,8 +508,8 @@ ngx_http_modelgw_journal_windows(ngx_http_modelgw_writer_t *w)
 
 
 /*
- * Closes or opens an account, or adds that of a key, whose credit is lent when
- * a call needs it.  Returns 1 if there is no room.
+ * Closes or opens an account, or adds it or that of a key: its credit is lent
+ * when a call needs it.  Returns 1 if there is no room.
  */
 
 static ngx_uint_t
@@ -523,8 +523,7 @@ ngx_http_modelgw_journal_account(ngx_http_modelgw_writer_t *w,
     ngx_modelgw_ledger_account_t  *a;
 
     account = feed->account ? &feed->name : &feed->key.account;
-    add = feed->account ? feed->closed
-                        : feed->key.state != NGX_MODELGW_KEY_REVOKED;
+    add = feed->account || feed->key.state != NGX_MODELGW_KEY_REVOKED;
 
     name.len = account->len;
     name.data = account->data;

@@ -23,7 +23,7 @@ typedef struct {
     uint64_t  second;
     uint64_t  counts[66];                /* from second - 60 to second + 5 */
     uint64_t  slots[NODES];
-    uint64_t  lacks[NODES];
+    int64_t   lacks[NODES];
     uint64_t  seen[NODES];
 } row_t;
 
@@ -108,6 +108,7 @@ minute(ngx_modelgw_share_ask_t *ask, uint64_t live, uint64_t now,
     said->wait = 0;
     said->wait_most = 0;
     said->lacks = 0;
+    said->idle = 0;
 
     if (said->took < ask->need) {
         sum = rest;
@@ -139,13 +140,15 @@ slots(ngx_modelgw_share_ask_t *ask, ngx_uint_t node, uint64_t live,
     row = &rows[NGX_MODELGW_SHARE_CALLS];
     others = 0;
     said->lacks = 0;
+    said->idle = 0;
 
     for (i = 0; i < NODES; i++) {
         if (i != node && row->seen[i] + 10000 > now) {
             others += row->slots[i];
 
             if (row->seen[i] + 2000 > now) {
-                said->lacks += row->lacks[i];
+                said->lacks += ngx_max(row->lacks[i], 0);
+                said->idle += ngx_max(-row->lacks[i], 0);
             }
         }
     }
@@ -156,7 +159,7 @@ slots(ngx_modelgw_share_ask_t *ask, ngx_uint_t node, uint64_t live,
     said->took += ngx_min(ask->want, (rest - said->took) / (2 * live));
 
     row->slots[node] = ask->keep + said->took;
-    row->lacks[node] = ask->need - ngx_min(ask->need, said->took);
+    row->lacks[node] = (int64_t) (ask->need - said->took - ask->idle);
     row->seen[node] = now;
 
     said->rest = rest - said->took;
@@ -801,6 +804,54 @@ test_calls(void **state)
 }
 
 
+/*
+ * All calls of a limit come to one node, then to another, while most of what
+ * there may be is idle elsewhere: they wait until it is given back.
+ */
+
+static void
+test_calls_idle(void **state)
+{
+    uint64_t     t;
+    ngx_uint_t   i, k, node, most, seed;
+    pending_t   *c;
+
+    const uint32_t  limits[] = { 2, 8, 100 };
+
+    for (seed = 1; seed <= 30; seed++) {
+        srandom(seed);
+        setup(3);
+
+        t = START;
+        most = 0;
+
+        for (i = 0; i < 12; i++) {
+            node = random() % 3;
+
+            for (k = 0; k < limits[seed % 3]; k++) {
+                c = pending();
+                c->began = t;
+                c->node = node;
+            }
+
+            k = flight(3, limits[seed % 3], 500, 1000000000, t, t + 3000);
+            most = ngx_max(most, k);
+            t += 3000;
+        }
+
+        if (refused) {
+            print_message("idle: seed %lu, %lu of %u at most, %lu refused\n",
+                          seed, most, limits[seed % 3], refused);
+        }
+
+        assert_int_equal(refused, 0);
+        assert_true(most <= limits[seed % 3]);
+
+        teardown(3);
+    }
+}
+
+
 /* a node that was away comes back with its calls: they are in the sum */
 
 static void
@@ -847,6 +898,7 @@ test_away(void **state)
     uint64_t    before, after;
     ngx_uint_t  i;
 
+    srandom(1);
     setup(3);
     arrive(3, 0, 61, 5, 2 * MINUTE, 10);
 
@@ -1105,11 +1157,13 @@ test_asks(void **state)
 #undef asks
 #define asks  (nodes[0].n = ngx_modelgw_shares_asks(l, t, nodes[0].asks,      \
                                                     ASKS),                    \
+               ngx_modelgw_shares_reached(l, t, 1, 0),                        \
                ask = nodes[0].asks[0], nodes[0].n)
 
     assert_int_equal(asks, 1);
     assert_int_equal(ask.need, 2);
     assert_int_equal(ask.least, 1);
+    assert_int_equal(ask.most, 1);
     assert_int_equal(ask.limit, 64);
     assert_int_equal(ask.keep, 0);
     assert_int_equal(ask.name.len, 3);
@@ -1175,7 +1229,7 @@ test_asks(void **state)
 
     /* a refusal is believed for a second, with the wait that was said */
 
-    ticket[0].since = 0;
+    memset(ticket, 0, sizeof(ticket));
     assert_int_equal(take(1, 0), NGX_AGAIN);
     assert_int_equal(asks, 1);
     said.took = 0;
@@ -1253,7 +1307,7 @@ test_asks(void **state)
     said.took = 5;
     said.rest = 50;
     ngx_modelgw_share_said_locked(l, &ask, &said, t);
-    ticket[0].since = 0;
+    memset(ticket, 0, sizeof(ticket));
     assert_int_equal(take(1, 0), NGX_AGAIN);
 
     /* nobody answers */
@@ -1279,6 +1333,7 @@ main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_calls_idle),
         cmocka_unit_test(test_calls_away),
         cmocka_unit_test(test_away),
         cmocka_unit_test(test_lost_answers),
