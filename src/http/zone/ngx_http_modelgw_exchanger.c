@@ -560,6 +560,7 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->last = 0;
     e->read = 0;
     e->shipped = (uint64_t) -1;
+    ngx_memzero(e->priced, sizeof(e->priced));
     e->round.took = 0;
     e->round.drain = 0;
     e->idle = 0;

@@ -21,6 +21,7 @@
 
 
 #define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
+#define NGX_HTTP_MODELGW_EXCHANGER_PRICES  256
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
 
@@ -159,6 +160,9 @@ typedef struct {
     u_char                        *texts;
     ngx_uint_t                     full;     /* 1: no more of them fit */
     ngx_modelgw_store_price_t     *prices;
+    uint64_t                       priced[NGX_HTTP_MODELGW_EXCHANGER_PRICES];
+                                             /* ids of some that the database
+                                                has, each at its place */
     ngx_modelgw_ask_t             *asks;
     ngx_modelgw_exchange_said_t   *said;
     ngx_modelgw_exchange_open_t   *opens;
