@@ -228,8 +228,10 @@ ngx_modelgw_journal_call(ngx_modelgw_store_t *s, uint64_t pos, uint64_t *id)
 {
     int64_t  call;
 
-    if (ngx_modelgw_store_step(s, "SELECT coalesce((SELECT call FROM outbox"
-                                  " WHERE pos = ?1), 0)", pos, 0, &call)
+    if (ngx_modelgw_store_step(s, "SELECT coalesce((SELECT call FROM positions"
+                                  " WHERE pos = ?1 AND last = (SELECT min(pos)"
+                                      " FROM outbox WHERE pos >= ?1)), 0)",
+                               pos, 0, &call)
         != NGX_OK)
     {
         return NGX_ERROR;

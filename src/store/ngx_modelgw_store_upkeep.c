@@ -47,11 +47,7 @@ static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
 
-/*
- * ?1: the time when they end, which is not before the mark.  A hold of a call
- * that exists was charged already.  A hold of an account that does not exist
- * charges no account: "audit" shows it.
- */
+/* in a journal, before they are calls: their positions */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery_outbox[] = {
 
@@ -63,6 +59,12 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery_outbox[] = {
     { NULL, NULL, NULL }
 };
 
+
+/*
+ * ?1: the time when they end, which is not before the mark.  A hold of a call
+ * that exists was charged already.  A hold of an account that does not exist
+ * charges no account: "audit" shows it.
+ */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery[] = {
 

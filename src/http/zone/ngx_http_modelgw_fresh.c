@@ -64,6 +64,8 @@ ngx_http_modelgw_fresh_begin(ngx_http_modelgw_fresh_t *f)
     f->sent = 0;
     f->ready = 0;
     f->next = 0;
+    f->pos = 0;
+    f->end = 0;
 }
 
 
@@ -77,6 +79,8 @@ ngx_http_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     const char                  *name;
     ngx_uint_t                   i;
     ngx_modelgw_journal_call_t  *copy;
+
+    f->pos = pos;
 
     if (f->next - __atomic_load_n(&f->sent, __ATOMIC_ACQUIRE)
         == NGX_HTTP_MODELGW_FRESH)
@@ -145,10 +149,12 @@ void
 ngx_http_modelgw_fresh_durable(ngx_http_modelgw_fresh_t *f, ngx_uint_t durable)
 {
     if (durable) {
+        __atomic_store_n(&f->end, f->pos, __ATOMIC_RELEASE);
         __atomic_store_n(&f->ready, f->next, __ATOMIC_RELEASE);
 
     } else {
         f->next = f->ready;
+        f->pos = f->end;
     }
 }
 
@@ -168,10 +174,6 @@ ngx_http_modelgw_fresh_take(ngx_http_modelgw_fresh_t *f, uint64_t pos,
         __atomic_store_n(&f->sent, f->sent + 1, __ATOMIC_RELEASE);
     }
 
-    if (f->sent < ready) {
-        *end = f->calls[(ready - 1) % NGX_HTTP_MODELGW_FRESH].pos;
-    }
-
     first = &f->calls[f->sent % NGX_HTTP_MODELGW_FRESH];
 
     max = ngx_min(max, ready - f->sent);
@@ -180,6 +182,10 @@ ngx_http_modelgw_fresh_take(ngx_http_modelgw_fresh_t *f, uint64_t pos,
 
     for (*n = 0; *n < max && first[*n].pos == pos + 1 + *n; (*n)++) {
         /* void */
+    }
+
+    if (*n) {
+        *end = __atomic_load_n(&f->end, __ATOMIC_ACQUIRE);
     }
 
     return first;

@@ -263,6 +263,7 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
         e->round.ncalls = 0;
         e->round.nprices = 0;
         e->round.pos = e->x.pos;
+        ngx_memzero(e->priced, sizeof(e->priced));
         return;
     }
 
@@ -327,7 +328,7 @@ ngx_http_modelgw_round_prices(ngx_http_modelgw_exchanger_t *e, uint64_t now)
             return ngx_http_modelgw_round_unread(e);
         }
 
-        /* if this exchange fails, the node joins again, and forgets it */
+        /* forgotten, if it is not said or that fails */
 
         *priced = id;
     }

@@ -207,6 +207,9 @@ typedef struct {
     uint64_t                     sent;   /* by the exchanger */
     uint64_t                     ready;
     uint64_t                     next;
+    uint64_t                     pos;    /* of the last one, with or without
+                                            room for it */
+    uint64_t                     end;    /* the same, of durable ones */
 } ngx_http_modelgw_fresh_t;
 
 
@@ -311,8 +314,7 @@ void ngx_http_modelgw_journal_failed(ngx_http_modelgw_writer_t *w);
  * For the exchanger: _take() returns the calls that follow the position without
  * a gap, *n of them, at most max, in one piece; they stay until it is called
  * with the position of the last of them.  *n 0: the journal has them, or there
- * are none.  *end is set to the position of the last one of all, if there is
- * any.
+ * are none; else *end is set to the position of the last one that is durable.
  */
 ngx_int_t ngx_http_modelgw_fresh_init(ngx_http_modelgw_fresh_t *f);
 void ngx_http_modelgw_fresh_free(ngx_http_modelgw_fresh_t *f);

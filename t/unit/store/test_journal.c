@@ -223,7 +223,7 @@ static void
 test_outbox(void **state)
 {
     int64_t               sum;
-    uint64_t              end;
+    uint64_t              end, id;
     calls_t               calls, written;
     ngx_uint_t            n;
     int64_t               charged;
@@ -293,6 +293,14 @@ test_outbox(void **state)
 
     unit_store_ok(r, ngx_modelgw_journal_end(r, &end));
     assert_int_equal(end, calls.pos[3]);
+
+    for (n = 0; n < 4; n++) {
+        unit_store_ok(r, ngx_modelgw_journal_call(r, calls.pos[n], &id));
+        assert_int_equal(id, calls.id[n]);
+    }
+
+    unit_store_ok(r, ngx_modelgw_journal_call(r, end + 1, &id));
+    assert_int_equal(id, 0);
 
     n = calls.pos[0];
 
