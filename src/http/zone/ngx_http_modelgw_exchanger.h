@@ -122,8 +122,9 @@ typedef struct {
     ngx_uint_t                     left;     /* 1: the cluster, as it was
                                                 asked to */
     uint64_t                       joins;
-    ngx_uint_t                     lowered;  /* 1: by the join it has less than
-                                                it knew */
+    ngx_uint_t                     lowered;  /* 1: by a join it has less than
+                                                it knew, and that may not be in
+                                                the journal yet */
     ngx_uint_t                     closed;   /* 1: accounts that are closed here
                                                 were not compared since */
     uint32_t                       compared; /* of them, so many were */
