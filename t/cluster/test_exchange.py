@@ -968,6 +968,39 @@ def test_budget(db, node):
         assert n.join()["leases"]
 
 
+def test_which_limit_counts(db, node):
+    """Of configurations that of the one that was loaded last; of a key that
+    operators have given a budget that one, whatever a node says."""
+    old, new = node("old"), node("new")
+    old.join(), new.join()
+    old.do("age", HOUR), new.do("age", 60000)
+
+    def budget(limit):
+        return ("#k/total/0", limit, "k", 0, 2 ** 63 - 1)
+
+    def limit(n, said):
+        n.open(budget(said))
+        free = db.one("SELECT free FROM modelgw.accounts WHERE name LIKE '#%'")
+        assert free == db.one("SELECT lim FROM modelgw.budgets")
+        return free
+
+    assert limit(old, 1000) == 1000
+    assert limit(new, 2000) == 2000
+    assert limit(old, 1000) == 2000
+    old.do("age", 1000)
+    assert limit(old, 1000) == 1000
+    assert limit(new, 1000) == 1000
+
+    db.run("""INSERT INTO modelgw.keys VALUES ('\\x01', 'k', 'k', 'g', '', 0,
+        0, 0, 7000, 'total', 0, 'active', 2, 1, 1, ''),
+        ('\\x02', 'k', 'k', 'g', '', 0, 0, 0, 500, 'total', 0, 'replaced', 1,
+        1, 1, '')""")
+    assert limit(new, 500) == 7000
+    assert limit(old, 500) == 7000
+    db.run("UPDATE modelgw.keys SET budget = 0, \"window\" = ''")
+    assert limit(old, 1000) == 1000
+
+
 def test_budgets_are_opened_while_exchanges_run(db, node):
     """No call is missed, and none counts twice: also those of nodes that join
     meanwhile."""

@@ -9,7 +9,6 @@ import subprocess
 
 import pytest
 
-import postgres
 from client import assert_flat
 from cluster import call
 from gateway import Key, ROOT, wait_dead
@@ -67,8 +66,7 @@ def replace(node, copy):
 def ctl(c, *args):
     return subprocess.run(
         [os.path.join(ROOT, "conf/modelgwctl"), *args,
-         "host=%s dbname=%s user=postgres" % (c.servers[0].top,
-                                              postgres.DATABASE)],
+         c.servers[0].owner()],
         capture_output=True, text=True, timeout=60)
 
 

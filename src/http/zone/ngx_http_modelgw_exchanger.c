@@ -562,6 +562,7 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->since = ngx_http_modelgw_writer_clock();
     e->last = 0;
     e->read = 0;
+    e->saved = 0;
     e->shipped = (uint64_t) -1;
     ngx_memzero(e->priced, sizeof(e->priced));
     e->round.took = 0;
@@ -1056,7 +1057,7 @@ ngx_http_modelgw_exchanger_write(ngx_http_modelgw_exchanger_t *e,
         e->journal.pos = e->x.pos;
     }
 
-    if (e->refused) {
+    if (e->refused && !e->joined) {
         e->journal.exchanged = 0;
 
     } else if (e->node->exchanged) {

@@ -227,6 +227,17 @@ cli_has(char **f, ngx_uint_t n)
 }
 
 
+/* ms since the configuration was loaded */
+
+static void
+cli_age(char **f, ngx_uint_t n)
+{
+    x.age = atol(f[0]);
+
+    printf("ok\n");
+}
+
+
 static void
 cli_join(char **f, ngx_uint_t n)
 {
@@ -649,6 +660,7 @@ static cli_command_t  commands[] = {
     { "close", 0, cli_close },
     { "alive", 0, cli_alive },
     { "has", 1, cli_has },
+    { "age", 1, cli_age },
     { "join", 0, cli_join },
     { "call", 5, cli_call },
     { "price", 1, cli_price },

@@ -216,6 +216,7 @@ run_change(cli_t *c, ngx_modelgw_store_t *s)
     ch.sets = number(c, "sets");
     ch.closed = number(c, "closed");
     ch.if_match = number(c, "if_match");
+    ch.tried = number(c, "tried");
     ch.until = number(c, "until");
     ch.account = NGX_MODELGW_LEDGER_NONE;
     set_name(&ch.owner, value(c, "owner"));
