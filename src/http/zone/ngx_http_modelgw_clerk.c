@@ -9,7 +9,7 @@
  * node is the clerk: others ask from time to time whether they are.
  *
  * It works while the exchanger has joined, and ends at once when that is to
- * stop: a step is a transaction, which the database rolls back then.
+ * stop, not waiting for the step in hand: that is one transaction.
  */
 
 
