@@ -99,8 +99,7 @@ static ngx_uint_t ngx_modelgw_clerk_due(ngx_modelgw_clerk_t *clerk,
 
 #define ngx_modelgw_clerk_past(table, key, column)                            \
     "UPDATE modelgw." table " SET " column " = " NGX_MODELGW_CLERK_NOW        \
-    " WHERE EXISTS (SELECT 1 FROM modelgw.cluster WHERE $4 IN ('', id)"       \
-            " AND " NGX_MODELGW_CLERK_SET_BACK ")"                            \
+    " WHERE EXISTS (SELECT 1 FROM c)"                                         \
         " AND (" key ") IN (SELECT " key " FROM modelgw." table               \
             " WHERE " column " > " NGX_MODELGW_CLERK_NOW " + 10000"           \
             " FOR UPDATE SKIP LOCKED)"
@@ -110,7 +109,10 @@ static ngx_modelgw_clerk_step_t  ngx_modelgw_clerk_steps[] = {
 
     /* being the clerk for a minute */
 
-    { { "WITH n AS (" ngx_modelgw_clerk_past("nodes", "num", "seen")
+    { { "WITH c AS ("
+            "SELECT 1 FROM modelgw.cluster WHERE $4 IN ('', id)"
+                " AND " NGX_MODELGW_CLERK_SET_BACK " FOR NO KEY UPDATE"
+        "), n AS (" ngx_modelgw_clerk_past("nodes", "num", "seen")
         "), s AS (" ngx_modelgw_clerk_past("slots", "key, node", "seen")
         "), r AS (" ngx_modelgw_clerk_past("recalls", "account", "until")
         ") SELECT 1",
@@ -297,13 +299,13 @@ ngx_modelgw_clerk(ngx_modelgw_pq_t *pq, ngx_modelgw_clerk_t *clerk,
             return NGX_DECLINED;
         }
 
+        clerk->full = 0;
         clerk->now = n;
         clerk->since = clerk->since ? clerk->since : clerk->now;
 
     } else if (n >= step->full) {
 
         if (++clerk->full == NGX_MODELGW_CLERK_FULL) {
-            clerk->full = 0;
             clerk->step = 0;
         }
 

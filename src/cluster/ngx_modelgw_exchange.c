@@ -771,9 +771,10 @@ ngx_modelgw_exchange_said(ngx_modelgw_exchange_round_t *round,
 }
 
 
-/* There is one row, as a join has found the one of the cluster. */
-
-/* NGX_AGAIN: the node is too old since now, as joining says */
+/*
+ * There is one row, as a join has found the one of the cluster.  NGX_AGAIN: the
+ * node is too old since now, as joining says.
+ */
 
 static ngx_int_t
 ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,

@@ -66,6 +66,7 @@ typedef struct ngx_http_modelgw_limits_s  ngx_http_modelgw_limits_t;
 typedef struct ngx_http_modelgw_retry_s   ngx_http_modelgw_retry_t;
 typedef struct ngx_http_modelgw_stream_s  ngx_http_modelgw_stream_t;
 typedef struct ngx_http_modelgw_wait_s    ngx_http_modelgw_wait_t;
+typedef struct ngx_http_modelgw_bound_s   ngx_http_modelgw_bound_t;
 
 
 /*
@@ -202,6 +203,7 @@ typedef struct {
     ngx_modelgw_ledger_left_t           left;         /* of it, less the hold */
     ngx_http_modelgw_wait_t            *wait;         /* NULL: it has not waited
                                                          for credit */
+    ngx_http_modelgw_bound_t           *bound;        /* of a call that waits */
     ngx_msec_t                          waited;       /* ms that it did */
     unsigned                            met:1;        /* "left" is set */
     unsigned                            limited:1;    /* it waits for its part

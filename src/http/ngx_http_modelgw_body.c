@@ -87,8 +87,16 @@ ngx_http_modelgw_precontent_handler(ngx_http_request_t *r)
     }
 
     if (ctx->state < NGX_HTTP_MODELGW_READ) {
-        return ctx->money.limited ? ngx_http_modelgw_body_limited(r, ctx)
-                                  : ngx_http_modelgw_body_start(r, ctx);
+
+        if (ctx->money.limited) {
+            rc = ngx_http_modelgw_body_limited(r, ctx);
+
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        return ngx_http_modelgw_body_start(r, ctx);
     }
 
     if (ctx->state >= NGX_HTTP_MODELGW_READY) {
@@ -140,7 +148,7 @@ ngx_http_modelgw_body_outside(ngx_http_request_t *r)
 }
 
 
-/* A limit of the key was not decided in the access phase. */
+/* A limit of the key was not decided in the access phase.  NGX_OK: it is. */
 
 static ngx_int_t
 ngx_http_modelgw_body_limited(ngx_http_request_t *r,
@@ -153,10 +161,8 @@ ngx_http_modelgw_body_limited(ngx_http_request_t *r,
     switch (rc) {
 
     case NGX_OK:
-        return ngx_http_modelgw_body_start(r, ctx);
-
     case NGX_AGAIN:
-        return NGX_AGAIN;
+        return rc;
 
     case NGX_DECLINED:
         return ngx_http_modelgw_reply_error(r, ctx);

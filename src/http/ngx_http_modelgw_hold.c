@@ -83,13 +83,13 @@ typedef struct {
 } ngx_http_modelgw_billed_header_t;
 
 
-typedef struct {
+struct ngx_http_modelgw_bound_s {
     int64_t                   input;     /* tokens, at most */
     int64_t                   output;    /* tokens of all choices, at most */
     int64_t                   estimate;  /* tokens of the input */
     int64_t                   cost;      /* nano-euro, at most */
     ngx_uint_t                long_cache;
-} ngx_http_modelgw_bound_t;
+};
 
 
 /* what a 402 says */
@@ -128,7 +128,8 @@ static ngx_int_t ngx_http_modelgw_hold_full(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_hold_budget_locked(
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
-static ngx_int_t ngx_http_modelgw_hold_taken(ngx_http_modelgw_ctx_t *ctx,
+static ngx_int_t ngx_http_modelgw_hold_wait(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf,
     ngx_http_modelgw_bound_t *b);
 static ngx_int_t ngx_http_modelgw_hold_claim(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
@@ -694,24 +695,16 @@ ngx_http_modelgw_hold_take(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     if (budget != NGX_OK) {
         return (mmcf->cluster && budget == NGX_DECLINED)
-               ? ngx_http_modelgw_hold_claim(r, ctx, mmcf)
+               ? ngx_http_modelgw_hold_wait(r, ctx, mmcf, b)
                : ngx_http_modelgw_hold_exceeded(r, ctx, b, budget, 0);
     }
 
     if (credit != NGX_OK) {
         return mmcf->cluster
-               ? ngx_http_modelgw_hold_claim(r, ctx, mmcf)
+               ? ngx_http_modelgw_hold_wait(r, ctx, mmcf, b)
                : ngx_http_modelgw_hold_insufficient(r, ctx, b, available, 0);
     }
 
-    return ngx_http_modelgw_hold_taken(ctx, b);
-}
-
-
-static ngx_int_t
-ngx_http_modelgw_hold_taken(ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_bound_t *b)
-{
     if (ctx->money.met) {
         ctx->money.left.amount -= b->cost;
     }
@@ -719,6 +712,21 @@ ngx_http_modelgw_hold_taken(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_hold_describe(ctx);
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_hold_wait(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_main_conf_t *mmcf, ngx_http_modelgw_bound_t *b)
+{
+    ctx->money.bound = ngx_palloc(r->pool, sizeof(ngx_http_modelgw_bound_t));
+    if (ctx->money.bound == NULL) {
+        return NGX_ERROR;
+    }
+
+    *ctx->money.bound = *b;
+
+    return ngx_http_modelgw_hold_claim(r, ctx, mmcf);
 }
 
 
@@ -775,25 +783,18 @@ ngx_http_modelgw_hold_claim(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 }
 
 
-/* The bound is what it was: nothing that it is computed from has changed. */
-
 ngx_int_t
 ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    int64_t                        n[NGX_HTTP_MODELGW_MARK_KINDS];
     ngx_modelgw_claim_t            claim;
-    ngx_http_modelgw_bound_t       bound;
     ngx_http_modelgw_main_conf_t  *mmcf;
-
-    ngx_http_modelgw_hold_count(ctx, n);
-    ngx_http_modelgw_hold_bound(r, ctx, n, &bound);
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
 
     switch (ngx_http_modelgw_wait_kind(ctx)) {
 
     case NGX_HTTP_MODELGW_WAIT_LIMIT:
-        return ngx_http_modelgw_hold_take(r, ctx, &bound, mmcf);
+        return ngx_http_modelgw_hold(r, ctx);
 
     case NGX_HTTP_MODELGW_WAIT_PLACE:
         return ngx_http_modelgw_hold_claim(r, ctx, mmcf);
@@ -812,18 +813,19 @@ ngx_http_modelgw_hold_again(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     switch (claim.state) {
 
     case NGX_MODELGW_CLAIM_HELD:
-        return ngx_http_modelgw_hold_taken(ctx, &bound);
+        ngx_http_modelgw_hold_describe(ctx);
+        return NGX_OK;
 
     case NGX_MODELGW_CLAIM_CREDIT:
-        return ngx_http_modelgw_hold_insufficient(r, ctx, &bound,
+        return ngx_http_modelgw_hold_insufficient(r, ctx, ctx->money.bound,
                                                   claim.available, claim.away);
 
     case NGX_MODELGW_CLAIM_BUDGET:
         ctx->money.left.amount = claim.available;
         ctx->money.met = 1;
 
-        return ngx_http_modelgw_hold_exceeded(r, ctx, &bound, NGX_DECLINED,
-                                              claim.away);
+        return ngx_http_modelgw_hold_exceeded(r, ctx, ctx->money.bound,
+                                              NGX_DECLINED, claim.away);
 
     default: /* NGX_MODELGW_CLAIM_SILENT, NGX_MODELGW_CLAIM_GONE */
         return ngx_http_modelgw_hold_silent(r, ctx);

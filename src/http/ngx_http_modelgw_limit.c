@@ -82,13 +82,22 @@ typedef struct {
 
 static ngx_http_modelgw_limits_t *ngx_http_modelgw_limit_create(
     ngx_http_request_t *r, uint32_t rpm, uint32_t tpm);
-static ngx_int_t ngx_http_modelgw_limit_try(ngx_http_request_t *r,
+static ngx_int_t ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_main_conf_t *mmcf, uint32_t rpm, uint32_t concurrency);
+static ngx_int_t ngx_http_modelgw_limit_open_locked(
     ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf,
     uint32_t concurrency);
-static ngx_int_t ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency);
+static ngx_int_t ngx_http_modelgw_limit_reached(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency, ngx_int_t rc);
+static ngx_int_t ngx_http_modelgw_limit_cluster(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf,
+    uint32_t rpm, uint32_t tpm, uint32_t concurrency);
+static ngx_int_t ngx_http_modelgw_limit_try(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_limit_shared_locked(
     ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger);
+static ngx_int_t ngx_http_modelgw_limit_shared_tokens_locked(
+    ngx_http_modelgw_ctx_t *ctx, ngx_modelgw_ledger_t *ledger, int64_t tokens);
 static ngx_int_t ngx_http_modelgw_limit_calls(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency);
 static ngx_int_t ngx_http_modelgw_limit_refuse(ngx_http_request_t *r,
@@ -142,7 +151,6 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
 {
     uint32_t                       rpm, tpm, concurrency;
     ngx_int_t                      rc;
-    const char                    *reason;
     ngx_modelgw_key_t             *key;
     ngx_http_modelgw_group_t      *group;
     ngx_http_modelgw_main_conf_t  *mmcf;
@@ -174,6 +182,60 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
         return ngx_http_modelgw_limit_full(r, ctx);
     }
 
+    if (mmcf->cluster) {
+        return ngx_http_modelgw_limit_cluster(r, ctx, mmcf, rpm, tpm,
+                                              concurrency);
+    }
+
+    if (rpm || tpm) {
+        ctx->money.limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
+        if (ctx->money.limits == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (rpm == 0 && concurrency == 0) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_modelgw_limit_take(ctx, mmcf, rpm, concurrency);
+
+    return (rc == NGX_OK)
+           ? NGX_OK : ngx_http_modelgw_limit_reached(r, ctx, concurrency, rc);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_limit_reached(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, uint32_t concurrency, ngx_int_t rc)
+{
+    if (ctx->money.limits && ctx->money.limits->requests.limit
+        && ctx->money.limits->requests.state.wait)
+    {
+        ctx->request.reason = NGX_HTTP_MODELGW_REASON_RPM;
+
+        return ngx_http_modelgw_limit_refuse(r, ctx,
+                                             &ctx->money.limits->requests,
+                                             "request");
+    }
+
+    return (rc == NGX_DECLINED)
+           ? ngx_http_modelgw_limit_calls(r, ctx, concurrency)
+           : ngx_http_modelgw_limit_full(r, ctx);
+}
+
+
+/* The same, of limits that are those of all nodes. */
+
+static ngx_int_t
+ngx_http_modelgw_limit_cluster(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_http_modelgw_main_conf_t *mmcf,
+    uint32_t rpm, uint32_t tpm, uint32_t concurrency)
+{
+    ngx_int_t                   rc;
+    const char                 *reason;
+    ngx_http_modelgw_limits_t  *limits;
+
     /* nobody would lend more of a limit to this node, nor take it back */
 
     reason = ngx_http_modelgw_node_refuses(mmcf);
@@ -183,25 +245,26 @@ ngx_http_modelgw_limit_request(ngx_http_request_t *r,
                                       "%s, try again later", reason);
     }
 
-    if (rpm || tpm || (mmcf->cluster && concurrency)) {
-        ctx->money.limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
-        if (ctx->money.limits == NULL) {
-            return NGX_ERROR;
-        }
-
-        if (mmcf->cluster) {
-            ctx->money.limits->calls = concurrency;
-            ctx->money.limits->counted = 0;
-            ngx_memzero(ctx->money.limits->tickets,
-                        sizeof(ctx->money.limits->tickets));
-        }
+    if (rpm == 0 && tpm == 0 && concurrency == 0) {
+        return NGX_OK;
     }
+
+    limits = ngx_http_modelgw_limit_create(r, rpm, tpm);
+    if (limits == NULL) {
+        return NGX_ERROR;
+    }
+
+    limits->calls = concurrency;
+    limits->counted = 0;
+    ngx_memzero(limits->tickets, sizeof(limits->tickets));
+
+    ctx->money.limits = limits;
 
     if (rpm == 0 && concurrency == 0) {
         return NGX_OK;
     }
 
-    rc = ngx_http_modelgw_limit_try(r, ctx, mmcf, concurrency);
+    rc = ngx_http_modelgw_limit_try(r, ctx, mmcf);
 
     if (rc != NGX_AGAIN) {
         return rc;
@@ -227,8 +290,7 @@ ngx_http_modelgw_limit_again(ngx_http_request_t *r,
     rc = NGX_AGAIN;
 
     if (ngx_http_modelgw_limit_answered(ctx, mmcf->ledger)) {
-        rc = ngx_http_modelgw_limit_try(r, ctx, mmcf,
-                                        ctx->money.limits->calls);
+        rc = ngx_http_modelgw_limit_try(r, ctx, mmcf);
     }
 
     if (rc == NGX_AGAIN) {
@@ -269,29 +331,27 @@ ngx_http_modelgw_limit_answered(ngx_http_modelgw_ctx_t *ctx,
 
 static ngx_int_t
 ngx_http_modelgw_limit_try(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency)
+    ngx_http_modelgw_main_conf_t *mmcf)
 {
+    uint32_t   concurrency;
     ngx_int_t  rc;
 
-    rc = ngx_http_modelgw_limit_take(ctx, mmcf, concurrency);
+    concurrency = ctx->money.limits->calls;
 
-    if (rc == NGX_OK || rc == NGX_AGAIN) {
-        return rc;
+    ngx_modelgw_ledger_lock(mmcf->ledger);
+
+    rc = ngx_http_modelgw_limit_shared_locked(ctx, mmcf->ledger);
+
+    if (rc == NGX_OK && concurrency) {
+        rc = ngx_http_modelgw_limit_open_locked(ctx, mmcf, concurrency);
     }
 
-    if (ctx->money.limits && ctx->money.limits->requests.limit
-        && ctx->money.limits->requests.state.wait)
-    {
-        ctx->request.reason = NGX_HTTP_MODELGW_REASON_RPM;
+    ngx_modelgw_ledger_unlock(mmcf->ledger);
 
-        return ngx_http_modelgw_limit_refuse(r, ctx,
-                                             &ctx->money.limits->requests,
-                                             "request");
-    }
+    ngx_http_modelgw_limit_wake(mmcf->ledger);
 
-    return (rc == NGX_DECLINED)
-           ? ngx_http_modelgw_limit_calls(r, ctx, concurrency)
-           : ngx_http_modelgw_limit_full(r, ctx);
+    return (rc == NGX_OK || rc == NGX_AGAIN)
+           ? rc : ngx_http_modelgw_limit_reached(r, ctx, concurrency, rc);
 }
 
 
@@ -319,7 +379,6 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
 /*
  * Takes a request and a call in flight under one lock.
  *     NGX_OK
- *     NGX_AGAIN     to be tried again after an answer
  *     NGX_DECLINED  a limit is reached; the request is not given back if it is
  *                   the one of calls in flight
  *     NGX_ERROR     no room for the call
@@ -327,7 +386,7 @@ ngx_http_modelgw_limit_create(ngx_http_request_t *r, uint32_t rpm,
 
 static ngx_int_t
 ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
-    ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency)
+    ngx_http_modelgw_main_conf_t *mmcf, uint32_t rpm, uint32_t concurrency)
 {
     ngx_int_t                         rc;
     ngx_modelgw_ledger_t             *ledger;
@@ -340,34 +399,41 @@ ngx_http_modelgw_limit_take(ngx_http_modelgw_ctx_t *ctx,
 
     ngx_modelgw_ledger_lock(ledger);
 
-    if (mmcf->cluster) {
-        rc = ngx_http_modelgw_limit_shared_locked(ctx, ledger);
-
-    } else if (ctx->money.limits && ctx->money.limits->requests.limit) {
+    if (rpm) {
         status = &ctx->money.limits->requests;
         status->time = ngx_current_msec;
 
-        rc = ngx_modelgw_limit_take(&key->rpm, status->limit, 1, status->time,
+        rc = ngx_modelgw_limit_take(&key->rpm, rpm, 1, status->time,
                                     &status->state);
     }
 
     if (rc == NGX_OK && concurrency) {
-        rc = (mmcf->worker == NGX_MODELGW_LEDGER_NONE)
-             ? NGX_ERROR
-             : ngx_modelgw_ledger_open_locked(ledger, mmcf->worker,
-                                              ctx->request.key->slot,
-                                              concurrency, &ctx->money.slot);
-
-        if (rc == NGX_OK) {
-            ctx->money.slot->cell = NGX_MODELGW_CALL_GROUP
-                                    | ngx_http_modelgw_ctx_group(ctx)->cell;
-        }
+        rc = ngx_http_modelgw_limit_open_locked(ctx, mmcf, concurrency);
     }
 
     ngx_modelgw_ledger_unlock(ledger);
 
-    if (mmcf->cluster) {
-        ngx_http_modelgw_limit_wake(ledger);
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_limit_open_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_http_modelgw_main_conf_t *mmcf, uint32_t concurrency)
+{
+    ngx_int_t  rc;
+
+    if (mmcf->worker == NGX_MODELGW_LEDGER_NONE) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_modelgw_ledger_open_locked(mmcf->ledger, mmcf->worker,
+                                        ctx->request.key->slot, concurrency,
+                                        &ctx->money.slot);
+
+    if (rc == NGX_OK) {
+        ctx->money.slot->cell = NGX_MODELGW_CALL_GROUP
+                                | ngx_http_modelgw_ctx_group(ctx)->cell;
     }
 
     return rc;
@@ -411,6 +477,24 @@ ngx_http_modelgw_limit_shared_locked(ngx_http_modelgw_ctx_t *ctx,
     return ngx_modelgw_share_open_locked(ledger, slot, limits->calls,
                                    ngx_current_msec,
                                    &limits->tickets[NGX_MODELGW_SHARE_CALLS]);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_limit_shared_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
+    ngx_modelgw_ledger_t *ledger, int64_t tokens)
+{
+    ngx_http_modelgw_limits_t        *limits;
+    ngx_http_modelgw_limit_status_t  *status;
+
+    limits = ctx->money.limits;
+    status = &limits->tokens;
+
+    return ngx_modelgw_share_take_locked(ledger, ctx->request.key->slot,
+                                   NGX_MODELGW_SHARE_TOKENS, status->limit,
+                                   tokens, status->time, ctx->money.slot,
+                                   &limits->tickets[NGX_MODELGW_SHARE_TOKENS],
+                                   &status->state);
 }
 
 
@@ -465,11 +549,8 @@ ngx_http_modelgw_limit_tokens_locked(ngx_http_modelgw_ctx_t *ctx,
     tokens = ngx_min(tokens, ((int64_t) status->limit + 3) / 4);
 
     if (mmcf->cluster) {
-        return ngx_modelgw_share_take_locked(mmcf->ledger,
-                     ctx->request.key->slot, NGX_MODELGW_SHARE_TOKENS,
-                     status->limit, tokens, status->time, ctx->money.slot,
-                     &ctx->money.limits->tickets[NGX_MODELGW_SHARE_TOKENS],
-                     &status->state);
+        return ngx_http_modelgw_limit_shared_tokens_locked(ctx, mmcf->ledger,
+                                                           tokens);
     }
 
     key = ngx_modelgw_ledger_key_at(mmcf->ledger, ctx->request.key->slot);

@@ -12,7 +12,6 @@
 #include "ngx_modelgw_cost.h"
 
 
-#define NGX_MODELGW_BUDGET_DAY       ((uint64_t) 86400000)  /* milliseconds */
 
 /* the Epoch was a Thursday */
 
@@ -131,19 +130,6 @@ ngx_modelgw_budget_end(ngx_uint_t window, uint64_t time)
     }
 
     return day * NGX_MODELGW_BUDGET_DAY;
-}
-
-
-uint64_t
-ngx_modelgw_budget_longest(ngx_uint_t window)
-{
-    static const uint64_t  days[NGX_MODELGW_WINDOWS] = {
-        [NGX_MODELGW_WINDOW_DAY] = 1,
-        [NGX_MODELGW_WINDOW_WEEK] = 7,
-        [NGX_MODELGW_WINDOW_MONTH] = 31
-    };
-
-    return days[window] * NGX_MODELGW_BUDGET_DAY;
 }
 
 

@@ -46,8 +46,23 @@ ngx_int_t ngx_modelgw_budget_parse(ngx_str_t *text,
 uint64_t ngx_modelgw_budget_start(ngx_uint_t window, uint64_t time);
 uint64_t ngx_modelgw_budget_end(ngx_uint_t window, uint64_t time);
 
+
+#define NGX_MODELGW_BUDGET_DAY  ((uint64_t) 86400000)  /* milliseconds */
+
+
 /* The longest that a window may be, milliseconds; not for "total". */
-uint64_t ngx_modelgw_budget_longest(ngx_uint_t window);
+
+static ngx_inline uint64_t
+ngx_modelgw_budget_longest(ngx_uint_t window)
+{
+    static const uint64_t  longest[NGX_MODELGW_WINDOWS] = {
+        [NGX_MODELGW_WINDOW_DAY] = NGX_MODELGW_BUDGET_DAY,
+        [NGX_MODELGW_WINDOW_WEEK] = 7 * NGX_MODELGW_BUDGET_DAY,
+        [NGX_MODELGW_WINDOW_MONTH] = 31 * NGX_MODELGW_BUDGET_DAY
+    };
+
+    return longest[window];
+}
 
 
 #endif /* _NGX_MODELGW_BUDGET_H_INCLUDED_ */

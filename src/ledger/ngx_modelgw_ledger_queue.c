@@ -275,8 +275,14 @@ ngx_modelgw_ledger_set_stored(ngx_modelgw_ledger_t *l, uint32_t n)
 ngx_uint_t
 ngx_modelgw_ledger_writable(ngx_modelgw_ledger_t *l)
 {
-    return !ngx_modelgw_ledger_load(&l->barred)
-           && !ngx_modelgw_ledger_stalled(l);
+    if (ngx_modelgw_ledger_load(&l->barred)) {
+        return 0;
+    }
+
+    /* nearly always there is no flush */
+
+    return ngx_modelgw_ledger_load(&l->flush) == 0
+           || !ngx_modelgw_ledger_stalled(l);
 }
 
 

@@ -18,7 +18,9 @@
 #define NGX_MODELGW_PQ_ARRAY_MAX   (256 * 1024 * 1024)
 
 
-static u_char *ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len);
+static ngx_inline u_char *ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a,
+    size_t len);
+static u_char *ngx_modelgw_pq_grow(ngx_modelgw_pq_array_t *a, size_t len);
 
 
 void
@@ -58,12 +60,32 @@ ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type)
 void
 ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n)
 {
-    size_t   len;
-    u_char  *p;
+    size_t    len;
+    u_char   *p;
+    uint32_t  size;
+    uint64_t  value;
+
+    /* nearly all of them, of each call */
+
+    if (a->type == NGX_MODELGW_PQ_INT8) {
+        p = ngx_modelgw_pq_reserve(a, sizeof(size) + sizeof(value));
+        if (p == NULL) {
+            return;
+        }
+
+        size = htonl(sizeof(value));
+        value = htobe64(n);
+
+        p = ngx_cpymem(p, &size, sizeof(size));
+        ngx_memcpy(p, &value, sizeof(value));
+
+        a->n++;
+
+        return;
+    }
 
     len = (a->type == NGX_MODELGW_PQ_BOOL) ? 1
-          : (a->type == NGX_MODELGW_PQ_INT4) ? sizeof(int32_t)
-          : sizeof(int64_t);
+          : sizeof(int32_t);
 
     p = ngx_modelgw_pq_reserve(a, sizeof(int32_t) + len);
     if (p == NULL) {
@@ -105,6 +127,12 @@ ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
     last = p + len;
 
     while (p < last) {
+
+        if (*p < 0x80 && *p) {
+            p++;
+            continue;
+        }
+
         n = ngx_modelgw_pq_utf8(p, last);
 
         if (n == 0) {
@@ -181,8 +209,24 @@ ngx_modelgw_pq_array_free(ngx_modelgw_pq_array_t *a)
 
 /* NULL: there is no memory, or the array is too large, now or before */
 
-static u_char *
+static ngx_inline u_char *
 ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len)
+{
+    u_char  *p;
+
+    if (a->failed || (size_t) (a->end - a->pos) < len) {
+        return ngx_modelgw_pq_grow(a, len);
+    }
+
+    p = a->pos;
+    a->pos += len;
+
+    return p;
+}
+
+
+static u_char *
+ngx_modelgw_pq_grow(ngx_modelgw_pq_array_t *a, size_t len)
 {
     size_t   used, size;
     u_char  *p;
@@ -191,26 +235,21 @@ ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a, size_t len)
         return NULL;
     }
 
-    if ((size_t) (a->end - a->pos) < len) {
-        used = a->pos - a->start;
-        size = ngx_max(2 * (size_t) (a->end - a->start), used + len);
-        size = ngx_max(size, 1024);
+    used = a->pos - a->start;
+    size = ngx_max(2 * (size_t) (a->end - a->start), used + len);
+    size = ngx_max(size, 1024);
 
-        p = (size > NGX_MODELGW_PQ_ARRAY_MAX) ? NULL : realloc(a->start, size);
-        if (p == NULL) {
-            a->failed = 1;
-            return NULL;
-        }
-
-        a->start = p;
-        a->pos = p + used;
-        a->end = p + size;
+    p = (size > NGX_MODELGW_PQ_ARRAY_MAX) ? NULL : realloc(a->start, size);
+    if (p == NULL) {
+        a->failed = 1;
+        return NULL;
     }
 
-    p = a->pos;
-    a->pos += len;
+    a->start = p;
+    a->pos = p + used + len;
+    a->end = p + size;
 
-    return p;
+    return p + used;
 }
 
 

@@ -4,11 +4,12 @@
  * cluster.  src/store/ngx_modelgw_store_journal.c
  *
  * It has all tables of a ledger of one machine, and besides: node (one row),
- * outbox (a trigger on calls adds a position to each row of them), leases and
- * acknowledged.  PRAGMA user_version is 100 + NGX_MODELGW_STORE_VERSION, so an
- * older nginx refuses it.  An account's balance is what is left of its lease:
- * granted - returned - forced - the cost of its calls.  The top-ups in it are
- * those that this node has taken lately, to be said again; they do not count.
+ * outbox (positions of calls, which the view "positions" has one by one),
+ * leases and acknowledged.  PRAGMA user_version is 100 +
+ * NGX_MODELGW_STORE_VERSION, so an older nginx refuses it.  An account's
+ * balance is what is left of its lease: granted - returned - forced - the cost
+ * of its calls.  The top-ups in it are those that this node has taken lately,
+ * to be said again; they do not count.
  *
  * It is made and opened by ngx_modelgw_store_open_journal().
  */
@@ -87,9 +88,8 @@ typedef struct {
 
 /*
  * For a reader.  _calls() calls the handler for at most max calls after pos, in
- * the order of their positions, which have gaps.  _prices() does so, in any
- * order and each once, for the prices of these calls, if it is called after it:
- * then also for those of calls that were written meanwhile.
+ * the order of their positions, _price() for the price with the id, if there is
+ * one.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 typedef ngx_int_t (*ngx_modelgw_journal_call_pt)(void *data,
@@ -99,8 +99,8 @@ ngx_int_t ngx_modelgw_journal_calls(ngx_modelgw_store_t *s, uint64_t pos,
 
 typedef ngx_int_t (*ngx_modelgw_journal_price_pt)(void *data,
     ngx_modelgw_store_price_t *price);
-ngx_int_t ngx_modelgw_journal_prices(ngx_modelgw_store_t *s, uint64_t pos,
-    ngx_uint_t max, ngx_modelgw_journal_price_pt handler, void *data);
+ngx_int_t ngx_modelgw_journal_price(ngx_modelgw_store_t *s, uint64_t id,
+    ngx_modelgw_journal_price_pt handler, void *data);
 
 typedef struct {
     ngx_str_t             id;
@@ -133,6 +133,16 @@ ngx_int_t ngx_modelgw_journal_end(ngx_modelgw_store_t *s, uint64_t *end);
  */
 ngx_int_t ngx_modelgw_journal_call(ngx_modelgw_store_t *s, uint64_t pos,
     uint64_t *id);
+
+
+/*
+ * For a writer: the handler is called for each call that is inserted, with its
+ * position.  Both count when the batch is committed, and are void if it fails.
+ */
+typedef void (*ngx_modelgw_journal_written_pt)(void *data, uint64_t pos,
+    ngx_modelgw_call_t *call, ngx_modelgw_ledger_name_t *account);
+void ngx_modelgw_journal_written(ngx_modelgw_store_t *s,
+    ngx_modelgw_journal_written_pt handler, void *data);
 
 
 /* In a batch of the writer: NGX_OK, NGX_ERROR (the batch is rolled back). */

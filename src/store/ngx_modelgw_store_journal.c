@@ -2,10 +2,13 @@
 /*
  * The journal of a node of a cluster: see ngx_modelgw_journal.h.
  *
- * The outbox has the calls in the order in which they were written.  Positions
- * are never used again, even when the rows with the highest ones are deleted:
- * AUTOINCREMENT.  A trigger fills it, so no call is written without a position,
- * neither one that was lost.
+ * The outbox has the calls in the order in which they were written, a row for
+ * those that are inserted together: their ids, the lowest of them, and the
+ * position of the last one.  Positions are never used again, even when the rows
+ * with the highest ones are deleted: AUTOINCREMENT.
+ *
+ * Rejected: a trigger that adds a row for each call (three times as much to do
+ * as for the call itself).
  *
  * A row of "acknowledged" an hour tells since when the database has the calls
  * up to its position.  They are kept after that: a database that was restored
@@ -88,11 +91,16 @@ const char  ngx_modelgw_journal_schema[] =
 
     "CREATE TABLE outbox ("
         "pos INTEGER PRIMARY KEY AUTOINCREMENT,"
-        "call INTEGER NOT NULL UNIQUE"
+        "first INTEGER NOT NULL UNIQUE,"
+        "calls TEXT NOT NULL"
     ") STRICT;"
 
-    "CREATE TRIGGER calls_outbox AFTER INSERT ON calls"
-        " BEGIN INSERT INTO outbox (call) VALUES (NEW.id); END;"
+    /* last: of the row of the outbox, by which it is found */
+
+    "CREATE VIEW positions (pos, call, last) AS"
+        " SELECT outbox.pos - json_array_length(calls) + 1 + each.key,"
+        " each.value, outbox.pos"
+        " FROM outbox CROSS JOIN json_each(calls) AS each;"
 
     "CREATE TABLE acknowledged ("
         "time INTEGER NOT NULL PRIMARY KEY,"
@@ -109,18 +117,14 @@ const char  ngx_modelgw_journal_schema[] =
     ") STRICT, WITHOUT ROWID;";
 
 
-/* a position that no call has yet is 0, too */
-
-#define NGX_MODELGW_JOURNAL_END                                               \
-    "(SELECT coalesce(max(seq), 0) FROM sqlite_sequence"                      \
-    " WHERE name = 'outbox')"
-
-
-/* calls after ?1, at most ?2; CROSS JOIN: in this order */
+/*
+ * calls after ?1, at most ?2; CROSS JOIN: in this order.  Those of a row of the
+ * outbox come as they are in its array; to sort by pos would read all of them.
+ */
 
 #define NGX_MODELGW_JOURNAL_CALLS                                             \
-    " FROM outbox CROSS JOIN calls ON id = call WHERE pos > ?1"               \
-    " ORDER BY pos LIMIT ?2"
+    " FROM positions CROSS JOIN calls ON id = call"                           \
+    " WHERE last > ?1 AND pos > ?1 ORDER BY last LIMIT ?2"
 
 
 ngx_int_t
@@ -224,8 +228,10 @@ ngx_modelgw_journal_call(ngx_modelgw_store_t *s, uint64_t pos, uint64_t *id)
 {
     int64_t  call;
 
-    if (ngx_modelgw_store_step(s, "SELECT coalesce((SELECT call FROM outbox"
-                                  " WHERE pos = ?1), 0)", pos, 0, &call)
+    if (ngx_modelgw_store_step(s, "SELECT coalesce((SELECT call FROM positions"
+                                  " WHERE pos = ?1 AND last = (SELECT min(pos)"
+                                      " FROM outbox WHERE pos >= ?1)), 0)",
+                               pos, 0, &call)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -676,15 +682,14 @@ ngx_modelgw_journal_calls(ngx_modelgw_store_t *s, uint64_t pos, ngx_uint_t max,
 
 
 ngx_int_t
-ngx_modelgw_journal_prices(ngx_modelgw_store_t *s, uint64_t pos,
-    ngx_uint_t max, ngx_modelgw_journal_price_pt handler, void *data)
+ngx_modelgw_journal_price(ngx_modelgw_store_t *s, uint64_t id,
+    ngx_modelgw_journal_price_pt handler, void *data)
 {
     return ngx_modelgw_journal_rows(s,
                         "SELECT id, \"group\", model, \"from\", input, output,"
                         " cache_read, cache_write, cache_write_1h FROM prices"
-                        " WHERE id IN (SELECT price" NGX_MODELGW_JOURNAL_CALLS
-                        ")", pos, max, ngx_modelgw_journal_price_row, &handler,
-                        data);
+                        " WHERE id = ?1", id, 0, ngx_modelgw_journal_price_row,
+                        &handler, data);
 }
 
 

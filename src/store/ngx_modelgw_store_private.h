@@ -14,6 +14,7 @@
 
 #include <sqlite3.h>
 
+#include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_out.h"
 #include "ngx_modelgw_stmt.h"
 #include "ngx_modelgw_store.h"
@@ -84,6 +85,13 @@
 #define NGX_MODELGW_STORE_ACTIONS_NODE  "(id IS NULL)"
 
 
+/* of a journal: the last position; one that no call has yet is 0, too */
+
+#define NGX_MODELGW_JOURNAL_END                                               \
+    "(SELECT coalesce(max(seq), 0) FROM sqlite_sequence"                      \
+    " WHERE name = 'outbox')"
+
+
 /* statements prepared when the file is opened for writing */
 
 typedef enum {
@@ -96,6 +104,7 @@ typedef enum {
     NGX_MODELGW_STORE_ACCOUNT,
     NGX_MODELGW_STORE_TOPUP,
     NGX_MODELGW_STORE_LATE,
+    NGX_MODELGW_STORE_OUTBOX,            /* of a journal only */
     NGX_MODELGW_STORE_STATEMENTS
 } ngx_modelgw_store_statement_e;
 
@@ -125,6 +134,8 @@ struct ngx_modelgw_store_s {
     ngx_uint_t                   failed; /* nothing more is written */
     ngx_uint_t                   migrated; /* when it was opened */
     ngx_uint_t                   journal; /* it is one, of a cluster's node */
+    ngx_modelgw_journal_written_pt  written; /* NULL: nothing is called */
+    void                        *written_data;
 
     /* the table "temp.modelgw_batch" has the rows first <= row < end */
 
@@ -136,6 +147,9 @@ struct ngx_modelgw_store_s {
 
     ngx_uint_t                   nrows;
     ngx_modelgw_store_row_t      rows[NGX_MODELGW_STORE_ROWS];
+
+    u_char                       ids[NGX_MODELGW_STORE_ROWS
+                                     * sizeof("9223372036854775807,") + 2];
 
     ngx_uint_t                   ndeltas;
     uint16_t                     slots[NGX_MODELGW_STORE_SLOTS]; /* 1 plus

@@ -47,6 +47,19 @@ static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
 
+/* in a journal, before they are calls: their positions */
+
+static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery_outbox[] = {
+
+    { "INSERT INTO outbox SELECT " NGX_MODELGW_JOURNAL_END " + count(*),"
+          " min(id), json_group_array(id) FROM holds GROUP BY NULL",
+      "SELECT count(*) FROM (SELECT 1 FROM holds LIMIT 1)",
+      "failed: calls have no positions" },
+
+    { NULL, NULL, NULL }
+};
+
+
 /*
  * ?1: the time when they end, which is not before the mark.  A hold of a call
  * that exists was charged already.  A hold of an account that does not exist
@@ -194,6 +207,13 @@ ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s, uint64_t time,
 
     *n = count;
 
+    if (s->journal
+        && ngx_modelgw_store_steps(s, ngx_modelgw_store_recovery_outbox, 0, 0)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return ngx_modelgw_store_steps(s, ngx_modelgw_store_recovery, time, 0);
 }
 
@@ -321,7 +341,7 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
 
     if (ngx_modelgw_store_prepare(s,
             s->journal ? ngx_modelgw_store_old_sql(
-                             " WHERE id < (SELECT coalesce(min(call),"
+                             " WHERE id < (SELECT coalesce(min(first),"
                              " 0x7fffffffffffffff) FROM outbox)")
                        : ngx_modelgw_store_old_sql(""), &stmt)
         != NGX_OK)

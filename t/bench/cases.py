@@ -12,7 +12,9 @@ A case is a dictionary:
     all_keys  how many keys there are, the ones that call included
     slow      turns at the largest bodies are longer, and those that would not
               answer within a turn are left out
-In http and server $dir is the case's directory, $here that of this file.
+In http and server $dir is the case's directory, $here that of this file, and
+$conninfo a database of a cluster; $flush and $exchange are empty, but where
+nginx is slower than it is.
 
 How the features are measured one by one.  The gateway cannot be configured to
 skip stages, so three cases stop it early: t/bench/stage.c is a module of the
@@ -28,6 +30,8 @@ has, and
     all        what an operator has: two groups, a list of models and an account
                at each key, a thousand more keys, the admin location
     metrics    the same with modelgw_metrics
+    cluster    ledger with modelgw_cluster, beside a PostgreSQL, whose CPU is
+               not counted
 
 What is not separate: "scan" from "splice" (a body that is scanned is spliced,
 by offsets that the scan finds), and ledger from limits but by "limits", which
@@ -72,7 +76,11 @@ CHAT, MESSAGES, RESPONSES, EMBEDDINGS = (
 EMBEDDINGS = EMBEDDINGS.replace("context=", "kind=embedding context=")
 TWO = GROUP % {"name": "other", "protocol": "messages"} + CHAT
 
-LEDGER = "modelgw_ledger $dir/ledger.db; modelgw_founding_credit %s;" % RICH
+LEDGER = "modelgw_ledger $dir/ledger.db $flush; " \
+         "modelgw_founding_credit %s;" % RICH
+
+CLUSTER = LEDGER + 'modelgw_cluster "$conninfo" ' \
+                   'password=file:$dir/password $exchange;'
 
 # the maximum: nothing is refused
 LIMITS = "rpm=1000000000 tpm=1000000000 concurrency=100000"
@@ -123,6 +131,10 @@ CASES = {
         "speaks": "chat", "modules": OURS, "http": LEDGER + TWO,
         "server": GATEWAY + ADMIN + METRICS, "all_keys": 1100,
         "keys": LIMITS + " models=bench-large,bench-small account=bench"},
+    "cluster": {
+        "about": "ledger, as a node of a cluster",
+        "speaks": "chat", "modules": OURS, "http": CLUSTER + CHAT,
+        "server": GATEWAY, "keys": LIMITS},
     "messages": {
         "about": "metering, messages to messages",
         "speaks": "messages", "modules": OURS, "http": MESSAGES,
@@ -245,8 +257,8 @@ def left_out(case, load):
 
 # the order of a round's turns: pairs between two of plain
 
-TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "all",
-         "translate", "messages", "responses", "codex-messages", "codex-chat",
+TURNS = ["direct", "auth", "scan", "limits", "metering", "ledger", "cluster",
+         "all", "translate", "messages", "responses", "codex-messages", "codex-chat",
          "embeddings", "njs", "lua"]
 
 
@@ -304,6 +316,10 @@ TARGETS = [
      ratio("ledger", "metering")),
     ("ledger and limits, 20 KB: CPU, times metering's", "json-20k-32", 1.03,
      ratio("ledger", "metering")),
+    ("a node of a cluster, 1 KB: CPU, times the ledger's", "json-1k-32", 1.03,
+     ratio("cluster", "ledger")),
+    ("a node of a cluster, 20 KB: CPU, times the ledger's", "json-20k-32", 1.03,
+     ratio("cluster", "ledger")),
     ("translated 20 KB request: CPU, times the untranslated chat call's",
      "json-20k-32", 1.5, ratio("translate", "metering")),
     ("the same, without what plain proxy_pass costs in both",

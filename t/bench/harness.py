@@ -5,6 +5,7 @@ MODELGW_NGINX     the binary; /usr/sbin/nginx
 MODELGW_MODULE    the module; build/ngx_http_modelgw_module.so
 MODELGW_BENCH     the directory of programs compiled from t/bench; build/bench
 MODELGW_MODULES   the directory of nginx's own modules
+MODELGW_POSTGRES  programs of PostgreSQL, of the cases that need it
 """
 
 import hashlib
@@ -174,8 +175,9 @@ class Direct(Process):
 
 
 class Nginx(Process):
-    """The nginx of one case.  "before" is a command that runs it; with it, all
-    is one process."""
+    """The nginx of one case.  "before" is a command that runs it, many times
+    slower; with it, all is one process, and threads have more time, so that
+    they do as much at a time as they do else."""
 
     def __init__(self, case, directory, upstream, before=()):
         self.dir = directory
@@ -183,6 +185,10 @@ class Nginx(Process):
         self.alone = bool(before)
         os.mkdir(directory)
         self.write("secret", "an-upstream-credential\n")
+        self.database = None
+        if "$conninfo" in case.get("http", ""):
+            self.database = database()
+            self.write("password", self.database.password)
         self.write_keys(case)
         self.write_proxy()
         self.write("nginx.conf", CONF % {
@@ -211,6 +217,11 @@ class Nginx(Process):
             time.sleep(0.02)
 
     def fill(self, text):
+        if self.database:
+            text = text.replace("$conninfo", self.database.conninfo())
+        for name, slow in (("flush", "flush=100ms"),
+                           ("exchange", "exchange=1s")):
+            text = text.replace("$" + name, slow if self.alone else "")
         return text.replace("$dir", self.dir).replace("$here", HERE)
 
     def write_keys(self, case):
@@ -260,6 +271,20 @@ class Nginx(Process):
             except OSError:
                 pass
         super().stop(signal.SIGQUIT, 60)
+        if self.database:
+            self.database.remove()
+
+
+def database():
+    """A PostgreSQL server, as for tests of clusters, away from the worker."""
+    sys.path.insert(0, os.path.join(ROOT, "t/lib"))
+    import postgres
+    sys.path.pop(0)
+    os.sched_setaffinity(0, {OTHER})
+    try:
+        return postgres.Server()
+    finally:
+        os.sched_setaffinity(0, CORES)
 
 
 def start(name, directory, upstream, before=()):
@@ -286,6 +311,10 @@ def check(name, gateway, kind, body, headers=()):
     """Checks the answer once, before it is requested a thousand times."""
     speaks = cases.CASES[name]["speaks"]
     status, answer = request(gateway.port, speaks, body, headers)
+    end = time.monotonic() + 60         # a node joins its cluster first
+    while status == 503 and time.monotonic() < end:
+        time.sleep(0.1)
+        status, answer = request(gateway.port, speaks, body, headers)
     last = bodies.ENDS[speaks] if kind == "stream" else b"}"
     words = b"" if speaks == "embeddings" else bodies.LAST_WORDS[kind]
     if status != 200 or not answer.endswith(last) or words not in answer:

@@ -3,11 +3,14 @@ callgrind counts them: the same on a busy machine as on a quiet one, so changes
 of the code are judged by it.
 
 usage: t/bench/instructions.py [--case NAME]... [--load NAME]... [--top N]
-                               [--of CASE] [--function NAME]... [--out FILE]
+                               [--of CASE] [--function NAME]... [--threads]
+                               [--out FILE]
 
 Needs what harness.py says, and valgrind.  Each case runs twice, with N and with
 2N requests over one connection: the difference is the cost of N requests
-without start and exit.  Of the threads only the event loop's is counted.
+without start and exit.  Of the threads only the event loop's is counted, with
+--threads those of the ledger's writer and the exchanger of a cluster, too, with
+N = 2000 over 20 connections.
 
 Not measured: the kernel, which takes most of a request's time; caches; SHA-NI
 and AVX-512, which valgrind hides from OpenSSL and from our scanner, so that a
@@ -28,9 +31,15 @@ import tempfile
 import cases
 import harness
 
-CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "all",
-         "metrics", "messages", "responses", "embeddings", "translate",
+CASES = ["plain", "auth", "scan", "metering", "limits", "ledger", "cluster",
+         "all", "metrics", "messages", "responses", "embeddings", "translate",
          "codex-messages", "codex-chat"]
+
+# of --threads, which do as much at a time as under load: N, of connections with
+# a key each
+
+BATCHES = 2000
+CONNECTIONS = 20
 
 # kind, size of the body, and how many requests are N
 LOADS = {
@@ -79,46 +88,64 @@ def events(path):
     return merged
 
 
-def main_thread(directory):
-    """The file of the main thread; the others' names end in -02..."""
-    files = glob.glob(directory + "/callgrind-*-01")
-    if len(files) != 1:
+def counted(directory, threads):
+    """The files of the threads: the first is the main one's."""
+    files = sorted(glob.glob(directory + "/callgrind-*-[0-9][0-9]"))
+    if not files:
         sys.exit("callgrind has not written in " + directory)
-    return files[0]
+    return files if threads else files[:1]
 
 
-def run(name, kind, body, n, directory, upstream):
+def call(name, gateway, body, n, key=None):
+    """n requests over one connection, with one key or with all of them."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port,
+                                            timeout=60)
+    for i in range(n):
+        status, answer = harness.request(
+            gateway.port, cases.CASES[name]["speaks"], body,
+            n=i % harness.KEYS if key is None else key, connection=connection)
+        if status != 200:
+            sys.exit("%s: %d %s" % (name, status, answer[:300]))
+    connection.close()
+
+
+def run(name, kind, body, n, directory, upstream, threads):
     """{function: instructions} of a worker with n requests."""
     os.mkdir(directory)
     gateway = harness.start(name, directory, upstream, [
         "valgrind", "-q", "--tool=callgrind", "--separate-threads=yes",
-        "--callgrind-out-file=%s/callgrind-%%p" % directory])
-    speaks = cases.CASES[name]["speaks"]
+        "--fair-sched=yes", "--callgrind-out-file=%s/callgrind-%%p" % directory])
 
     try:
         harness.check(name, gateway, kind, body)
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.port,
-                                                timeout=60)
-        for i in range(n):
-            status, answer = harness.request(
-                gateway.port, speaks, body, n=i % harness.KEYS,
-                connection=connection)
-            if status != 200:
-                sys.exit("%s: %d %s" % (name, status, answer[:300]))
-        connection.close()
+        if threads:
+            with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as pool:
+                for job in [pool.submit(call, name, gateway, body,
+                                        n // CONNECTIONS, i)
+                            for i in range(CONNECTIONS)]:
+                    job.result()
+        else:
+            call(name, gateway, body, n)
     finally:
         gateway.stop()
 
-    return events(main_thread(directory))
+    total = collections.Counter()
+    for i, path in enumerate(counted(directory, threads)):
+        for function, cost in events(path).items():
+            total[function + (" %d" % (i + 1) if threads else "")] += cost
+    return total
 
 
-def measure(name, load, directory, upstream):
+def measure(name, load, directory, upstream, threads):
     """{function: instructions per request}"""
     kind, size, n = LOADS[load]
+    if threads:
+        n = BATCHES
     speaks = cases.CASES[name]["speaks"]
     body = cases.request(size, speaks, kind == "stream")
     first, second = (run(name, kind, body, count, "%s/%s-%s-%d" % (
-        directory, name, load, count), upstream) for count in (n, 2 * n))
+        directory, name, load, count), upstream, threads)
+        for count in (n, 2 * n))
     return {function: (second[function] - first.get(function, 0)) / n
             for function in second}
 
@@ -128,7 +155,8 @@ def show(table, args, out):
         print(text, flush=True)
         out.append(text)
 
-    say("instructions per request (user mode, event loop)")
+    say("instructions per request (user mode, %s)" % (
+        "all threads" if args.threads else "event loop"))
     say("%-14s" % "case" + "".join("%12s %7s" % (load, "ratio")
                                    for load in args.load))
     for name in args.case:
@@ -173,6 +201,7 @@ def main():
     p.add_argument("--top", type=int, default=25)
     p.add_argument("--of", default="all")
     p.add_argument("--function", action="append", default=[])
+    p.add_argument("--threads", action="store_true")
     p.add_argument("--jobs", type=int, default=len(harness.CORES))
     p.add_argument("--out")
     args = p.parse_args()
@@ -185,7 +214,7 @@ def main():
         try:
             with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
                 running = {(name, load): pool.submit(
-                    measure, name, load, directory, upstream)
+                    measure, name, load, directory, upstream, args.threads)
                     for load in args.load for name in args.case
                     if not cases.left_out(name, load)}
                 table = {cell: job.result() for cell, job in running.items()}

@@ -81,7 +81,7 @@ class Journal:
     def calls(self):
         """By their positions."""
         return {row.pop("pos"): row for row in self.query(
-            "SELECT pos, %s FROM outbox JOIN calls ON calls.id = outbox.call"
+            "SELECT pos, %s FROM positions JOIN calls ON calls.id = call"
             % ", ".join("calls." + c for c in COLUMNS))}
 
     def faults(self):

@@ -114,6 +114,10 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
 
     ngx_http_modelgw_batch_fill(w, &b);
 
+    /* what a batch that has failed has added */
+
+    ngx_http_modelgw_fresh_durable(&w->fresh, 0);
+
     if (ngx_http_modelgw_batch_write(w, &b) != NGX_OK) {
         ngx_modelgw_store_error(w->store, &w->error);
         return NGX_ERROR;
@@ -223,6 +227,11 @@ ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w)
     }
 
     w->shared->unsynced = 0;
+
+    if (w->cluster) {
+        ngx_modelgw_journal_written(w->store, ngx_http_modelgw_fresh_add,
+                                    &w->fresh);
+    }
 
     return NGX_OK;
 }
@@ -648,6 +657,10 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
         ngx_modelgw_ledger_change_answer(w->ledger, b->changes[i],
                                          b->results[i]);
     }
+
+    /* before they count as durable: the exchanger expects them here then */
+
+    ngx_http_modelgw_fresh_durable(&w->fresh, 1);
 
     /*
      * in this order: a call that gets a freed slot must find a place in the

@@ -95,9 +95,9 @@ static ngx_int_t ngx_http_modelgw_exchanger_join(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name,
     int64_t granted, int64_t returned, int64_t forced, int64_t spent);
-static void ngx_http_modelgw_exchanger_unknown(
+static ngx_int_t ngx_http_modelgw_exchanger_unknown(
     ngx_http_modelgw_exchanger_t *e);
-static void ngx_http_modelgw_exchanger_unknown_fund(
+static ngx_int_t ngx_http_modelgw_exchanger_unknown_fund(
     ngx_http_modelgw_exchanger_t *e, ngx_modelgw_fund_t *fund);
 static ngx_int_t ngx_http_modelgw_exchanger_end(
     ngx_http_modelgw_exchanger_t *e);
@@ -520,7 +520,6 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     ngx_modelgw_node_e  state;
 
     e->joins++;
-    e->lowered = 0;
     boot = ngx_http_modelgw_exchanger_boot();
 
     rc = ngx_http_modelgw_exchanger_end(e);
@@ -541,11 +540,15 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
         return rc;
     }
 
-    ngx_http_modelgw_exchanger_unknown(e);
+    if (ngx_http_modelgw_exchanger_unknown(e) != NGX_OK) {
+        return NGX_AGAIN;
+    }
 
     if (e->lowered && ngx_http_modelgw_round_lowered(e) != NGX_OK) {
         return ngx_http_modelgw_exchanger_unwritten(e);
     }
+
+    e->lowered = 0;
 
     e->closed = 1;
     e->compared = 0;
@@ -561,6 +564,7 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
     e->read = 0;
     e->saved = 0;
     e->shipped = (uint64_t) -1;
+    ngx_memzero(e->priced, sizeof(e->priced));
     e->round.took = 0;
     e->round.drain = 0;
     e->idle = 0;
@@ -637,9 +641,12 @@ ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
 }
 
 
-/* Leases that the database does not have: it was set back. */
+/*
+ * Leases that the database does not have: it was set back.  NGX_OK, NGX_AGAIN:
+ * no memory, e->x.error is set.
+ */
 
-static void
+static ngx_int_t
 ngx_http_modelgw_exchanger_unknown(ngx_http_modelgw_exchanger_t *e)
 {
     uint32_t            n;
@@ -649,19 +656,25 @@ ngx_http_modelgw_exchanger_unknown(ngx_http_modelgw_exchanger_t *e)
     fund.kind = NGX_MODELGW_FUND_ACCOUNT;
 
     for (fund.index = 0; fund.index < n; fund.index++) {
-        ngx_http_modelgw_exchanger_unknown_fund(e, &fund);
+        if (ngx_http_modelgw_exchanger_unknown_fund(e, &fund) != NGX_OK) {
+            return NGX_AGAIN;
+        }
     }
 
     n = e->funds.max[NGX_MODELGW_FUND_BUDGET];
     fund.kind = NGX_MODELGW_FUND_BUDGET;
 
     for (fund.index = 0; fund.index < n; fund.index++) {
-        ngx_http_modelgw_exchanger_unknown_fund(e, &fund);
+        if (ngx_http_modelgw_exchanger_unknown_fund(e, &fund) != NGX_OK) {
+            return NGX_AGAIN;
+        }
     }
+
+    return NGX_OK;
 }
 
 
-static void
+static ngx_int_t
 ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_fund_t *fund)
 {
@@ -681,13 +694,19 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_ledger_unlock(e->ledger);
 
     if (!used) {
-        return;
+        return NGX_OK;
     }
 
     f = ngx_http_modelgw_funds_add(&e->funds, fund);
 
-    if (f == NULL || f->joined == e->joins) {
-        return;
+    if (f == NULL) {
+        e->x.error.len = ngx_sprintf(e->x.error.data, "no memory")
+                         - e->x.error.data;
+        return NGX_AGAIN;
+    }
+
+    if (f->joined == e->joins) {
+        return NGX_OK;
     }
 
     f->dirty = 1;
@@ -698,6 +717,8 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
     ngx_modelgw_lease_said_locked(e->ledger, fund, lease->ends, 0, 0, 0);
 
     ngx_modelgw_ledger_unlock(e->ledger);
+
+    return NGX_OK;
 }
 
 

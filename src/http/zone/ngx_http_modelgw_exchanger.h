@@ -21,6 +21,7 @@
 
 
 #define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
+#define NGX_HTTP_MODELGW_EXCHANGER_PRICES  256
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
 
@@ -121,8 +122,9 @@ typedef struct {
     ngx_uint_t                     left;     /* 1: the cluster, as it was
                                                 asked to */
     uint64_t                       joins;
-    ngx_uint_t                     lowered;  /* 1: by the join it has less than
-                                                it knew */
+    ngx_uint_t                     lowered;  /* 1: by a join it has less than
+                                                it knew, and that may not be in
+                                                the journal yet */
     ngx_uint_t                     closed;   /* 1: accounts that are closed here
                                                 were not compared since */
     uint32_t                       compared; /* of them, so many were */
@@ -159,6 +161,9 @@ typedef struct {
     u_char                        *texts;
     ngx_uint_t                     full;     /* 1: no more of them fit */
     ngx_modelgw_store_price_t     *prices;
+    uint64_t                       priced[NGX_HTTP_MODELGW_EXCHANGER_PRICES];
+                                             /* ids of some that the database
+                                                has, each at its place */
     ngx_modelgw_ask_t             *asks;
     ngx_modelgw_exchange_said_t   *said;
     ngx_modelgw_exchange_open_t   *opens;

@@ -42,6 +42,11 @@ static void ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
+static ngx_int_t ngx_http_modelgw_round_prices(ngx_http_modelgw_exchanger_t *e,
+    uint64_t now);
+static ngx_int_t ngx_http_modelgw_round_reader(ngx_http_modelgw_exchanger_t *e,
+    uint64_t now);
+static ngx_int_t ngx_http_modelgw_round_unread(ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_round_call(void *data,
     ngx_modelgw_journal_call_t *call);
 static ngx_int_t ngx_http_modelgw_round_price(void *data,
@@ -209,15 +214,16 @@ ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e)
 
 
 /*
- * The journal is read if a call has ended since all of them had been shipped,
- * and once a second.  Nothing is read while a failed commit of the writer may
- * be in memory only.
+ * If a call has ended since all of them had been shipped, those that the writer
+ * has at hand are taken, or else the journal is read, as it is once a second.
+ * Nothing is read while a failed commit of the writer may be in memory only.
  */
 
 static void
 ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
     uint64_t    done;
+    ngx_int_t   rc;
     ngx_uint_t  durable;
 
     e->full = 0;
@@ -237,15 +243,29 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
     durable = ngx_modelgw_ledger_durable(e->ledger, done);
 
     e->text = e->texts;
+    e->round.calls = ngx_http_modelgw_fresh_take(&e->writer->fresh, e->x.pos,
+                                                 NGX_MODELGW_EXCHANGE_CALLS,
+                                                 &e->round.ncalls,
+                                                 &e->round.end);
 
-    if (ngx_http_modelgw_round_read(e, now) != NGX_OK) {
+    if (e->round.ncalls) {
+        e->round.pos += e->round.ncalls;
+        e->full = (e->round.end > e->round.pos);
+        rc = NGX_OK;
+
+    } else {
+        e->round.calls = e->calls;
+        rc = ngx_http_modelgw_round_read(e, now);
+    }
+
+    if (rc != NGX_OK || ngx_http_modelgw_round_prices(e, now) != NGX_OK) {
+        e->full = 0;
         e->round.ncalls = 0;
         e->round.nprices = 0;
         e->round.pos = e->x.pos;
+        ngx_memzero(e->priced, sizeof(e->priced));
         return;
     }
-
-    e->read = now;
 
     e->full |= (e->round.ncalls == NGX_MODELGW_EXCHANGE_CALLS);
 
@@ -255,10 +275,72 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 }
 
 
+static ngx_int_t
+ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
+{
+    if (ngx_http_modelgw_round_reader(e, now) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    e->read = now;
+
+    /* the end first: calls that become durable meanwhile are read after it */
+
+    if (ngx_modelgw_journal_end(e->reader, &e->round.end) == NGX_OK
+        && ngx_modelgw_journal_calls(e->reader, e->x.pos,
+                                     NGX_MODELGW_EXCHANGE_CALLS,
+                                     ngx_http_modelgw_round_call, e)
+           == NGX_OK)
+    {
+        e->round.end = ngx_max(e->round.end, e->round.pos);
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_round_unread(e);
+}
+
+
+/* Prices that the database may not have. */
+
+static ngx_int_t
+ngx_http_modelgw_round_prices(ngx_http_modelgw_exchanger_t *e, uint64_t now)
+{
+    int64_t     id;
+    uint64_t   *priced;
+    ngx_uint_t  i;
+
+    for (i = 0; i < e->round.ncalls; i++) {
+        id = e->round.calls[i].price;
+        priced = &e->priced[id % NGX_HTTP_MODELGW_EXCHANGER_PRICES];
+
+        if (*priced == (uint64_t) id) {
+            continue;
+        }
+
+        if (ngx_http_modelgw_round_reader(e, now) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (ngx_modelgw_journal_price(e->reader, id,
+                                      ngx_http_modelgw_round_price, e)
+            != NGX_OK)
+        {
+            return ngx_http_modelgw_round_unread(e);
+        }
+
+        /* forgotten, if it is not said or that fails */
+
+        *priced = id;
+    }
+
+    return NGX_OK;
+}
+
+
 /* Files may be replaced, so they are opened again from time to time. */
 
 static ngx_int_t
-ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
+ngx_http_modelgw_round_reader(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
     if (e->reader
         && now - e->opened >= NGX_HTTP_MODELGW_EXCHANGER_BEAT)
@@ -273,27 +355,13 @@ ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
         e->opened = now;
     }
 
-    if (e->reader == NULL) {
-        return NGX_ERROR;
-    }
+    return e->reader ? NGX_OK : NGX_ERROR;
+}
 
-    /* the end first: calls that become durable meanwhile are read after it */
 
-    if (ngx_modelgw_journal_end(e->reader, &e->round.end) == NGX_OK
-        && ngx_modelgw_journal_calls(e->reader, e->x.pos,
-                                     NGX_MODELGW_EXCHANGE_CALLS,
-                                     ngx_http_modelgw_round_call, e)
-           == NGX_OK
-        && (e->round.ncalls == 0
-            || ngx_modelgw_journal_prices(e->reader, e->x.pos,
-                                          NGX_MODELGW_EXCHANGE_CALLS,
-                                          ngx_http_modelgw_round_price, e)
-               == NGX_OK))
-    {
-        e->round.end = ngx_max(e->round.end, e->round.pos);
-        return NGX_OK;
-    }
-
+static ngx_int_t
+ngx_http_modelgw_round_unread(ngx_http_modelgw_exchanger_t *e)
+{
     ngx_modelgw_store_error(e->reader, &e->error);
     ngx_modelgw_store_close(e->reader);
 
@@ -691,7 +759,6 @@ ngx_http_modelgw_round_say(ngx_http_modelgw_exchanger_t *e)
 
     e->x.keys_version = node->keys_version;
 
-    round->calls = e->calls;
     round->prices = e->prices;
     round->asks = e->asks;
     round->said = e->said;

@@ -203,12 +203,28 @@ take_price(void *data, ngx_modelgw_store_price_t *price)
 }
 
 
+/* What the writer is told must be what a reader finds. */
+
+static void
+take_written(void *data, uint64_t pos, ngx_modelgw_call_t *call,
+    ngx_modelgw_ledger_name_t *account)
+{
+    calls_t  *calls = data;
+
+    assert_int_equal(account->len, 4);
+    assert_memory_equal(account->data, "acme", 4);
+
+    calls->pos[calls->n] = pos;
+    calls->id[calls->n++] = call->id;
+}
+
+
 static void
 test_outbox(void **state)
 {
     int64_t               sum;
-    uint64_t              end;
-    calls_t               calls;
+    uint64_t              end, id;
+    calls_t               calls, written;
     ngx_uint_t            n;
     int64_t               charged;
     unit_store_t         *u = *state;
@@ -216,6 +232,9 @@ test_outbox(void **state)
     ngx_modelgw_store_t  *s, *r;
 
     s = journal_open(u, UNIT_ID);
+
+    memset(&written, 0, sizeof(written));
+    ngx_modelgw_journal_written(s, take_written, &written);
 
     unit_begin(s);
     unit_put_account(s, "acme", 5000);
@@ -261,14 +280,27 @@ test_outbox(void **state)
     assert_int_equal(calls.n, 4);
     assert_true(calls.id[0] == 10 && calls.id[1] == 11 && calls.id[2] == 12
                 && calls.id[3] == 13);
-    assert_true(calls.pos[0] < calls.pos[1] && calls.pos[1] < calls.pos[2]
-                && calls.pos[2] < calls.pos[3]);
+    assert_true(calls.pos[0] == 1 && calls.pos[1] == 2 && calls.pos[2] == 3
+                && calls.pos[3] == 4);
+
+    assert_int_equal(written.n, 3);
+    assert_memory_equal(written.id, calls.id, 3 * sizeof(calls.id[0]));
+    assert_memory_equal(written.pos, calls.pos, 3 * sizeof(calls.pos[0]));
+
     assert_int_equal(calls.cost, 600 + charged);
     assert_string_equal(calls.text, "key-1 acme family_a-large unanswered lost"
                                     " req-1 0 -1 1");
 
     unit_store_ok(r, ngx_modelgw_journal_end(r, &end));
     assert_int_equal(end, calls.pos[3]);
+
+    for (n = 0; n < 4; n++) {
+        unit_store_ok(r, ngx_modelgw_journal_call(r, calls.pos[n], &id));
+        assert_int_equal(id, calls.id[n]);
+    }
+
+    unit_store_ok(r, ngx_modelgw_journal_call(r, end + 1, &id));
+    assert_int_equal(id, 0);
 
     n = calls.pos[0];
 
@@ -281,11 +313,11 @@ test_outbox(void **state)
                                     " complete req-1 200 20 1");
 
     sum = 0;
-    unit_store_ok(r, ngx_modelgw_journal_prices(r, n, 2, take_price, &sum));
+    unit_store_ok(r, ngx_modelgw_journal_price(r, 77, take_price, &sum));
     assert_int_equal(sum, 7700 + 2000);
 
     sum = 0;
-    unit_store_ok(r, ngx_modelgw_journal_prices(r, end, 2, take_price, &sum));
+    unit_store_ok(r, ngx_modelgw_journal_price(r, 78, take_price, &sum));
     assert_int_equal(sum, 0);
 
     ngx_modelgw_store_close(r);
@@ -541,8 +573,15 @@ test_trim(void **state)
     unit_begin(s);
     unit_put_account(s, "acme", 0);
 
+    /* positions come by batches */
+
     for (i = 0; i < 10; i++) {
         put_call(s, 10 + i, 1);
+
+        if (i % 2) {
+            unit_commit(s);
+            unit_begin(s);
+        }
     }
 
     put_lease(s, "#k/day/1793491200000", 5, 0, 0);
@@ -576,10 +615,10 @@ test_trim(void **state)
 
     now += 3600 + NGX_MODELGW_JOURNAL_KEEP;
 
-    assert_int_equal(trim(s, now, 4), 4);
+    assert_int_equal(trim(s, now, 2), 2);
     assert_int_equal(roll_up(s), 4);
-    assert_int_equal(trim(s, now, 4), 2);
-    assert_int_equal(trim(s, now, 4), 0);
+    assert_int_equal(trim(s, now, 2), 1);
+    assert_int_equal(trim(s, now, 2), 0);
     assert_int_equal(roll_up(s), 2);
     assert_int_equal(roll_up(s), 0);
 
@@ -605,8 +644,8 @@ test_trim(void **state)
 
     now += 3600 + NGX_MODELGW_JOURNAL_KEEP;
 
-    assert_int_equal(trim(s, now, 100), 2);
-    assert_int_equal(unit_sql(u, "SELECT min(pos) FROM outbox"), 9);
+    assert_int_equal(trim(s, now, 100), 1);
+    assert_int_equal(unit_sql(u, "SELECT min(pos) FROM outbox"), 10);
 
     /* rows that are gone do not free their positions */
 
@@ -616,7 +655,7 @@ test_trim(void **state)
     unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
     unit_commit(s);
 
-    assert_int_equal(trim(s, now, 100), 2);
+    assert_int_equal(trim(s, now, 100), 1);
     unit_store_ok(s, ngx_modelgw_journal_end(s, &end));
     assert_int_equal(end, 10);
 
