@@ -32,7 +32,7 @@
 
 
 #define NGX_MODELGW_MANAGED_SPINS   1000
-#define NGX_MODELGW_MANAGED_SLEEPS  1010 /* then a millisecond passes first: the
+#define NGX_MODELGW_MANAGED_SLEEPS  1050 /* then a millisecond passes first: the
                                             writer may not have a processor */
 
 

@@ -271,4 +271,4 @@ def test_many_keys(cluster):
         put(200000)
         c.wait(lambda: known(200000), "not all nodes have all changes", 120)
         load.wait(20)
-    assert set(load.statuses()) == {200}, load.statuses()
+    assert set(load.statuses()) == {200}, load.refused()

@@ -158,7 +158,7 @@ def test_upgrade_under_load(cluster, tools):
         assert "takes no older nodes; 0 nodes" in upgrade_ok(tools, c,
                                                              "--finish")
         load.wait(30)
-    assert set(load.statuses()) == {200}, load.statuses()
+    assert set(load.statuses()) == {200}, load.refused()
     assert c.one("SELECT oldest FROM modelgw.cluster") == 2
     c.settle()
     assert c.differences() == []

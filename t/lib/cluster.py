@@ -588,6 +588,11 @@ class Load:
         for t in self.threads:
             t.join()
 
+    def refused(self):
+        """The first answers that are not 200, and what they say."""
+        return [(a, a.response and a.response.body) for a in self.answers
+                if a.status != 200][:5]
+
     def statuses(self, since=0, until=float("inf"), nodes=None):
         """How many of each, of calls that began in the time."""
         out = {}

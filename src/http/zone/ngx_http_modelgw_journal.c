@@ -34,6 +34,7 @@
 
 
 #define NGX_HTTP_MODELGW_JOURNAL_ROWS  1000  /* of the feed, in a batch */
+#define NGX_HTTP_MODELGW_JOURNAL_RUN   64    /* rows of it without a pause */
 #define NGX_HTTP_MODELGW_JOURNAL_WAIT  5     /* seconds that a job may take */
 
 
@@ -360,7 +361,11 @@ ngx_http_modelgw_journal_part(ngx_http_modelgw_job_t *job)
 }
 
 
-/* An account is there before its keys are. */
+/*
+ * An account is there before its keys are.  Calls that look for a key wait
+ * while one is written: this thread sleeps now and then, so that it does not
+ * lose its processor in the midst of that.
+ */
 
 ngx_int_t
 ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
@@ -382,6 +387,12 @@ ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w)
 
     for (i = 0; i < job->n; i += n) {
         n = ngx_modelgw_feed_rows(&feed[i], job->n - i);
+
+        if (i / NGX_HTTP_MODELGW_JOURNAL_RUN
+            != (i + n) / NGX_HTTP_MODELGW_JOURNAL_RUN)
+        {
+            ngx_msleep(1);
+        }
 
         for (row = 0; row < n; row++) {
             full += ngx_http_modelgw_journal_account(w, &feed[i + row]);
