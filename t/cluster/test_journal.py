@@ -190,7 +190,9 @@ def test_keep(cluster):
     c = cluster(n=1, check=False)
     node = c.nodes[0]
     answered(c, node.bob)
-    for _ in range(4):
+    for i in range(4):
+        # a row of the outbox each: it is kept or not as a whole
+        c.wait(lambda: node.journal.end() == i + 1, "the call is not settled")
         assert call(c, 0, node.bob).status == 200
     c.settle()
     c.wait(lambda: node.journal.query("SELECT pos FROM node")
