@@ -155,7 +155,7 @@ typedef struct {
     uint64_t              need;          /* that all such calls lack */
     uint64_t              want;          /* in advance */
     uint64_t              idle;          /* calls in flight that there may be,
-                                            and nobody waits for */
+                                            and that none waits for */
     uint64_t              time;          /* when it was asked */
 } ngx_modelgw_share_ask_t;
 

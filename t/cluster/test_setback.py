@@ -115,6 +115,9 @@ def test_an_old_copy_that_has_gone_on(rich, before, after):
     p = ctl(c, "journal", "renew", path)
     assert p.returncode == 0 and "%d calls" % made in p.stderr, p.stderr
     assert os.path.exists(path + ".old")
+    (row,) = node.journal.query("SELECT seq FROM sqlite_sequence "
+                                "WHERE name = 'outbox'")
+    assert sorted(node.journal.calls()) == list(range(1, row["seq"] + 1))
 
     node.proxy.clear()
     node.restart()

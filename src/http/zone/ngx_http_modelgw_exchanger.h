@@ -127,7 +127,7 @@ typedef struct {
                                                 the journal yet */
     ngx_uint_t                     closed;   /* 1: accounts that are closed here
                                                 were not compared since */
-    uint32_t                       compared; /* of them, so many were */
+    uint32_t                       compared; /* accounts looked at for that */
     uint64_t                       since;    /* ms, when it has joined */
     ngx_uint_t                     failures; /* one after another */
     uint32_t                       refused;  /* hash of the reason that a line

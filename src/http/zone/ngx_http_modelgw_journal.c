@@ -364,7 +364,7 @@ ngx_http_modelgw_journal_part(ngx_http_modelgw_job_t *job)
 /*
  * An account is there before its keys are.  Calls that look for a key wait
  * while one is written: this thread sleeps now and then, so that it does not
- * lose its processor in the midst of that.
+ * lose its processor while it writes one.
  */
 
 ngx_int_t
