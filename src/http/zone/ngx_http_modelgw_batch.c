@@ -116,7 +116,7 @@ ngx_http_modelgw_batch(ngx_http_modelgw_writer_t *w, uint64_t now)
 
     /* what a batch that has failed has added */
 
-    ngx_http_modelgw_fresh_durable(&w->fresh, 0);
+    ngx_modelgw_fresh_durable(&w->fresh, 0);
 
     if (ngx_http_modelgw_batch_write(w, &b) != NGX_OK) {
         ngx_modelgw_store_error(w->store, &w->error);
@@ -229,7 +229,7 @@ ngx_http_modelgw_batch_open(ngx_http_modelgw_writer_t *w)
     w->shared->unsynced = 0;
 
     if (w->cluster) {
-        ngx_modelgw_journal_written(w->store, ngx_http_modelgw_fresh_add,
+        ngx_modelgw_journal_written(w->store, ngx_modelgw_fresh_add,
                                     &w->fresh);
     }
 
@@ -660,7 +660,7 @@ ngx_http_modelgw_batch_durable(ngx_http_modelgw_writer_t *w,
 
     /* before they count as durable: the exchanger expects them here then */
 
-    ngx_http_modelgw_fresh_durable(&w->fresh, 1);
+    ngx_modelgw_fresh_durable(&w->fresh, 1);
 
     /*
      * in this order: a call that gets a freed slot must find a place in the

@@ -243,10 +243,9 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
     durable = ngx_modelgw_ledger_durable(e->ledger, done);
 
     e->text = e->texts;
-    e->round.calls = ngx_http_modelgw_fresh_take(&e->writer->fresh, e->x.pos,
-                                                 NGX_MODELGW_EXCHANGE_CALLS,
-                                                 &e->round.ncalls,
-                                                 &e->round.end);
+    e->round.calls = ngx_modelgw_fresh_take(&e->writer->fresh, e->x.pos,
+                                            NGX_MODELGW_EXCHANGE_CALLS,
+                                            &e->round.ncalls, &e->round.end);
 
     if (e->round.ncalls) {
         e->round.pos += e->round.ncalls;

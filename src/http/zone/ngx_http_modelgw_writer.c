@@ -127,7 +127,7 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->prices = ngx_http_modelgw_prices_copy(mmcf, cycle->log);
     if (w->prices == NULL
         || (w->cluster && (ngx_http_modelgw_journal_init(&w->job) != NGX_OK
-                           || ngx_http_modelgw_fresh_init(&w->fresh)
+                           || ngx_modelgw_fresh_init(&w->fresh, cycle->log)
                               != NGX_OK)))
     {
         ngx_http_modelgw_writer_free(w);
@@ -194,7 +194,7 @@ ngx_http_modelgw_writer_free(ngx_http_modelgw_writer_t *w)
     }
 
     ngx_http_modelgw_journal_free(&w->job);
-    ngx_http_modelgw_fresh_free(&w->fresh);
+    ngx_modelgw_fresh_free(&w->fresh);
 }
 
 
@@ -336,7 +336,7 @@ ngx_http_modelgw_writer_write(ngx_http_modelgw_writer_t *w)
     if (exchange) {
         w->windows = 0;
         ngx_http_modelgw_journal_open(&w->job);
-        ngx_http_modelgw_fresh_begin(&w->fresh);
+        ngx_modelgw_fresh_begin(&w->fresh);
     }
 
     while (w->stop == 0

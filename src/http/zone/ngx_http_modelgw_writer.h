@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_modelgw_fresh.h"
 #include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_store.h"
@@ -199,20 +200,6 @@ typedef struct {
 } ngx_http_modelgw_job_t;
 
 
-/* calls that have become durable, see fresh.c */
-
-typedef struct {
-    ngx_modelgw_journal_call_t  *calls;  /* a ring */
-    u_char                      *texts;  /* of them */
-    uint64_t                     sent;   /* by the exchanger */
-    uint64_t                     ready;
-    uint64_t                     next;
-    uint64_t                     pos;    /* of the last one, with or without
-                                            room for it */
-    uint64_t                     end;    /* the same, of durable ones */
-} ngx_http_modelgw_fresh_t;
-
-
 typedef struct {
     ngx_modelgw_ledger_t       *ledger;
     ngx_http_modelgw_shared_t  *shared;
@@ -259,7 +246,7 @@ typedef struct {
                                                 not known yet */
     ngx_atomic_uint_t           left;        /* the configuration for which it
                                                 has done so */
-    ngx_http_modelgw_fresh_t    fresh;
+    ngx_modelgw_fresh_t         fresh;    /* for the exchanger */
 } ngx_http_modelgw_writer_t;
 
 
@@ -302,30 +289,6 @@ ngx_uint_t ngx_http_modelgw_journal_asked(ngx_http_modelgw_writer_t *w);
 ngx_int_t ngx_http_modelgw_journal_write(ngx_http_modelgw_writer_t *w);
 ngx_int_t ngx_http_modelgw_journal_publish(ngx_http_modelgw_writer_t *w);
 void ngx_http_modelgw_journal_failed(ngx_http_modelgw_writer_t *w);
-
-
-/*
- * fresh.c: calls that have become durable, from the writer to the exchanger.
- * For the writer: _init() returns NGX_OK, NGX_ERROR (no memory); _begin(),
- * before the exchanger starts; _add() is the handler of
- * ngx_modelgw_journal_written(), and _durable() tells whether the batch of what
- * was added was committed.
- *
- * For the exchanger: _take() returns the calls that follow the position without
- * a gap, *n of them, at most max, in one piece; they stay until it is called
- * with the position of the last of them.  *n 0: the journal has them, or there
- * are none; else *end is set to the position of the last one that is durable.
- */
-ngx_int_t ngx_http_modelgw_fresh_init(ngx_http_modelgw_fresh_t *f);
-void ngx_http_modelgw_fresh_free(ngx_http_modelgw_fresh_t *f);
-void ngx_http_modelgw_fresh_begin(ngx_http_modelgw_fresh_t *f);
-void ngx_http_modelgw_fresh_add(void *data, uint64_t pos,
-    ngx_modelgw_call_t *call, ngx_modelgw_ledger_name_t *account);
-void ngx_http_modelgw_fresh_durable(ngx_http_modelgw_fresh_t *f,
-    ngx_uint_t durable);
-ngx_modelgw_journal_call_t *ngx_http_modelgw_fresh_take(
-    ngx_http_modelgw_fresh_t *f, uint64_t pos, ngx_uint_t max, ngx_uint_t *n,
-    uint64_t *end);
 
 
 /*

@@ -14,42 +14,41 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
-#include <ngx_http.h>
 
-#include "ngx_modelgw_journal.h"
-#include "ngx_modelgw_ledger.h"
-#include "ngx_http_modelgw_writer.h"
+#include "ngx_modelgw_fresh.h"
 
 
-#define NGX_HTTP_MODELGW_FRESH       4096    /* calls, a power of two */
-#define NGX_HTTP_MODELGW_FRESH_TEXT  (3 * NGX_MODELGW_LEDGER_NAME             \
-                                      + NGX_MODELGW_LEDGER_MODEL)
+/* of a call: the names of the key and the account, the model, the request id */
+
+#define NGX_MODELGW_FRESH_TEXT  (2 * NGX_MODELGW_LEDGER_NAME                  \
+                                 + NGX_MODELGW_LEDGER_MODEL                   \
+                                 + NGX_MODELGW_LEDGER_REQUEST)
 
 
-static u_char *ngx_http_modelgw_fresh_text(ngx_str_t *text, u_char *p,
-    u_char *data, size_t len);
+static u_char *ngx_modelgw_fresh_text(ngx_str_t *text, u_char *p, u_char *data,
+    size_t len);
 
 
 ngx_int_t
-ngx_http_modelgw_fresh_init(ngx_http_modelgw_fresh_t *f)
+ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f, ngx_log_t *log)
 {
-    ngx_memzero(f, sizeof(ngx_http_modelgw_fresh_t));
+    ngx_memzero(f, sizeof(ngx_modelgw_fresh_t));
 
-    f->calls = ngx_alloc(NGX_HTTP_MODELGW_FRESH
+    f->calls = ngx_alloc(NGX_MODELGW_FRESH
                          * (sizeof(ngx_modelgw_journal_call_t)
-                            + NGX_HTTP_MODELGW_FRESH_TEXT), ngx_cycle->log);
+                            + NGX_MODELGW_FRESH_TEXT), log);
     if (f->calls == NULL) {
         return NGX_ERROR;
     }
 
-    f->texts = (u_char *) &f->calls[NGX_HTTP_MODELGW_FRESH];
+    f->texts = (u_char *) &f->calls[NGX_MODELGW_FRESH];
 
     return NGX_OK;
 }
 
 
 void
-ngx_http_modelgw_fresh_free(ngx_http_modelgw_fresh_t *f)
+ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f)
 {
     if (f->calls) {
         ngx_free(f->calls);
@@ -59,7 +58,7 @@ ngx_http_modelgw_fresh_free(ngx_http_modelgw_fresh_t *f)
 
 
 void
-ngx_http_modelgw_fresh_begin(ngx_http_modelgw_fresh_t *f)
+ngx_modelgw_fresh_begin(ngx_modelgw_fresh_t *f)
 {
     f->sent = 0;
     f->ready = 0;
@@ -70,10 +69,10 @@ ngx_http_modelgw_fresh_begin(ngx_http_modelgw_fresh_t *f)
 
 
 void
-ngx_http_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
+ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     ngx_modelgw_ledger_name_t *account)
 {
-    ngx_http_modelgw_fresh_t *f = data;
+    ngx_modelgw_fresh_t *f = data;
 
     u_char                      *p;
     const char                  *name;
@@ -83,12 +82,12 @@ ngx_http_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     f->pos = pos;
 
     if (f->next - __atomic_load_n(&f->sent, __ATOMIC_ACQUIRE)
-        == NGX_HTTP_MODELGW_FRESH)
+        == NGX_MODELGW_FRESH)
     {
         return;
     }
 
-    i = f->next++ % NGX_HTTP_MODELGW_FRESH;
+    i = f->next++ % NGX_MODELGW_FRESH;
 
     copy = &f->calls[i];
 
@@ -109,20 +108,19 @@ ngx_http_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     copy->flags = call->flags;
     copy->price = call->price_id;
 
-    p = f->texts + i * NGX_HTTP_MODELGW_FRESH_TEXT;
+    p = f->texts + i * NGX_MODELGW_FRESH_TEXT;
 
-    p = ngx_http_modelgw_fresh_text(&copy->key, p, call->key_name.data,
-                                    ngx_min(call->key_name.len,
-                                            NGX_MODELGW_LEDGER_NAME));
-    p = ngx_http_modelgw_fresh_text(&copy->account, p, account->data,
-                                    ngx_min(account->len,
-                                            NGX_MODELGW_LEDGER_NAME));
-    p = ngx_http_modelgw_fresh_text(&copy->model, p, call->model,
-                                    ngx_min(call->model_len,
-                                            NGX_MODELGW_LEDGER_MODEL));
-    (void) ngx_http_modelgw_fresh_text(&copy->request_id, p, call->request_id,
-                                       ngx_min(call->request_id_len,
-                                               NGX_MODELGW_LEDGER_REQUEST));
+    p = ngx_modelgw_fresh_text(&copy->key, p, call->key_name.data,
+                               ngx_min(call->key_name.len,
+                                       NGX_MODELGW_LEDGER_NAME));
+    p = ngx_modelgw_fresh_text(&copy->account, p, account->data,
+                               ngx_min(account->len, NGX_MODELGW_LEDGER_NAME));
+    p = ngx_modelgw_fresh_text(&copy->model, p, call->model,
+                               ngx_min(call->model_len,
+                                       NGX_MODELGW_LEDGER_MODEL));
+    (void) ngx_modelgw_fresh_text(&copy->request_id, p, call->request_id,
+                                  ngx_min(call->request_id_len,
+                                          NGX_MODELGW_LEDGER_REQUEST));
 
     name = ngx_modelgw_outcome_name(call->charge.outcome);
     copy->outcome.data = (u_char *) name;
@@ -135,8 +133,7 @@ ngx_http_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
 
 
 static u_char *
-ngx_http_modelgw_fresh_text(ngx_str_t *text, u_char *p, u_char *data,
-    size_t len)
+ngx_modelgw_fresh_text(ngx_str_t *text, u_char *p, u_char *data, size_t len)
 {
     text->data = p;
     text->len = len;
@@ -146,7 +143,7 @@ ngx_http_modelgw_fresh_text(ngx_str_t *text, u_char *p, u_char *data,
 
 
 void
-ngx_http_modelgw_fresh_durable(ngx_http_modelgw_fresh_t *f, ngx_uint_t durable)
+ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable)
 {
     if (durable) {
         __atomic_store_n(&f->end, f->pos, __ATOMIC_RELEASE);
@@ -160,8 +157,8 @@ ngx_http_modelgw_fresh_durable(ngx_http_modelgw_fresh_t *f, ngx_uint_t durable)
 
 
 ngx_modelgw_journal_call_t *
-ngx_http_modelgw_fresh_take(ngx_http_modelgw_fresh_t *f, uint64_t pos,
-    ngx_uint_t max, ngx_uint_t *n, uint64_t *end)
+ngx_modelgw_fresh_take(ngx_modelgw_fresh_t *f, uint64_t pos, ngx_uint_t max,
+    ngx_uint_t *n, uint64_t *end)
 {
     uint64_t                     ready;
     ngx_modelgw_journal_call_t  *first;
@@ -169,15 +166,15 @@ ngx_http_modelgw_fresh_take(ngx_http_modelgw_fresh_t *f, uint64_t pos,
     ready = __atomic_load_n(&f->ready, __ATOMIC_ACQUIRE);
 
     while (f->sent < ready
-           && f->calls[f->sent % NGX_HTTP_MODELGW_FRESH].pos <= pos)
+           && f->calls[f->sent % NGX_MODELGW_FRESH].pos <= pos)
     {
         __atomic_store_n(&f->sent, f->sent + 1, __ATOMIC_RELEASE);
     }
 
-    first = &f->calls[f->sent % NGX_HTTP_MODELGW_FRESH];
+    first = &f->calls[f->sent % NGX_MODELGW_FRESH];
 
     max = ngx_min(max, ready - f->sent);
-    max = ngx_min(max, (ngx_uint_t) (&f->calls[NGX_HTTP_MODELGW_FRESH]
+    max = ngx_min(max, (ngx_uint_t) (&f->calls[NGX_MODELGW_FRESH]
                                      - first));
 
     for (*n = 0; *n < max && first[*n].pos == pos + 1 + *n; (*n)++) {
