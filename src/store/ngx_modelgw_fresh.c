@@ -30,13 +30,12 @@ static u_char *ngx_modelgw_fresh_text(ngx_str_t *text, u_char *p, u_char *data,
 
 
 ngx_int_t
-ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f, ngx_log_t *log)
+ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f)
 {
     ngx_memzero(f, sizeof(ngx_modelgw_fresh_t));
 
-    f->calls = ngx_alloc(NGX_MODELGW_FRESH
-                         * (sizeof(ngx_modelgw_journal_call_t)
-                            + NGX_MODELGW_FRESH_TEXT), log);
+    f->calls = malloc(NGX_MODELGW_FRESH * (sizeof(ngx_modelgw_journal_call_t)
+                                           + NGX_MODELGW_FRESH_TEXT));
     if (f->calls == NULL) {
         return NGX_ERROR;
     }
@@ -50,10 +49,8 @@ ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f, ngx_log_t *log)
 void
 ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f)
 {
-    if (f->calls) {
-        ngx_free(f->calls);
-        f->calls = NULL;
-    }
+    free(f->calls);
+    f->calls = NULL;
 }
 
 

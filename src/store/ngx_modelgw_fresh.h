@@ -37,7 +37,7 @@ typedef struct {
  * ngx_modelgw_journal_written(), and _durable() tells whether the batch of what
  * was added was committed.
  */
-ngx_int_t ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f, ngx_log_t *log);
+ngx_int_t ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f);
 void ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f);
 void ngx_modelgw_fresh_begin(ngx_modelgw_fresh_t *f);
 void ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
@@ -47,8 +47,8 @@ void ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable);
 /*
  * For the reader: the calls that follow the position without a gap, *n of them,
  * at most max, in one piece; they stay until it is called with the position of
- * the last of them.  *n 0: the journal has them, or there are none; else *end is
- * set to the position of the last one that is durable.
+ * the last of them.  *n 0: the journal has them, or there are none; else *end
+ * is set to the position of the last one that is durable.
  */
 ngx_modelgw_journal_call_t *ngx_modelgw_fresh_take(ngx_modelgw_fresh_t *f,
     uint64_t pos, ngx_uint_t max, ngx_uint_t *n, uint64_t *end);

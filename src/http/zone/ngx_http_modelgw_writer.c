@@ -127,8 +127,7 @@ ngx_http_modelgw_writer_start(ngx_cycle_t *cycle,
     w->prices = ngx_http_modelgw_prices_copy(mmcf, cycle->log);
     if (w->prices == NULL
         || (w->cluster && (ngx_http_modelgw_journal_init(&w->job) != NGX_OK
-                           || ngx_modelgw_fresh_init(&w->fresh, cycle->log)
-                              != NGX_OK)))
+                           || ngx_modelgw_fresh_init(&w->fresh) != NGX_OK)))
     {
         ngx_http_modelgw_writer_free(w);
         return NGX_ERROR;

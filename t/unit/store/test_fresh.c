@@ -16,7 +16,7 @@ static ngx_modelgw_fresh_t  fresh;
 static int
 setup(void **state)
 {
-    assert_int_equal(ngx_modelgw_fresh_init(&fresh, ngx_cycle->log), NGX_OK);
+    assert_int_equal(ngx_modelgw_fresh_init(&fresh), NGX_OK);
 
     ngx_modelgw_fresh_begin(&fresh);
 
