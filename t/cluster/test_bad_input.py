@@ -244,7 +244,8 @@ def test_certificates(secure, cluster):
         bad.expect()
         node = bad.nodes[0]
         node.start()
-        node.wait_log("cluster cannot be reached.*" + words)
+        node.wait_log("cannot be reached, calls are refused until it is: .*"
+                      + words)
         r = node.get("/admin/status").json()["cluster"]
         assert r["state"] == "new" and words in r["reason"], r
         assert call(bad, 0, node.bob).status == 503
