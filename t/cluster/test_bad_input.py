@@ -230,6 +230,8 @@ def test_certificates(secure, cluster):
     fine(check(c.nodes[0], conninfo=secure.tls_conninfo()))
     other = postgres.Authority(secure.top, "other")
     c.expect()
+    failed(check(c.nodes[0], conninfo=secure.tls_conninfo().replace(
+        "verify-full", "require")), "TLS: nginx refuses this conninfo")
     for text, words in (
             (secure.tls_conninfo(ca=other.ca), "certificate verify failed"),
             (secure.tls_conninfo(host="other.test"),
