@@ -28,11 +28,10 @@ import tempfile
 import threading
 import time
 
-import gateway
-
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BIN = os.environ.get("MODELGW_POSTGRES", "/usr/lib/postgresql/15/bin")
-CTL = os.path.join(gateway.ROOT, "conf/modelgwctl")
-BUILD = os.environ.get("MODELGW_BUILD", os.path.join(gateway.ROOT, "build"))
+CTL = os.path.join(ROOT, "conf/modelgwctl")
+BUILD = os.environ.get("MODELGW_BUILD", os.path.join(ROOT, "build"))
 LIMIT = 60          # seconds, for a server to start or to stop
 DATABASE = ROLE = "modelgw"
 OWNER = "modelgw_owner"
@@ -314,7 +313,8 @@ class Server(Database):
         if tls:
             self.authority = Authority(self.top)
             self.authority.sign("server", HOST)
-            self.tcp = gateway.free_port()
+            from gateway import free_port      # the bench has no venv
+            self.tcp = free_port()
             self.port = self.tcp
         if start:
             copy_template(self.data)
