@@ -230,6 +230,8 @@ def test_certificates(secure, cluster):
     fine(check(c.nodes[0], conninfo=secure.tls_conninfo()))
     other = postgres.Authority(secure.top, "other")
     c.expect()
+    failed(check(c.nodes[0], conninfo=secure.tls_conninfo().replace(
+        "verify-full", "require")), "TLS: nginx refuses this conninfo")
     for text, words in (
             (secure.tls_conninfo(ca=other.ca), "certificate verify failed"),
             (secure.tls_conninfo(host="other.test"),
@@ -244,7 +246,8 @@ def test_certificates(secure, cluster):
         bad.expect()
         node = bad.nodes[0]
         node.start()
-        node.wait_log("cluster cannot be reached.*" + words)
+        node.wait_log("cannot be reached, calls are refused until it is: .*"
+                      + words)
         r = node.get("/admin/status").json()["cluster"]
         assert r["state"] == "new" and words in r["reason"], r
         assert call(bad, 0, node.bob).status == 503

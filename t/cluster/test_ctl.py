@@ -141,7 +141,7 @@ def test_init_once(server, shell):
     assert server.one("SELECT count(*) FROM modelgw.cluster") == 1
     id = server.one("SELECT id FROM modelgw.cluster")
     refused(run("cluster", "init", owner(server), shell=shell), "already",
-            "nothing was changed")
+            "nothing was changed", '"modelgwctl cluster upgrade" is for')
     assert server.one("SELECT id FROM modelgw.cluster") == id
 
 
@@ -197,9 +197,10 @@ def test_check_says_what_is_wrong(server, made, password, tmp_path):
     refused(check(), "FAILED  audit: 1 accounts differ")
     server.run("DELETE FROM modelgw.accounts")
 
-    refused(check("--journal", tmp_path / "no.db"), "FAILED  journal")
+    refused(check("--journal", tmp_path / "no.db"), "FAILED  journal: there is")
 
     server.run("DROP SCHEMA modelgw CASCADE")
+    refused(run("cluster", "upgrade", made), "modelgwctl cluster init")
     refused(check(), "FAILED  schema", "modelgwctl cluster init")
 
     refused(run("cluster", "check", server.conninfo(tmp_path), "--password",
@@ -300,6 +301,12 @@ def test_import_refuses(server, made, full, tmp_path):
         import fcntl
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(run("cluster", "import", full, made), "stop nginx first")
+    assert untouched()
+
+    os.unlink(full + ".lock")
+    os.mkdir(full + ".lock")
+    refused(run("cluster", "import", full, made), "lock cannot be opened")
+    os.rmdir(full + ".lock")
     assert untouched()
 
     server.run("INSERT INTO modelgw.accounts VALUES ('x', 0, 0)")

@@ -132,6 +132,14 @@ def test_an_old_copy_that_has_gone_on(rich, before, after):
     assert c.audit() == []
     assert node.journal.faults() == []
 
+    # one that begins without calls is not behind
+
+    node.stop()
+    os.unlink(path + ".old")
+    p = ctl(c, "journal", "renew", path)
+    assert p.returncode == 0 and " 0 calls" in p.stderr, p.stderr
+    assert node.journal.end() == 0
+
 
 def test_a_clone_goes_on(rich):
     """The clone has taken over, and ships calls: the first one is told so, also

@@ -198,7 +198,7 @@ ngx_http_modelgw_cluster_secret(ngx_conf_t *cf)
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "\"modelgw_cluster\" needs "
                                "\"password=file:PATH\": the password itself "
-                               "does not belong into the configuration");
+                               "does not belong in the configuration");
             return NGX_ERROR;
         }
     }

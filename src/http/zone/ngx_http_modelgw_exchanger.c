@@ -964,7 +964,10 @@ ngx_http_modelgw_exchanger_lost(ngx_http_modelgw_exchanger_t *e)
         && !e->stop)
     {
         e->away = 1;
-        ngx_http_modelgw_exchanger_say(e, NGX_HTTP_MODELGW_LINE_AWAY,
+        ngx_http_modelgw_exchanger_say(e,
+                                       e->node->exchanged
+                                       ? NGX_HTTP_MODELGW_LINE_AWAY
+                                       : NGX_HTTP_MODELGW_LINE_ALONE,
                                        e->x.error.data, e->x.error.len);
     }
 }

@@ -69,6 +69,10 @@ static struct {
         NGX_LOG_ALERT, "the cluster cannot be reached, calls go on with what "
                        "is lent: " },
 
+    [NGX_HTTP_MODELGW_LINE_ALONE] = {
+        NGX_LOG_ALERT, "the cluster cannot be reached, calls are refused until "
+                       "it is: " },
+
     [NGX_HTTP_MODELGW_LINE_AGAIN] = {
         NGX_LOG_NOTICE, "the cluster is reached again" },
 

@@ -36,6 +36,7 @@ typedef enum {
     /* of a cluster */
 
     NGX_HTTP_MODELGW_LINE_AWAY,          /* the database is not reached */
+    NGX_HTTP_MODELGW_LINE_ALONE,         /* nor was it ever */
     NGX_HTTP_MODELGW_LINE_AGAIN,         /* without a text */
     NGX_HTTP_MODELGW_LINE_REFUSED,
     NGX_HTTP_MODELGW_LINE_LEFT,          /* without a text */
