@@ -487,12 +487,13 @@ class Page:
         return text
 
     def files(self):
-        """Complete downloads."""
+        """Complete downloads: the name is there before the bytes are."""
         try:
-            return [os.path.join(self.downloads, name)
-                    for name in sorted(os.listdir(self.downloads))
-                    if not name.endswith(".crdownload")
-                    and not name.startswith(".")]
+            return [file.path
+                    for file in sorted(os.scandir(self.downloads),
+                                       key=lambda file: file.name)
+                    if not file.name.endswith(".crdownload")
+                    and not file.name.startswith(".") and file.stat().st_size]
         except FileNotFoundError:
             return []
 
