@@ -31,11 +31,12 @@ pytest: setup-test module pytest-tools
 	    $(PYTEST) --ignore=t/console $(PYTEST_ARGS) t
 
 # of t/cluster, what has no nginx: the programs that it runs instead are built with
-# a sanitizer in any case
+# a sanitizer in any case; and what is about minutes, or builds of the module
 
 ASAN_IGNORED = $(addprefix --ignore=t/,unit console config/test_docs.py \
                 $(addprefix cluster/test_,clerk.py ctl.py engines.py \
-                    exchange.py harness.py limits_sql.py))
+                    exchange.py harness.py limits_sql.py shared_limits.py \
+                    versions.py))
 
 test-asan: setup-test $(BUILD)/asan/nginx pytest-tools
 	MODELGW_NGINX=$(abspath $(BUILD)/asan/nginx) MODELGW_MODULE= \
