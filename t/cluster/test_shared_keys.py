@@ -176,7 +176,7 @@ def test_keys_by_the_thousand(cluster):
     """They reach nodes that run, and those that start; what is made and
     revoked then is as quick as ever."""
     many = MANY_KEYS
-    c = cluster(zone="200m", managed=many + 100)
+    c = cluster(zone="240m", managed=many + 100)
     made(c.nodes[0], "dora")
     begin = time.monotonic()
     c.server.run(MANY % (many, many))

@@ -438,6 +438,8 @@ def test_bad_id(admin, id):
 
 @pytest.mark.parametrize("id", ["a" * 64, "A.b_c@d:e-f", "founding", "0"])
 def test_good_id(admin, id):
+    refused(admin.topup("alice", id + ":" * 65, "1.00"), 400, "INVALID_FIELD",
+            "id")                       # its bytes are no part of the next id
     assert admin.topup("alice", id, "1.00").status == 201
     assert admin.topup("alice", id, "1.00").status == 200
 

@@ -77,9 +77,10 @@ ngx_http_modelgw_topup_parse(ngx_http_modelgw_change_t *c)
     (void) ngx_http_modelgw_admin_field(c, NGX_HTTP_MODELGW_TOPUP_ID, &id);
 
     if (!ngx_http_modelgw_conf_id(&id)
-        || ngx_strncmp(id.data, NGX_HTTP_MODELGW_TOPUP_OURS,
-                       sizeof(NGX_HTTP_MODELGW_TOPUP_OURS) - 1)
-           == 0)
+        || (id.len >= sizeof(NGX_HTTP_MODELGW_TOPUP_OURS) - 1
+            && ngx_strncmp(id.data, NGX_HTTP_MODELGW_TOPUP_OURS,
+                           sizeof(NGX_HTTP_MODELGW_TOPUP_OURS) - 1)
+               == 0))
     {
         return ngx_http_modelgw_error(c->request, c->ctx, NGX_HTTP_BAD_REQUEST,
                                       "INVALID_FIELD",
