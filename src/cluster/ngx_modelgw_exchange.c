@@ -360,8 +360,8 @@ static const char  *ngx_modelgw_exchange_statements[] = {
 
     /*
      * $1 num; of the asks with a need: $2 account, $3 number of its recall, as
-     * above, $4 which ask it is; $5 a node lives if it
-     * was seen so many ms ago.  Who has nothing left has nothing to give back.
+     * above, $4 which ask it is; $5 ms since which a node that lives was
+     * seen.  Who has nothing left has nothing to give back.
      */
 
     [NGX_MODELGW_EXCHANGE_ELSEWHERE] =

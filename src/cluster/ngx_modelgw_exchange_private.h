@@ -65,7 +65,7 @@ void ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
     size_t size, ngx_uint_t nrows);
 
 /*
- * Queues a statement, and begins anew with the parameters.
+ * Queues a statement, and drops its parameters.
  *     NGX_OK, NGX_ERROR (x->error is set)
  */
 ngx_int_t ngx_modelgw_exchange_add(ngx_modelgw_exchange_t *x, const char *sql,

@@ -642,8 +642,8 @@ ngx_http_modelgw_wait_e ngx_http_modelgw_wait_kind(
     ngx_http_modelgw_ctx_t *ctx);
 
 /*
- * Copies the claim of a request that was parked, and frees it.  One that nobody
- * has resolved in time is SILENT.
+ * Copies the claim of a request that was parked, and frees it.  One that
+ * was not resolved in time is SILENT.
  *     NGX_OK
  *     NGX_AGAIN  it is not resolved yet
  */

@@ -26,6 +26,7 @@
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_limit.h"
+#include "ngx_modelgw_out.h"
 #include "ngx_modelgw_share.h"
 #include "ngx_modelgw_usage.h"
 #include "ngx_http_modelgw.h"
@@ -112,7 +113,6 @@ static ngx_int_t ngx_http_modelgw_limit_header(ngx_http_request_t *r,
     ngx_http_modelgw_limit_status_t *status);
 static ngx_int_t ngx_http_modelgw_limit_add(ngx_http_request_t *r,
     const char *name, u_char *value, u_char *last);
-static u_char *ngx_http_modelgw_limit_digits(u_char *last, uint32_t n);
 static u_char *ngx_http_modelgw_limit_duration(u_char *last, uint64_t left);
 static u_char *ngx_http_modelgw_limit_date(u_char *last, uint64_t left);
 
@@ -236,7 +236,7 @@ ngx_http_modelgw_limit_cluster(ngx_http_request_t *r,
     const char                 *reason;
     ngx_http_modelgw_limits_t  *limits;
 
-    /* nobody would lend more of a limit to this node, nor take it back */
+    /* no more of a limit would be lent to this node, or taken back */
 
     reason = ngx_http_modelgw_node_refuses(mmcf);
     if (reason) {
@@ -733,10 +733,10 @@ ngx_http_modelgw_limit_header(ngx_http_request_t *r,
     reset = status->reset_text + sizeof(status->reset_text);
 
     if (ngx_http_modelgw_limit_add(r, h->limit,
-                   ngx_http_modelgw_limit_digits(limit, status->limit), limit)
+                   ngx_modelgw_out_digits(limit, status->limit), limit)
         != NGX_OK
         || ngx_http_modelgw_limit_add(r, h->remaining,
-                   ngx_http_modelgw_limit_digits(remaining, rest), remaining)
+                   ngx_modelgw_out_digits(remaining, rest), remaining)
            != NGX_OK)
     {
         return NGX_ERROR;
@@ -761,22 +761,10 @@ ngx_http_modelgw_limit_add(ngx_http_request_t *r, const char *name,
 
 
 /*
- * These three write a text that ends at last, and return its beginning.
- * ngx_sprintf() would take 1100 instructions more for the six headers of an
- * answer.
+ * These two write a text that ends at last, and return its beginning, as
+ * ngx_modelgw_out_digits().  ngx_sprintf() would take 1100 instructions more
+ * for the six headers of an answer.
  */
-
-static u_char *
-ngx_http_modelgw_limit_digits(u_char *last, uint32_t n)
-{
-    do {
-        *--last = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    return last;
-}
-
 
 /* "20ms", "12s", "1m30s"; not all clients can parse fractions of a second */
 
@@ -789,16 +777,16 @@ ngx_http_modelgw_limit_duration(u_char *last, uint64_t left)
 
     if (left > 0 && left < 1000) {
         *--last = 'm';
-        return ngx_http_modelgw_limit_digits(last, left);
+        return ngx_modelgw_out_digits(last, left);
     }
 
     seconds = (left + 999) / 1000;
 
-    last = ngx_http_modelgw_limit_digits(last, seconds % 60);
+    last = ngx_modelgw_out_digits(last, seconds % 60);
 
     if (seconds >= 60) {
         *--last = 'm';
-        last = ngx_http_modelgw_limit_digits(last, seconds / 60);
+        last = ngx_modelgw_out_digits(last, seconds / 60);
     }
 
     return last;

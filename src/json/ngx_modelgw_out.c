@@ -82,19 +82,11 @@ ngx_modelgw_out_borrowed(ngx_modelgw_out_t *out, u_char *p, size_t len)
 void
 ngx_modelgw_out_number(ngx_modelgw_out_t *out, int64_t n)
 {
-    u_char    *p, *last, buf[NGX_INT64_LEN];
-    uint64_t   rest;
-
-    /* one for each event of a stream: ngx_sprintf() takes 300 instructions */
+    u_char  *p, *last, buf[NGX_INT64_LEN];
 
     last = buf + NGX_INT64_LEN;
-    rest = (n < 0) ? 0 - (uint64_t) n : (uint64_t) n;
-    p = last;
 
-    do {
-        *--p = (u_char) ('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
+    p = ngx_modelgw_out_digits(last, (n < 0) ? 0 - (uint64_t) n : (uint64_t) n);
 
     if (n < 0) {
         *--p = '-';

@@ -43,6 +43,24 @@ void ngx_modelgw_out_borrowed(ngx_modelgw_out_t *out, u_char *p, size_t len);
 #define ngx_modelgw_out_text(out, text)                                       \
     ngx_modelgw_out(out, (u_char *) text, sizeof(text) - 1)
 
+/*
+ * Writes a number in decimal that ends at last, of NGX_INT64_LEN digits at
+ * most, and returns its beginning.  It is done some times for each request, and
+ * for each event of a stream: ngx_sprintf() takes 300 instructions.
+ */
+
+static ngx_inline u_char *
+ngx_modelgw_out_digits(u_char *last, uint64_t n)
+{
+    do {
+        *--last = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    return last;
+}
+
+
 /* Writes the number in decimal. */
 void ngx_modelgw_out_number(ngx_modelgw_out_t *out, int64_t n);
 

@@ -12,7 +12,6 @@
 #include "ngx_modelgw_cost.h"
 
 
-
 /* the Epoch was a Thursday */
 
 #define NGX_MODELGW_BUDGET_WEEKDAY   3

@@ -863,7 +863,6 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
     uint64_t                       used;
     ngx_modelgw_limit_t            tpm;
     ngx_modelgw_tokens_t          *t;
-    ngx_modelgw_redo_word_t       *w;
     ngx_modelgw_ledger_key_t      *k;
     ngx_modelgw_ledger_account_t  *a;
 
@@ -881,16 +880,9 @@ ngx_modelgw_ledger_give_back_locked(ngx_modelgw_ledger_t *l,
         tpm = k->tpm;
         ngx_modelgw_limit_correct(&tpm, call->taken, used, clock);
 
-        w = &l->redo.words[l->redo.n];
-
-        w[0].word = &k->tpm.minute;
-        w[0].value = tpm.minute;
-        w[1].word = &k->tpm.now;
-        w[1].value = tpm.now;
-        w[2].word = &k->tpm.before;
-        w[2].value = tpm.before;
-
-        l->redo.n += 3;
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.minute, tpm.minute);
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.now, tpm.now);
+        ngx_modelgw_redo_add(&l->redo, &k->tpm.before, tpm.before);
 
         if (l->shares && call->taken) {
             ngx_modelgw_share_settle_locked(l, call, used, clock);

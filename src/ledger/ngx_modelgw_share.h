@@ -75,8 +75,8 @@ typedef struct {
 
 
 /*
- * The bytes of the shares of so many keys, and their setup in memory that is
- * zeroed, and aligned to 8 bytes.
+ * The bytes of the shares of that number of keys, and their setup in memory
+ * that is zeroed, and aligned to 8 bytes.
  */
 size_t ngx_modelgw_shares_size(uint32_t keys);
 ngx_modelgw_shares_t *ngx_modelgw_shares_init(void *memory, uint32_t keys);
@@ -146,7 +146,7 @@ typedef struct {
     uint64_t              booked;        /* is there no more ... */
     uint64_t              second;        /* ... as of that second */
     uint64_t              used;          /* is to be counted ... */
-    uint64_t              age;           /* ... so many ms ago */
+    uint64_t              age;           /* ... that many ms ago */
     uint64_t              unsaid;        /* "used" of the share */
     uint64_t              keep;          /* that the node still has */
     uint64_t              waiting;       /* that all calls that wait want */

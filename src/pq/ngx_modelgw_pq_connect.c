@@ -124,7 +124,7 @@ static const ngx_modelgw_pq_option_t  ngx_modelgw_pq_refused[] = {
 
 /*
  * Plans are kept: with default planning each statement of an account cost
- * 0.6 to 1.3 ms, as it was planned anew, for tables that were planned while
+ * 0.6 to 1.3 ms, as it was planned again, for tables that were planned while
  * they were small.  What a scan of a table is said to cost without them would
  * have each statement compiled (jit), for a second.  A process that hangs
  * within a transaction must not hold its locks.

@@ -16,7 +16,7 @@
  * Changes are rare, so their statements are prepared when they are needed.
  *
  * In a cluster the first statement locks what the change is of: an account, or
- * the version of all keys and accounts.  So nobody changes it meanwhile, and a
+ * the version of all keys and accounts.  So it does not change meanwhile, and a
  * commit of the same change, of which nothing is known, has ended.  The lock
  * makes the versions visible in their order, too.
  */

@@ -92,7 +92,6 @@ static ngx_int_t ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
 static ngx_int_t ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
-static u_char *ngx_modelgw_store_digits(u_char *p, uint64_t n);
 static ngx_int_t ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s,
     ngx_uint_t first, ngx_uint_t last);
 static ngx_int_t ngx_modelgw_store_calls_unhold(ngx_modelgw_store_t *s);
@@ -554,7 +553,7 @@ static ngx_int_t
 ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
     ngx_uint_t last)
 {
-    u_char        *p;
+    u_char        *p, *digits, buf[NGX_INT64_LEN];
     uint64_t       pos;
     ngx_uint_t     i, changes;
     sqlite3_stmt  *stmt;
@@ -565,7 +564,9 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
 
     for (i = first; i < last; i++) {
         *p++ = (i == first) ? '[' : ',';
-        p = ngx_modelgw_store_digits(p, s->rows[i].id);
+
+        digits = ngx_modelgw_out_digits(buf + sizeof(buf), s->rows[i].id);
+        p = ngx_cpymem(p, digits, buf + sizeof(buf) - digits);
     }
 
     *p++ = ']';
@@ -594,24 +595,6 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
     }
 
     return NGX_OK;
-}
-
-
-/* There are millions of calls a minute: 40 instructions, ngx_sprintf() 300 */
-
-static u_char *
-ngx_modelgw_store_digits(u_char *p, uint64_t n)
-{
-    u_char  *d, digits[NGX_INT64_LEN];
-
-    d = digits + NGX_INT64_LEN;
-
-    do {
-        *--d = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    return ngx_cpymem(p, d, digits + NGX_INT64_LEN - d);
 }
 
 

@@ -1,5 +1,6 @@
 """The clerk beside the exchanger: whatever it waits for, exchanges go on."""
 
+import contextlib
 import time
 
 import pytest
@@ -62,9 +63,9 @@ def go_on(c, waiting):
     assert waiting() == first, "it does not wait any more"
 
 
-def test_the_clerk_waits_for_the_mark(kept):
-    """As long as an exchange might, of a node that stands still."""
-    c = kept(0)
+@contextlib.contextmanager
+def marked(c):
+    """The mark is locked, and the clerk waits for it: who waits."""
     with c.server.connect() as s:
         s.run("BEGIN")
         s.query("SELECT value FROM modelgw.marks FOR KEY SHARE")
@@ -73,8 +74,15 @@ def test_the_clerk_waits_for_the_mark(kept):
             return c.query(WAITS, "%marks%FOR UPDATE%")
 
         c.wait(waiting, "the clerk does not wait")
-        go_on(c, waiting)
+        yield waiting
         s.run("ROLLBACK")
+
+
+def test_the_clerk_waits_for_the_mark(kept):
+    """As long as an exchange might, of a node that stands still."""
+    c = kept(0)
+    with marked(c) as waiting:
+        go_on(c, waiting)
 
 
 def test_calls_are_rolled_up(kept):
@@ -121,17 +129,9 @@ def test_it_ends_with_its_worker(kept):
     """And is taken over."""
     c = kept(0, n=1)
     node = c.nodes[0]
-    with c.server.connect() as s:
-        s.run("BEGIN")
-        s.query("SELECT value FROM modelgw.marks FOR KEY SHARE")
-
-        def waiting():
-            return c.query(WAITS, "%marks%FOR UPDATE%")
-
-        c.wait(waiting, "the clerk does not wait")
+    with marked(c) as waiting:
         first = waiting()
         node.reload()
         begin = time.monotonic()
         wait_for(lambda: waiting() not in ([], first), "it is not taken over")
         assert time.monotonic() - begin < 25, "the old one was waited for"
-        s.run("ROLLBACK")

@@ -14,9 +14,23 @@ from test_wait import (BODY, BOB, HOLD, PLACES, ask, in_flight, one, put,
 __all__ = ["one"]
 
 
+def three_wait(node):
+    """Three calls, for a database that does not answer."""
+    node.proxy.hole()
+    conns = [ask(node) for _ in range(3)]
+    waiting(node, 3)
+    return conns
+
+
 def exited(node, timeout=60):
     node.process.wait(timeout)
     node.process = None
+
+
+def starts_again(c, node):
+    node.proxy.clear()
+    node.restart()
+    c.wait_joined()
 
 
 def nothing_is_left(c):
@@ -31,9 +45,7 @@ def test_quit_while_calls_wait(one):
     """The worker stays until they are answered: each by what comes first."""
     c = one("wait=3s")
     node = c.nodes[0]
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     node.process.send_signal(signal.SIGQUIT)
     for conn in conns:
         r = conn.response()
@@ -41,9 +53,7 @@ def test_quit_while_calls_wait(one):
         assert r.get("connection") == "close", r
     exited(node, 15)        # not at worker_shutdown_timeout
     assert not c.b.requests
-    node.proxy.clear()
-    node.restart()
-    c.wait_joined()
+    starts_again(c, node)
     assert call(c, 0, node.bob, BODY).status == 200
     nothing_is_left(c)
 
@@ -51,9 +61,7 @@ def test_quit_while_calls_wait(one):
 def test_quit_and_the_database_is_back(one):
     c = one("wait=20s")
     node = c.nodes[0]
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     node.process.send_signal(signal.SIGQUIT)
     node.wait_log("gracefully shutting down")
     node.proxy.clear()
@@ -68,16 +76,12 @@ def test_term_while_calls_wait(one):
     """At once."""
     c = one("wait=30s")
     node = c.nodes[0]
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     node.process.send_signal(signal.SIGTERM)
     exited(node, 20)
     for conn in conns:
         conn.close()
-    node.proxy.clear()
-    node.restart()
-    c.wait_joined()
+    starts_again(c, node)
     waiting(node, 0)
     in_flight(node, 0)
     assert call(c, 0, node.bob, BODY).status == 200
@@ -88,9 +92,7 @@ def test_a_worker_terminates_while_calls_wait(one):
     """Another one follows it, places and slots are free again."""
     c = one("wait=30s")
     node = c.nodes[0]
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     old = node.pids()
     for pid in old:
         os.kill(pid, signal.SIGTERM)
@@ -116,16 +118,12 @@ def test_the_shutdown_timeout_while_calls_wait(one):
         f.write(shorter)
     node.reload()
     c.wait(node.joined, "it is away")
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     node.process.send_signal(signal.SIGQUIT)
     exited(node, 20)
     for conn in conns:
         conn.close()
-    node.proxy.clear()
-    node.restart()
-    c.wait_joined()
+    starts_again(c, node)
     waiting(node, 0)
     assert call(c, 0, node.bob, BODY).status == 200
     nothing_is_left(c)
@@ -135,9 +133,7 @@ def test_a_reload_and_then_the_database_is_back(one):
     """The calls wait in the old worker, the exchanger is in a new one."""
     c = one("wait=30s")
     node = c.nodes[0]
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     old = node.pids()
     node.reload()
     new = set(node.pids()) - set(old)
@@ -237,9 +233,7 @@ def test_single_process(cluster, monkeypatch):
     assert call(c, 0, node.bob, BODY).status == 200
     c.settle()
     c.wait_free()
-    node.proxy.hole()
-    conns = [ask(node) for _ in range(3)]
-    waiting(node, 3)
+    conns = three_wait(node)
     node.proxy.clear()
     assert [conn.response().status for conn in conns] == [200] * 3
     nothing_is_left(c)

@@ -265,8 +265,8 @@ ngx_http_modelgw_exchanger_feed(ngx_http_modelgw_exchanger_t *e)
 /*
  * Once in each connection, when all changes are known here: an account that is
  * closed here and open in the database was closed by an operator in a part that
- * a failover has lost.  It is closed again, and operators are told, a part of
- * them a round.  One that was opened since has a later version, and is open
+ * a failover has lost.  It is closed again, which is logged, a part of them a
+ * round.  One that was opened since has a later version, and is open
  * here, too.
  */
 
