@@ -61,6 +61,7 @@ static ngx_modelgw_stmt_word_t  ngx_modelgw_stmt_words[] = {
     { "max(?", "greatest(?" },           /* of two */
     { "min((?", "least((?" },
     { "COLLATE BINARY", "COLLATE \"C\"" },
+    { NGX_MODELGW_STORE_AMONG, "= ANY(string_to_array(?2, ','))" },
 
     { NGX_MODELGW_STORE_DAY_TIME, "extract(epoch FROM day::date)::bigint" },
     { NGX_MODELGW_STORE_DAYS_SINCE,

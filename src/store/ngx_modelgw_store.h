@@ -177,15 +177,16 @@ ngx_int_t ngx_modelgw_store_last_change(ngx_modelgw_store_t *s,
 
 /*
  * The same for keys that may be used at "time", seconds since the Epoch, then,
- * as revoked, for those that were revoked, replaced or rotated before.  The
- * handler may return NGX_DONE, and gets no more.
+ * as revoked, for those that were revoked, replaced or rotated before: keys of
+ * these accounts, as in _spent().  The handler may return NGX_DONE, and gets no
+ * more.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 typedef ngx_int_t (*ngx_modelgw_store_key_pt)(void *data,
     ngx_modelgw_managed_key_t *key);
 
-ngx_int_t ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
-    ngx_modelgw_store_key_pt handler, void *data);
+ngx_int_t ngx_modelgw_store_keys(ngx_modelgw_store_t *s, ngx_str_t *accounts,
+    uint64_t time, ngx_modelgw_store_key_pt handler, void *data);
 
 /* How many keys may be used at that time: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_keys_count(ngx_modelgw_store_t *s, uint64_t time,
@@ -435,10 +436,12 @@ ngx_int_t ngx_modelgw_store_usage_csv(ngx_modelgw_store_t *s,
  * the beginning of the hour when the last of them ended, of rolled-up days that
  * of the day, in milliseconds, too.  As in _usage(), rolled-up days are
  * included if they begin since start.  by: NGX_MODELGW_BY_KEY or _ACCOUNT.
+ * names: those of the keys, or accounts; NULL, or empty: all.  One, or of a
+ * cluster also several with commas between them.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 ngx_int_t ngx_modelgw_store_spent(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_by_e by, uint64_t start,
+    ngx_modelgw_store_by_e by, ngx_str_t *names, uint64_t start,
     ngx_modelgw_store_account_pt handler, void *data);
 
 /*

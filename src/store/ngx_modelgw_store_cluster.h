@@ -66,11 +66,12 @@ ngx_int_t ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
     ngx_modelgw_store_account_pt handler, void *data);
 
 /*
- * Calls the handler for each account, with its balance and what is held by
- * calls, as nodes have said last, nano-euro.
+ * Calls the handler for each account of these names, as in
+ * ngx_modelgw_store_spent(), with its balance and what is held by calls, as
+ * nodes have said last, nano-euro.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
-ngx_int_t ngx_modelgw_store_balances(ngx_modelgw_store_t *s,
+ngx_int_t ngx_modelgw_store_balances(ngx_modelgw_store_t *s, ngx_str_t *names,
     ngx_modelgw_store_account_pt handler, void *data);
 
 

@@ -65,8 +65,8 @@ static ngx_int_t ngx_modelgw_store_key_step(ngx_modelgw_store_t *s,
 static void ngx_modelgw_store_key_bind(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_change_t *change);
 static ngx_int_t ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s,
-    const char *sql, uint64_t time, ngx_modelgw_store_key_pt handler,
-    void *data);
+    const char *sql, ngx_str_t *accounts, uint64_t time,
+    ngx_modelgw_store_key_pt handler, void *data);
 static void ngx_modelgw_store_feed_row(ngx_modelgw_stmt_t *stmt,
     ngx_modelgw_feed_t *feed);
 static void ngx_modelgw_store_key_row(ngx_modelgw_stmt_t *stmt,
@@ -545,21 +545,24 @@ ngx_modelgw_store_key_read(ngx_modelgw_store_t *s,
 
 
 ngx_int_t
-ngx_modelgw_store_keys(ngx_modelgw_store_t *s, uint64_t time,
-    ngx_modelgw_store_key_pt handler, void *data)
+ngx_modelgw_store_keys(ngx_modelgw_store_t *s, ngx_str_t *accounts,
+    uint64_t time, ngx_modelgw_store_key_pt handler, void *data)
 {
     ngx_int_t   rc;
     ngx_uint_t  i;
 
     static const char  *sql[] = {
-        NGX_MODELGW_STORE_KEY_TABLE " WHERE" NGX_MODELGW_STORE_KEY_WORKS,
+        NGX_MODELGW_STORE_KEY_TABLE " WHERE" NGX_MODELGW_STORE_KEY_WORKS
+            " AND " ngx_modelgw_store_among("account"),
         NGX_MODELGW_STORE_KEY_TABLE " WHERE NOT" NGX_MODELGW_STORE_KEY_WORKS
+            " AND " ngx_modelgw_store_among("account")
     };
 
     rc = NGX_OK;
 
     for (i = 0; i < 2 && rc == NGX_OK; i++) {
-        rc = ngx_modelgw_store_keys_read(s, sql[i], time, handler, data);
+        rc = ngx_modelgw_store_keys_read(s, sql[i], accounts, time, handler,
+                                         data);
     }
 
     return rc;
@@ -586,7 +589,8 @@ ngx_modelgw_store_keys_count(ngx_modelgw_store_t *s, uint64_t time,
 
 static ngx_int_t
 ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
-    uint64_t time, ngx_modelgw_store_key_pt handler, void *data)
+    ngx_str_t *accounts, uint64_t time, ngx_modelgw_store_key_pt handler,
+    void *data)
 {
     ngx_int_t                  rc;
     ngx_modelgw_stmt_t         stmt;
@@ -597,6 +601,10 @@ ngx_modelgw_store_keys_read(ngx_modelgw_store_t *s, const char *sql,
     }
 
     ngx_modelgw_stmt_bind_int(&stmt, 1, time * 1000);
+
+    if (accounts) {
+        ngx_modelgw_stmt_bind_str(&stmt, 2, accounts);
+    }
 
     while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
 

@@ -29,17 +29,19 @@ ngx_modelgw_store_accounts(ngx_modelgw_store_t *s,
 {
     return ngx_modelgw_store_each(s, "SELECT name, balance, opened / 1000"
                                      " FROM " NGX_MODELGW_STORE_BALANCES, 0,
-                                  handler, data);
+                                  NULL, handler, data);
 }
 
 
 ngx_int_t
-ngx_modelgw_store_balances(ngx_modelgw_store_t *s,
+ngx_modelgw_store_balances(ngx_modelgw_store_t *s, ngx_str_t *names,
     ngx_modelgw_store_account_pt handler, void *data)
 {
     return ngx_modelgw_store_each(s, "SELECT name, balance, held"
-                                     " FROM " NGX_MODELGW_STORE_BALANCES, 0,
-                                  handler, data);
+                                     " FROM " NGX_MODELGW_STORE_BALANCES
+                                     " WHERE "
+                                     ngx_modelgw_store_among("name"), 0,
+                                  names, handler, data);
 }
 
 
@@ -51,13 +53,13 @@ ngx_modelgw_store_budgets(ngx_modelgw_store_t *s, uint64_t time,
         "SELECT b.key, sum(l.spent + l.held), b.ends"
         " FROM budgets b JOIN leases l ON l.account = b.name"
         " WHERE b.starts <= ?1 AND b.ends > ?1"
-        " GROUP BY b.key, b.starts, b.ends", time, handler, data);
+        " GROUP BY b.key, b.starts, b.ends", time, NULL, handler, data);
 }
 
 
 ngx_int_t
 ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
-    ngx_modelgw_store_account_pt handler, void *data)
+    ngx_str_t *names, ngx_modelgw_store_account_pt handler, void *data)
 {
     ngx_int_t           rc;
     ngx_str_t           name;
@@ -68,6 +70,10 @@ ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql, int64_t first,
     }
 
     ngx_modelgw_stmt_bind_int(&stmt, 1, first);
+
+    if (names) {
+        ngx_modelgw_stmt_bind_str(&stmt, 2, names);
+    }
 
     while ((rc = ngx_modelgw_stmt_next(&stmt)) == NGX_OK) {
 

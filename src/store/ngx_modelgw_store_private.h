@@ -84,6 +84,12 @@
 #define NGX_MODELGW_STORE_BALANCES      "accounts AS balances"
 #define NGX_MODELGW_STORE_ACTIONS_NODE  "(id IS NULL)"
 
+/* whether a name is one of ?2; NULL: any.  See ngx_modelgw_store_spent(). */
+
+#define NGX_MODELGW_STORE_AMONG       "IN (?2)"
+#define ngx_modelgw_store_among(name)                                         \
+    "(?2 IS NULL OR " name " " NGX_MODELGW_STORE_AMONG ")"
+
 
 /* of a journal: the last position; one that no call has yet is 0, too */
 
@@ -220,12 +226,13 @@ ngx_int_t ngx_modelgw_store_step(ngx_modelgw_store_t *s, const char *sql,
     ngx_modelgw_store_step(s, sql, 0, 0, n)
 
 /*
- * Calls the handler for each row, of a name and two numbers; first is bound if
- * there is a parameter.
+ * Calls the handler for each row, of a name and two numbers; first and names
+ * are bound if there are parameters.  names: NULL, or empty: all.
  *     NGX_OK, NGX_ERROR (of the store, or the handler's)
  */
 ngx_int_t ngx_modelgw_store_each(ngx_modelgw_store_t *s, const char *sql,
-    int64_t first, ngx_modelgw_store_account_pt handler, void *data);
+    int64_t first, ngx_str_t *names, ngx_modelgw_store_account_pt handler,
+    void *data);
 
 /* stmt_pq.c: what functions of the same names do of a cluster */
 

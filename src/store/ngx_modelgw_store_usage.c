@@ -159,22 +159,26 @@ static const char  ngx_modelgw_store_usage_sql[] =
 
 /*
  * ?1 is the start: as above, whole hours of "hours", and what is before the
- * first of them or above the mark of "calls".
+ * first of them or above the mark of "calls"; ?2 are the names.
  */
 
 #define ngx_modelgw_store_spent_sql(name)                                     \
     "SELECT " name ", sum(cost), max(time) / 3600000 * 3600000 FROM ("        \
         "SELECT " name ", cost, hour * 3600000 AS time FROM hours"            \
             " WHERE hour >= (?1 + 3599999) / 3600000"                         \
+                " AND " ngx_modelgw_store_among(name)                         \
         " UNION ALL SELECT " name ", cost, ended FROM calls"                  \
             " WHERE ended >= ?1 AND ended <"                                  \
                 " min((?1 + 3599999) / 3600000 * 3600000, "                   \
                 NGX_MODELGW_STORE_MARK ")"                                    \
+                " AND " ngx_modelgw_store_among(name)                         \
         " UNION ALL SELECT " name ", cost, ended FROM calls"                  \
             " WHERE ended >= max(?1, " NGX_MODELGW_STORE_MARK ")"             \
+                " AND " ngx_modelgw_store_among(name)                         \
         " UNION ALL SELECT " name ", cost, " NGX_MODELGW_STORE_DAY_TIME       \
             " * 1000 FROM days"                                               \
-            " WHERE " NGX_MODELGW_STORE_DAYS_SINCE ") AS spent"               \
+            " WHERE " NGX_MODELGW_STORE_DAYS_SINCE                            \
+                " AND " ngx_modelgw_store_among(name) ") AS spent"            \
     " GROUP BY 1"
 
 static const char  ngx_modelgw_store_spent_keys[] =
@@ -221,12 +225,13 @@ static ngx_str_t  ngx_modelgw_store_usage_names[] = {
 
 ngx_int_t
 ngx_modelgw_store_spent(ngx_modelgw_store_t *s, ngx_modelgw_store_by_e by,
-    uint64_t start, ngx_modelgw_store_account_pt handler, void *data)
+    ngx_str_t *names, uint64_t start, ngx_modelgw_store_account_pt handler,
+    void *data)
 {
     return ngx_modelgw_store_each(s, (by == NGX_MODELGW_BY_ACCOUNT)
                                      ? ngx_modelgw_store_spent_accounts
                                      : ngx_modelgw_store_spent_keys,
-                                  start, handler, data);
+                                  start, names, handler, data);
 }
 
 

@@ -281,6 +281,22 @@ def test_usage(both, part):
             one = both.sqlite.ask("spent", by=by, start=start)
             two = both.pq.ask("spent", by=by, start=start)
             assert sorted(one[1].splitlines()) == sorted(two[1].splitlines())
+            assert_among(both, "spent", by=by, start=start)
+
+
+def assert_among(both, command, field=0, **kw):
+    """With names it says of these what it says of all, and nothing else."""
+    def ask(engine, names=""):
+        return sorted(engine.ask(command, names=names, **kw)[1].splitlines())
+    everything = ask(both.pq)
+    names = sorted({line.split()[field].decode() for line in everything})
+    for some in (names[:1], names[1:2], ["nobody"], names[::2],
+                 names[1:3] + ["nobody"]):
+        few = [line for line in everything
+               if line.split()[field].decode() in some]
+        assert ask(both.pq, ",".join(some)) == few
+        if len(some) == 1 and command != "balances":
+            assert ask(both.sqlite, some[0]) == few
 
 
 def test_accounts(both):
@@ -297,6 +313,7 @@ def test_accounts(both):
     held = dict(line.rsplit(b" ", 2)[::2] for line in
                 both.pq.ask("balances")[1].splitlines())
     assert set(held.values()) == {b"6"} and len(held) == len(accounts)
+    assert_among(both, "balances")
 
 
 def test_lists(both):
@@ -317,6 +334,7 @@ def test_lists(both):
     one, two = (e.ask("table", time=NOW // 1000)[1].splitlines()
                 for e in (both.sqlite, both.pq))
     assert sorted(one) == sorted(two)
+    assert_among(both, "table", 2, time=NOW // 1000)
 
     for kw in ({}, {"actor": "bob"}, {"target": "acme"}):
         after = node = 0

@@ -373,7 +373,7 @@ ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_job_t *job,
     }
 
     if (job->mmcf->cluster && !job->local
-        && ngx_modelgw_store_balances(store,
+        && ngx_modelgw_store_balances(store, NULL,
                                       ngx_http_modelgw_admin_accounts_balance,
                                       accounts)
            != NGX_OK)
@@ -385,7 +385,7 @@ ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_job_t *job,
         accounts->span = i;
         start = job->filter.now - ngx_http_modelgw_admin_accounts_spans[i];
 
-        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_ACCOUNT, start,
+        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_ACCOUNT, NULL, start,
                                     ngx_http_modelgw_admin_accounts_spent,
                                     accounts)
             != NGX_OK)
@@ -400,7 +400,7 @@ ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_job_t *job,
         return NGX_OK;
     }
 
-    return ngx_modelgw_store_keys(store, accounts->now,
+    return ngx_modelgw_store_keys(store, NULL, accounts->now,
                                   ngx_http_modelgw_admin_accounts_key,
                                   accounts);
 }

@@ -344,7 +344,7 @@ ngx_http_modelgw_admin_keys_begin(ngx_http_modelgw_keys_list_t *list,
         }
     }
 
-    return ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, 0,
+    return ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, NULL, 0,
                                    ngx_http_modelgw_admin_keys_last, list);
 }
 

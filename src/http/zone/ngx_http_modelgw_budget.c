@@ -283,7 +283,7 @@ ngx_http_modelgw_budget_sums(ngx_http_modelgw_budget_t *b,
 
         b->window = i;
 
-        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY,
+        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, NULL,
                                     ngx_modelgw_budget_start(i, b->time),
                                     ngx_http_modelgw_budget_sum, b)
             != NGX_OK)

@@ -203,7 +203,7 @@ ngx_http_modelgw_zone_keys_fill(ngx_modelgw_managed_t *m,
 
     ngx_modelgw_managed_begin(m);
 
-    rc = ngx_modelgw_store_keys(store, time(NULL),
+    rc = ngx_modelgw_store_keys(store, NULL, time(NULL),
                                 ngx_http_modelgw_zone_keys_add, m);
 
     if (rc == NGX_OK) {

@@ -334,11 +334,12 @@ run_clerk(cli_t *c)
 static ngx_int_t
 run_list(cli_t *c, ngx_modelgw_store_t *s, const char *command, ngx_str_t *out)
 {
-    ngx_str_t                    name;
+    ngx_str_t                    name, names;
     ngx_modelgw_store_keys_t     keys;
     ngx_modelgw_store_actions_t  actions;
 
     name = text(c, "account");
+    names = text(c, "names");
 
     if (strcmp(command, "keys") == 0) {
         memset(&keys, 0, sizeof(ngx_modelgw_store_keys_t));
@@ -383,7 +384,7 @@ run_list(cli_t *c, ngx_modelgw_store_t *s, const char *command, ngx_str_t *out)
     }
 
     if (strcmp(command, "table") == 0) {
-        return ngx_modelgw_store_keys(s, number(c, "time"), on_key, c);
+        return ngx_modelgw_store_keys(s, &names, number(c, "time"), on_key, c);
     }
 
     if (strcmp(command, "accounts") == 0) {
@@ -391,7 +392,7 @@ run_list(cli_t *c, ngx_modelgw_store_t *s, const char *command, ngx_str_t *out)
     }
 
     if (strcmp(command, "balances") == 0) {
-        return ngx_modelgw_store_balances(s, on_account, c);
+        return ngx_modelgw_store_balances(s, &names, on_account, c);
     }
 
     fprintf(stderr, "engines_cli: %s?\n", command);
@@ -402,7 +403,7 @@ run_list(cli_t *c, ngx_modelgw_store_t *s, const char *command, ngx_str_t *out)
 static ngx_int_t
 run(cli_t *c, ngx_modelgw_store_t *s, ngx_str_t *out)
 {
-    ngx_str_t                    account;
+    ngx_str_t                    account, names;
     const char                  *command;
     ngx_modelgw_store_by_t       by;
     ngx_modelgw_store_filter_t   f;
@@ -435,8 +436,9 @@ run(cli_t *c, ngx_modelgw_store_t *s, ngx_str_t *out)
     }
 
     if (strcmp(command, "spent") == 0) {
-        return ngx_modelgw_store_spent(s, by.bys[0], number(c, "start"),
-                                       on_account, c);
+        names = text(c, "names");
+        return ngx_modelgw_store_spent(s, by.bys[0], &names,
+                                       number(c, "start"), on_account, c);
     }
 
     if (strcmp(command, "change") == 0) {

@@ -462,8 +462,8 @@ states(ngx_modelgw_store_t *s)
     int64_t  sum;
 
     sum = 0;
-    unit_store_ok(s, ngx_modelgw_store_keys(s, UNIT_TIME / 1000, take_key,
-                                            &sum));
+    unit_store_ok(s, ngx_modelgw_store_keys(s, NULL, UNIT_TIME / 1000,
+                                            take_key, &sum));
     return sum;
 }
 

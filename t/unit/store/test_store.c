@@ -2085,7 +2085,7 @@ spent(unit_store_t *u, ngx_uint_t days, ngx_uint_t n, int64_t sum)
     ngx_memzero(&found, sizeof(spent_t));
 
     unit_store_ok(s, ngx_modelgw_store_snapshot(s));
-    unit_store_ok(s, ngx_modelgw_store_spent(s, NGX_MODELGW_BY_KEY,
+    unit_store_ok(s, ngx_modelgw_store_spent(s, NGX_MODELGW_BY_KEY, NULL,
                                              (UNIT_TIME / UNIT_DAY + days)
                                              * UNIT_DAY, spent_key, &found));
 

@@ -201,7 +201,7 @@ spent_as_called(unit_store_t *u)
 
             unit_store_ok(s, ngx_modelgw_store_spent(s,
                                               j ? NGX_MODELGW_BY_ACCOUNT
-                                                : NGX_MODELGW_BY_KEY,
+                                                : NGX_MODELGW_BY_KEY, NULL,
                                               spent.start, spent_by, &spent));
 
             sprintf(sql, "SELECT count(DISTINCT %s) FROM calls"
@@ -581,7 +581,7 @@ test_days(void **state)
     for (n = 0; n < 2; n++) {
         sum = 0;
         unit_store_ok(s, ngx_modelgw_store_spent(s, NGX_MODELGW_BY_ACCOUNT,
-                                                 MIDNIGHT + n, spent_sum,
+                                                 NULL, MIDNIGHT + n, spent_sum,
                                                  &sum));
         assert_int_equal(sum, unit_sql(u, n
                               ? "SELECT (SELECT sum(cost) FROM calls) + sum("
