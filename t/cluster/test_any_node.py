@@ -115,3 +115,83 @@ def test_an_account_without_a_key(cluster):
         accounts = node.get("/admin/accounts?limit=1000").json()["accounts"]
         assert [a["balance"] for a in accounts if a["id"] == "lonely"] \
             == ["1.00"]
+
+
+MANY = 20000        # accounts
+
+
+def test_reads_what_it_answers(cluster):
+    """One account, or a page of them, whatever their number is: no other rows
+    are read, and what is said of them is what the whole list says."""
+    c = cluster(n=1, zone="32m")
+    node = c.nodes[0]
+    key = made(node, "dora", account="alice")
+    assert call(c, 0, key).status == 200
+    c.settle()
+    start = c.one("SELECT keys_version FROM modelgw.cluster")
+    c.server.run(
+        "INSERT INTO modelgw.accounts (name, free, opened, version) SELECT "
+        "'a-' || lpad(i::text, 5, '0'), 5 + i %% 7, 1, %d + i "
+        "FROM generate_series(1, %d) i; "
+        "INSERT INTO modelgw.topups (id, account, amount, time) "
+        "SELECT 'f-' || name, name, free, 1 FROM modelgw.accounts "
+        "WHERE name LIKE 'a-%%'; "
+        "INSERT INTO modelgw.leases (node, account, granted, spent, held) "
+        "SELECT 99, name, 0, 0, 3 FROM modelgw.accounts "
+        "WHERE name LIKE 'a-%%'; "
+        "UPDATE modelgw.cluster SET keys_version = %d"
+        % (start, MANY, start + MANY))
+    c.server.run("ANALYZE")
+    c.wait(lambda: node.row()["keys_version"] >= start + MANY,
+           "it does not know them")
+
+    whole, rows = read(c, "/admin/accounts")
+    assert rows > 2 * MANY              # so they are counted
+    whole = whole["accounts"]
+    assert len(whole) > MANY
+    assert [a["held"] for a in whole if a["id"].startswith("a-")] \
+        == MANY * ["0.000000003"]
+
+    for a in (whole[1000], whole[-1], whole[0]):
+        one, rows = read(c, "/admin/accounts/" + a["id"])
+        assert {name: one[name] for name in a} == a
+        assert rows < MANY / 10
+
+    (listed,) = [k for k in node.get("/admin/keys?limit=1000").json()["keys"]
+                 if k["id"] == "dora"]
+    assert listed["last_used"]
+    assert node.get("/admin/keys/dora").json() == listed
+    assert_flat(node.get("/admin/keys/dora,dora"), 404, "NOT_FOUND")
+
+    for sort, order in (("opened", whole),
+                        ("name", sorted(whole, key=lambda a: a["id"]))):
+        first, rows = read(c, "/admin/accounts?limit=10&sort=" + sort)
+        assert first["accounts"] == order[:10] and rows < MANY / 10
+        page, rows = read(c, "/admin/accounts?limit=10&sort=%s&after=%s"
+                          % (sort, first["next"]))
+        assert page["accounts"] == order[10:20] and rows < MANY / 10
+
+    for sort, order in (("balance", lambda a: (nano(a["balance"]), a["id"])),
+                        ("spent", lambda a: (-nano(a["spent_30d"]), a["id"]))):
+        order = sorted(whole, key=order)
+        for limit in (1, 10, 1000):
+            page = node.get("/admin/accounts?limit=%d&sort=%s"
+                            % (limit, sort)).json()
+            assert page["accounts"] == order[:limit]
+            page = node.get("/admin/accounts?limit=%d&sort=%s&after=%s"
+                            % (limit, sort, page["next"])).json()
+            assert page["accounts"] == order[limit:2 * limit]
+
+
+def read(c, path):
+    """What is answered, and how many rows of accounts and leases are read for
+    it: the server counts them when the connection has ended."""
+    count = ("SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM "
+             "pg_stat_user_tables WHERE relname IN ('accounts', 'leases')")
+    backends = ("SELECT count(*) FROM pg_stat_activity WHERE usename = "
+                "'modelgw' AND datname = current_database()")
+    n, before = c.one(backends), int(c.one(count))
+    r = c.nodes[0].get(path)
+    assert r.status == 200, r
+    c.wait(lambda: c.one(backends) <= n, "the connection does not end")
+    return r.json(), int(c.one(count)) - before

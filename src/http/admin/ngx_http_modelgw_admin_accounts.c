@@ -9,10 +9,13 @@
  * ever appended and their names do not change, so names are read without it.
  *
  * What was spent, and the keys that are not in the configuration, are read from
- * the store, for all accounts at once: no index of calls has accounts.  A list
- * is sorted here, by a number and the id, since balances are not in the store:
- * after the number and the id of its last row the next page begins, whatever
- * was opened meanwhile.
+ * the store: those of one account, in a cluster those of a page, else of all
+ * accounts at once, since SQLite has no index of calls by account.
+ *
+ * A list is sorted here, by a number and the id, since balances are not in the
+ * store: after the number and the id of its last row the next page begins,
+ * whatever was opened meanwhile.  A number that memory does not have is read of
+ * all accounts that match, the rest of those of the page only.
  */
 
 
@@ -33,11 +36,15 @@
 #define NGX_HTTP_MODELGW_ACCOUNTS_SIZE    4096  /* bytes allocated at first */
 #define NGX_HTTP_MODELGW_ACCOUNTS_TOPUPS  100   /* rows of an account */
 #define NGX_HTTP_MODELGW_ACCOUNTS_SPANS   2     /* of time */
+#define NGX_HTTP_MODELGW_ACCOUNTS_NAMES   1000  /* asked for at a time */
 
 
 typedef enum {
     NGX_HTTP_MODELGW_ACCOUNTS_OPENED = 0,
     NGX_HTTP_MODELGW_ACCOUNTS_NAME,
+
+    /* those from here on are by what has to be read of all first */
+
     NGX_HTTP_MODELGW_ACCOUNTS_BALANCE,
     NGX_HTTP_MODELGW_ACCOUNTS_SPENT
 } ngx_http_modelgw_accounts_sort_e;
@@ -50,15 +57,23 @@ typedef struct {
     int64_t                        held;
     int64_t                        spent[NGX_HTTP_MODELGW_ACCOUNTS_SPANS];
     ngx_uint_t                     keys;
-    ngx_uint_t                     noted;       /* what is looked for */
     ngx_uint_t                     closed;
+    uint32_t                       index;       /* in the ledger */
 } ngx_http_modelgw_accounts_row_t;
 
 
 typedef struct {
-    ngx_http_modelgw_main_conf_t     *mmcf;
-    ngx_http_modelgw_accounts_row_t  *rows;     /* in the order of the ledger */
-    uint32_t                          n;
+    ngx_http_modelgw_job_t           *job;
+    ngx_modelgw_store_t              *store;
+    ngx_modelgw_ledger_t             *ledger;
+    ngx_http_modelgw_accounts_row_t  *rows;
+    ngx_uint_t                        n;
+    ngx_uint_t                        cut;      /* more than a page was found */
+    ngx_str_t                         names;    /* to be read; len 0: all */
+    u_char                           *noted;    /* by index: what is looked for
+                                                   is in the note */
+    uint32_t                          total;    /* in the ledger */
+    ngx_uint_t                        cluster;  /* balances of all nodes */
     ngx_uint_t                        span;     /* that is read */
     uint64_t                          now;      /* seconds since the Epoch */
 } ngx_http_modelgw_accounts_t;
@@ -68,12 +83,37 @@ static ngx_int_t ngx_http_modelgw_admin_accounts_after(
     ngx_http_modelgw_option_t *option, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_modelgw_admin_accounts_number(u_char *p,
     u_char *last, int64_t *number);
-static ngx_int_t ngx_http_modelgw_admin_accounts_read(
-    ngx_http_modelgw_job_t *job, ngx_modelgw_store_t *store,
+static void ngx_http_modelgw_admin_accounts_init(ngx_http_modelgw_job_t *job,
+    ngx_modelgw_store_t *store, ngx_http_modelgw_accounts_t *accounts);
+static ngx_int_t ngx_http_modelgw_admin_accounts_search(
     ngx_http_modelgw_accounts_t *accounts);
-static void ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
+static ngx_int_t ngx_http_modelgw_admin_accounts_notes(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_uint_t ngx_http_modelgw_admin_accounts_match(
+    ngx_http_modelgw_accounts_t *accounts,
+    ngx_http_modelgw_accounts_row_t *row);
+static void ngx_http_modelgw_admin_accounts_add(
+    ngx_http_modelgw_accounts_t *accounts,
+    ngx_http_modelgw_accounts_row_t *row);
+static ngx_int_t ngx_http_modelgw_admin_accounts_order(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_uint_t ngx_http_modelgw_admin_accounts_cut(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_int_t ngx_http_modelgw_admin_accounts_read(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_int_t ngx_http_modelgw_admin_accounts_names(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_int_t ngx_http_modelgw_admin_accounts_balances(
+    ngx_http_modelgw_accounts_t *accounts);
+static ngx_int_t ngx_http_modelgw_admin_accounts_costs(
+    ngx_http_modelgw_accounts_t *accounts, ngx_uint_t span);
+static void ngx_http_modelgw_admin_accounts_at(ngx_modelgw_ledger_t *ledger,
     uint32_t index, ngx_http_modelgw_accounts_row_t *row);
+static void ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
+    ngx_http_modelgw_accounts_row_t *row);
 static ngx_http_modelgw_accounts_row_t *ngx_http_modelgw_admin_accounts_row(
+    ngx_http_modelgw_accounts_t *accounts, uint32_t index);
+static ngx_http_modelgw_accounts_row_t *ngx_http_modelgw_admin_accounts_named(
     ngx_http_modelgw_accounts_t *accounts, ngx_str_t *id);
 static ngx_int_t ngx_http_modelgw_admin_accounts_balance(void *data,
     ngx_str_t *id, int64_t balance, uint64_t held);
@@ -85,11 +125,10 @@ static ngx_int_t ngx_http_modelgw_admin_accounts_key(void *data,
     ngx_modelgw_managed_key_t *key);
 static ngx_int_t ngx_http_modelgw_admin_accounts_noted(void *data,
     ngx_str_t *id);
-static ngx_uint_t ngx_http_modelgw_admin_accounts_select(
-    ngx_http_modelgw_accounts_t *accounts,
-    ngx_http_modelgw_admin_accounts_t *asked);
 static int ngx_libc_cdecl ngx_http_modelgw_admin_accounts_cmp(const void *one,
     const void *two);
+static int ngx_libc_cdecl ngx_http_modelgw_admin_accounts_cmp_index(
+    const void *one, const void *two);
 static void ngx_http_modelgw_admin_accounts_write(ngx_modelgw_out_t *out,
     ngx_http_modelgw_accounts_row_t *row);
 static void ngx_http_modelgw_admin_accounts_sums(ngx_modelgw_out_t *out,
@@ -243,37 +282,36 @@ ngx_http_modelgw_admin_accounts_list(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store)
 {
     ngx_str_t                        *sort;
-    ngx_uint_t                        i, n, limit;
+    ngx_uint_t                        i, more;
     ngx_modelgw_out_t                 out;
     ngx_modelgw_out_piece_t           piece;
     ngx_http_modelgw_accounts_t       accounts;
     ngx_http_modelgw_accounts_row_t  *row;
 
-    if (ngx_http_modelgw_admin_accounts_read(job, store, &accounts)
-        != NGX_OK)
+    ngx_http_modelgw_admin_accounts_init(job, store, &accounts);
+
+    if (ngx_http_modelgw_admin_accounts_search(&accounts) != NGX_OK
+        || ngx_http_modelgw_admin_accounts_order(&accounts) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (job->accounts.q.len
-        && ngx_modelgw_store_noted(store, &job->accounts.q,
-                                   ngx_http_modelgw_admin_accounts_noted,
-                                   &accounts)
-           != NGX_OK)
-    {
+    more = ngx_http_modelgw_admin_accounts_cut(&accounts);
+
+    if (ngx_http_modelgw_admin_accounts_read(&accounts) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    n = ngx_http_modelgw_admin_accounts_select(&accounts, &job->accounts);
-    limit = job->accounts.limit ? ngx_min(job->accounts.limit, n) : n;
+    row = accounts.rows;
+
+    ngx_qsort(row, accounts.n, sizeof(ngx_http_modelgw_accounts_row_t),
+              ngx_http_modelgw_admin_accounts_cmp);
 
     ngx_modelgw_out_piece(&out, &piece, job->pool,
                           NGX_HTTP_MODELGW_ACCOUNTS_SIZE);
     ngx_modelgw_out_text(&out, "{\"accounts\":[");
 
-    row = accounts.rows;
-
-    for (i = 0; i < limit; i++) {
+    for (i = 0; i < accounts.n; i++) {
 
         if (i) {
             ngx_modelgw_out_text(&out, ",");
@@ -286,8 +324,8 @@ ngx_http_modelgw_admin_accounts_list(ngx_http_modelgw_job_t *job,
 
     ngx_modelgw_out_text(&out, "]");
 
-    if (limit < n) {
-        row = &row[limit - 1];
+    if (more) {
+        row = &row[accounts.n - 1];
         sort = &ngx_http_modelgw_admin_accounts_sorts[job->accounts.sort].name;
 
         ngx_modelgw_out_text(&out, ",\"more\":true,\"next\":\"");
@@ -313,29 +351,28 @@ ngx_http_modelgw_admin_accounts_get(ngx_http_modelgw_job_t *job,
     ngx_modelgw_out_t                 out;
     ngx_modelgw_out_piece_t           piece;
     ngx_http_modelgw_accounts_t       accounts;
-    ngx_http_modelgw_accounts_row_t  *row;
+    ngx_http_modelgw_accounts_row_t   row;
 
-    if (ngx_http_modelgw_admin_accounts_read(job, store, &accounts)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    ngx_http_modelgw_admin_accounts_init(job, store, &accounts);
+    ngx_http_modelgw_admin_accounts_at(job->mmcf->ledger, job->account, &row);
 
-    row = &accounts.rows[job->account];
+    accounts.rows = &row;
+    accounts.n = 1;
 
-    if (ngx_modelgw_store_topups(store, &row->id,
-                                 NGX_HTTP_MODELGW_ACCOUNTS_TOPUPS, &topups,
-                                 job->pool)
-        != NGX_OK
-        || ngx_modelgw_store_note(store, &row->id, &note, job->pool) != NGX_OK)
+    if (ngx_http_modelgw_admin_accounts_read(&accounts) != NGX_OK
+        || ngx_modelgw_store_topups(store, &row.id,
+                                    NGX_HTTP_MODELGW_ACCOUNTS_TOPUPS, &topups,
+                                    job->pool)
+           != NGX_OK
+        || ngx_modelgw_store_note(store, &row.id, &note, job->pool) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     ngx_modelgw_out_piece(&out, &piece, job->pool,
                           NGX_HTTP_MODELGW_ACCOUNTS_SIZE + topups.len);
-    ngx_http_modelgw_admin_accounts_write(&out, row);
-    ngx_http_modelgw_admin_accounts_sums(&out, row);
+    ngx_http_modelgw_admin_accounts_write(&out, &row);
+    ngx_http_modelgw_admin_accounts_sums(&out, &row);
 
     if (job->holder) {
         ngx_str_set(&note, "null");
@@ -351,68 +388,389 @@ ngx_http_modelgw_admin_accounts_get(ngx_http_modelgw_job_t *job,
 }
 
 
-static ngx_int_t
-ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_job_t *job,
+static void
+ngx_http_modelgw_admin_accounts_init(ngx_http_modelgw_job_t *job,
     ngx_modelgw_store_t *store, ngx_http_modelgw_accounts_t *accounts)
 {
-    uint32_t  i;
-    uint64_t  start;
+    ngx_memzero(accounts, sizeof(ngx_http_modelgw_accounts_t));
 
-    accounts->mmcf = job->mmcf;
+    accounts->job = job;
+    accounts->store = store;
+    accounts->ledger = job->mmcf->ledger;
+    accounts->total = ngx_modelgw_ledger_accounts(accounts->ledger);
+    accounts->cluster = (job->mmcf->cluster && !job->local);
     accounts->now = job->filter.now / 1000;
-    accounts->n = ngx_modelgw_ledger_accounts(job->mmcf->ledger);
-    accounts->rows = ngx_pcalloc(job->pool, accounts->n
+}
+
+
+/*
+ * Those that are looked for.  If they are sorted by what memory has, no more
+ * rows are kept than a page may need.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_search(ngx_http_modelgw_accounts_t *accounts)
+{
+    uint32_t                            i;
+    ngx_uint_t                          size, read;
+    ngx_http_modelgw_accounts_row_t     row;
+    ngx_http_modelgw_admin_accounts_t  *asked;
+
+    asked = &accounts->job->accounts;
+    read = (asked->sort >= NGX_HTTP_MODELGW_ACCOUNTS_BALANCE);
+
+    size = accounts->total;
+
+    if (asked->limit && !read) {
+        size = ngx_min(size, 2 * (asked->limit + 1));
+    }
+
+    accounts->rows = ngx_palloc(accounts->job->pool, size
                                   * sizeof(ngx_http_modelgw_accounts_row_t));
-    if (accounts->rows == NULL) {
+    if (accounts->rows == NULL
+        || ngx_http_modelgw_admin_accounts_notes(accounts) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    for (i = 0; i < accounts->n; i++) {
-        ngx_http_modelgw_admin_accounts_copy(job->mmcf->ledger, i,
-                                             &accounts->rows[i]);
+    i = (asked->after.len && asked->sort == NGX_HTTP_MODELGW_ACCOUNTS_OPENED)
+        ? (uint32_t) asked->number + 1 : 0;
+
+    for ( /* void */ ; i < accounts->total; i++) {
+
+        ngx_http_modelgw_admin_accounts_at(accounts->ledger, i, &row);
+
+        if (!ngx_http_modelgw_admin_accounts_match(accounts, &row)) {
+            continue;
+        }
+
+        if (read) {
+            accounts->rows[accounts->n++] = row;
+            continue;
+        }
+
+        if (asked->sort == NGX_HTTP_MODELGW_ACCOUNTS_OPENED) {
+
+            if (asked->limit && accounts->n > asked->limit) {
+                break;
+            }
+
+            row.number = i;
+        }
+
+        ngx_http_modelgw_admin_accounts_add(accounts, &row);
     }
 
-    if (job->mmcf->cluster && !job->local
-        && ngx_modelgw_store_balances(store, NULL,
-                                      ngx_http_modelgw_admin_accounts_balance,
-                                      accounts)
-           != NGX_OK)
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_notes(ngx_http_modelgw_accounts_t *accounts)
+{
+    ngx_str_t  *q;
+
+    q = &accounts->job->accounts.q;
+
+    if (q->len == 0) {
+        return NGX_OK;
+    }
+
+    accounts->noted = ngx_pcalloc(accounts->job->pool, accounts->total);
+    if (accounts->noted == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_modelgw_store_noted(accounts->store, q,
+                                   ngx_http_modelgw_admin_accounts_noted,
+                                   accounts);
+}
+
+
+static ngx_uint_t
+ngx_http_modelgw_admin_accounts_match(ngx_http_modelgw_accounts_t *accounts,
+    ngx_http_modelgw_accounts_row_t *row)
+{
+    ngx_str_t  *q;
+
+    q = &accounts->job->accounts.q;
+
+    return q->len == 0
+           || accounts->noted[row->index]
+           || memmem(row->id.data, row->id.len, q->data, q->len) != NULL;
+}
+
+
+/*
+ * A row that is after the place and not after a whole page.  Whenever there are
+ * two pages the second one is dropped.
+ */
+
+static void
+ngx_http_modelgw_admin_accounts_add(ngx_http_modelgw_accounts_t *accounts,
+    ngx_http_modelgw_accounts_row_t *row)
+{
+    ngx_uint_t                          page;
+    ngx_http_modelgw_accounts_row_t     after;
+    ngx_http_modelgw_admin_accounts_t  *asked;
+
+    asked = &accounts->job->accounts;
+    page = asked->limit + 1;                /* and whether there are more */
+
+    after.number = asked->number;
+    after.id = asked->after;
+
+    if ((asked->after.len
+         && ngx_http_modelgw_admin_accounts_cmp(row, &after) <= 0)
+        || (accounts->cut
+            && ngx_http_modelgw_admin_accounts_cmp(row,
+                                             &accounts->rows[page - 1]) > 0))
+    {
+        return;
+    }
+
+    accounts->rows[accounts->n++] = *row;
+
+    if (asked->limit && accounts->n == 2 * page) {
+        ngx_qsort(accounts->rows, accounts->n,
+                  sizeof(ngx_http_modelgw_accounts_row_t),
+                  ngx_http_modelgw_admin_accounts_cmp);
+
+        accounts->n = page;
+        accounts->cut = 1;
+    }
+}
+
+
+/* by a number that has to be read */
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_order(ngx_http_modelgw_accounts_t *accounts)
+{
+    ngx_int_t                         rc;
+    ngx_uint_t                        i, n, sort;
+    ngx_http_modelgw_accounts_row_t  *row;
+
+    sort = accounts->job->accounts.sort;
+
+    if (sort < NGX_HTTP_MODELGW_ACCOUNTS_BALANCE) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_modelgw_admin_accounts_names(accounts) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = (sort == NGX_HTTP_MODELGW_ACCOUNTS_BALANCE)
+         ? ngx_http_modelgw_admin_accounts_balances(accounts)
+         : ngx_http_modelgw_admin_accounts_costs(accounts,
+                                         NGX_HTTP_MODELGW_ACCOUNTS_SPANS - 1);
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    n = accounts->n;
+    accounts->n = 0;
+
+    for (i = 0; i < n; i++) {
+        row = &accounts->rows[i];
+
+        row->number = (sort == NGX_HTTP_MODELGW_ACCOUNTS_BALANCE)
+                      ? row->balance
+                      : -row->spent[NGX_HTTP_MODELGW_ACCOUNTS_SPANS - 1];
+
+        ngx_http_modelgw_admin_accounts_add(accounts, row);
+    }
+
+    return NGX_OK;
+}
+
+
+/* Leaves the rows of the page, in the order of the ledger; 1: there are more */
+
+static ngx_uint_t
+ngx_http_modelgw_admin_accounts_cut(ngx_http_modelgw_accounts_t *accounts)
+{
+    ngx_uint_t  limit;
+
+    limit = accounts->job->accounts.limit;
+
+    if (limit == 0 || accounts->n <= limit) {
+        return 0;
+    }
+
+    ngx_qsort(accounts->rows, accounts->n,
+              sizeof(ngx_http_modelgw_accounts_row_t),
+              ngx_http_modelgw_admin_accounts_cmp);
+
+    accounts->n = limit;
+
+    ngx_qsort(accounts->rows, accounts->n,
+              sizeof(ngx_http_modelgw_accounts_row_t),
+              ngx_http_modelgw_admin_accounts_cmp_index);
+
+    return 1;
+}
+
+
+/* what is not known of the rows yet; they are in the order of the ledger */
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_read(ngx_http_modelgw_accounts_t *accounts)
+{
+    ngx_uint_t               i, sort;
+    ngx_http_modelgw_job_t  *job;
+
+    job = accounts->job;
+    sort = job->accounts.sort;
+
+    if (ngx_http_modelgw_admin_accounts_names(accounts) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (sort != NGX_HTTP_MODELGW_ACCOUNTS_BALANCE
+        && ngx_http_modelgw_admin_accounts_balances(accounts) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     for (i = 0; i < NGX_HTTP_MODELGW_ACCOUNTS_SPANS; i++) {
-        accounts->span = i;
-        start = job->filter.now - ngx_http_modelgw_admin_accounts_spans[i];
 
-        if (ngx_modelgw_store_spent(store, NGX_MODELGW_BY_ACCOUNT, NULL, start,
-                                    ngx_http_modelgw_admin_accounts_spent,
-                                    accounts)
-            != NGX_OK)
+        if (sort == NGX_HTTP_MODELGW_ACCOUNTS_SPENT
+            && i == NGX_HTTP_MODELGW_ACCOUNTS_SPANS - 1)
         {
+            break;
+        }
+
+        if (ngx_http_modelgw_admin_accounts_costs(accounts, i) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
     ngx_http_modelgw_admin_accounts_keys(accounts);
 
-    if (job->mmcf->managed == NULL) {
+    if (job->mmcf->managed == NULL || accounts->n == 0) {
         return NGX_OK;
     }
 
-    return ngx_modelgw_store_keys(store, NULL, accounts->now,
+    return ngx_modelgw_store_keys(accounts->store, &accounts->names,
+                                  accounts->now,
                                   ngx_http_modelgw_admin_accounts_key,
                                   accounts);
 }
 
 
+/* Those that the store is asked for: of many rows all are read at once. */
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_names(ngx_http_modelgw_accounts_t *accounts)
+{
+    size_t                            len;
+    u_char                           *p;
+    ngx_uint_t                        i;
+    ngx_http_modelgw_accounts_row_t  *row;
+
+    ngx_str_null(&accounts->names);
+
+    if (accounts->n > (accounts->cluster ? NGX_HTTP_MODELGW_ACCOUNTS_NAMES
+                                         : 1))
+    {
+        return NGX_OK;
+    }
+
+    row = accounts->rows;
+    len = 0;
+
+    for (i = 0; i < accounts->n; i++) {
+        len += row[i].id.len + 1;
+    }
+
+    p = ngx_pnalloc(accounts->job->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    accounts->names.data = p;
+
+    for (i = 0; i < accounts->n; i++) {
+
+        if (i) {
+            *p++ = ',';
+        }
+
+        p = ngx_cpymem(p, row[i].id.data, row[i].id.len);
+    }
+
+    accounts->names.len = p - accounts->names.data;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_balances(ngx_http_modelgw_accounts_t *accounts)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < accounts->n; i++) {
+        ngx_http_modelgw_admin_accounts_copy(accounts->ledger,
+                                             &accounts->rows[i]);
+    }
+
+    if (!accounts->cluster || accounts->n == 0) {
+        return NGX_OK;
+    }
+
+    return ngx_modelgw_store_balances(accounts->store, &accounts->names,
+                                      ngx_http_modelgw_admin_accounts_balance,
+                                      accounts);
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_admin_accounts_costs(ngx_http_modelgw_accounts_t *accounts,
+    ngx_uint_t span)
+{
+    uint64_t  start;
+
+    if (accounts->n == 0) {
+        return NGX_OK;
+    }
+
+    accounts->span = span;
+    start = accounts->job->filter.now
+            - ngx_http_modelgw_admin_accounts_spans[span];
+
+    return ngx_modelgw_store_spent(accounts->store, NGX_MODELGW_BY_ACCOUNT,
+                                   &accounts->names, start,
+                                   ngx_http_modelgw_admin_accounts_spent,
+                                   accounts);
+}
+
+
 static void
-ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
+ngx_http_modelgw_admin_accounts_at(ngx_modelgw_ledger_t *ledger,
     uint32_t index, ngx_http_modelgw_accounts_row_t *row)
 {
     ngx_modelgw_ledger_account_t  *a;
 
     a = ngx_modelgw_ledger_account_at(ledger, index);
+
+    ngx_memzero(row, sizeof(ngx_http_modelgw_accounts_row_t));
+
+    row->index = index;
+    row->id.len = (size_t) a->name.len;
+    row->id.data = a->name.data;
+}
+
+
+static void
+ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
+    ngx_http_modelgw_accounts_row_t *row)
+{
+    ngx_modelgw_ledger_account_t  *a;
+
+    a = ngx_modelgw_ledger_account_at(ledger, row->index);
 
     ngx_modelgw_ledger_lock(ledger);
 
@@ -421,28 +779,45 @@ ngx_http_modelgw_admin_accounts_copy(ngx_modelgw_ledger_t *ledger,
 
     ngx_modelgw_ledger_unlock(ledger);
 
-    row->id.len = (size_t) a->name.len;
-    row->id.data = a->name.data;
     row->closed = __atomic_load_n(&a->closed, __ATOMIC_ACQUIRE);
 }
 
 
-/* NULL: it was opened since the list began */
+/* NULL: it is not one of the rows */
 
 static ngx_http_modelgw_accounts_row_t *
 ngx_http_modelgw_admin_accounts_row(ngx_http_modelgw_accounts_t *accounts,
+    uint32_t index)
+{
+    ngx_http_modelgw_accounts_row_t  *rows, row;
+
+    rows = accounts->rows;
+
+    if (index < accounts->n && rows[index].index == index) {
+        return &rows[index];
+    }
+
+    row.index = index;
+
+    return bsearch(&row, rows, accounts->n,
+                   sizeof(ngx_http_modelgw_accounts_row_t),
+                   ngx_http_modelgw_admin_accounts_cmp_index);
+}
+
+
+static ngx_http_modelgw_accounts_row_t *
+ngx_http_modelgw_admin_accounts_named(ngx_http_modelgw_accounts_t *accounts,
     ngx_str_t *id)
 {
     uint32_t  i;
 
-    if (ngx_modelgw_ledger_account(accounts->mmcf->ledger, id, 0, 0, 0, 0, &i)
-        != NGX_OK
-        || i >= accounts->n)
+    if (ngx_modelgw_ledger_account(accounts->ledger, id, 0, 0, 0, 0, &i)
+        != NGX_OK)
     {
         return NULL;
     }
 
-    return &accounts->rows[i];
+    return ngx_http_modelgw_admin_accounts_row(accounts, i);
 }
 
 
@@ -454,7 +829,7 @@ ngx_http_modelgw_admin_accounts_balance(void *data, ngx_str_t *id,
 
     ngx_http_modelgw_accounts_row_t  *row;
 
-    row = ngx_http_modelgw_admin_accounts_row(accounts, id);
+    row = ngx_http_modelgw_admin_accounts_named(accounts, id);
 
     if (row) {
         row->balance = balance;
@@ -473,7 +848,7 @@ ngx_http_modelgw_admin_accounts_spent(void *data, ngx_str_t *id, int64_t cost,
 
     ngx_http_modelgw_accounts_row_t  *row;
 
-    row = ngx_http_modelgw_admin_accounts_row(accounts, id);
+    row = ngx_http_modelgw_admin_accounts_named(accounts, id);
 
     if (row) {
         row->spent[accounts->span] = cost;
@@ -488,21 +863,25 @@ ngx_http_modelgw_admin_accounts_spent(void *data, ngx_str_t *id, int64_t cost,
 static void
 ngx_http_modelgw_admin_accounts_keys(ngx_http_modelgw_accounts_t *accounts)
 {
-    ngx_modelgw_key_t       *key;
-    ngx_modelgw_keys_t      *keys;
-    ngx_modelgw_keys_pos_t   pos;
+    ngx_modelgw_key_t                *key;
+    ngx_modelgw_keys_t               *keys;
+    ngx_modelgw_keys_pos_t            pos;
+    ngx_http_modelgw_accounts_row_t  *row;
 
-    keys = accounts->mmcf->keys;
+    keys = accounts->job->mmcf->keys;
 
     ngx_memzero(&pos, sizeof(ngx_modelgw_keys_pos_t));
 
     while (keys && (key = ngx_modelgw_keys_next(keys, &pos)) != NULL) {
 
-        if (key->account_index < accounts->n
-            && (key->expires == 0
-                || (uint64_t) key->expires > accounts->now))
-        {
-            accounts->rows[key->account_index].keys++;
+        if (key->expires && (uint64_t) key->expires <= accounts->now) {
+            continue;
+        }
+
+        row = ngx_http_modelgw_admin_accounts_row(accounts,
+                                                  key->account_index);
+        if (row) {
+            row->keys++;
         }
     }
 }
@@ -529,7 +908,7 @@ ngx_http_modelgw_admin_accounts_key(void *data,
     id.len = key->id.len;
     id.data = key->id.data;
 
-    keys = accounts->mmcf->keys;
+    keys = accounts->job->mmcf->keys;
 
     if (key->state != NGX_MODELGW_KEY_ACTIVE
         || (key->expires && key->expires <= accounts->now)
@@ -542,7 +921,7 @@ ngx_http_modelgw_admin_accounts_key(void *data,
     account.len = key->account.len;
     account.data = key->account.data;
 
-    row = ngx_http_modelgw_admin_accounts_row(accounts, &account);
+    row = ngx_http_modelgw_admin_accounts_named(accounts, &account);
 
     if (row) {
         row->keys++;
@@ -557,75 +936,16 @@ ngx_http_modelgw_admin_accounts_noted(void *data, ngx_str_t *id)
 {
     ngx_http_modelgw_accounts_t *accounts = data;
 
-    ngx_http_modelgw_accounts_row_t  *row;
+    uint32_t  i;
 
-    row = ngx_http_modelgw_admin_accounts_row(accounts, id);
-
-    if (row) {
-        row->noted = 1;
+    if (ngx_modelgw_ledger_account(accounts->ledger, id, 0, 0, 0, 0, &i)
+        == NGX_OK
+        && i < accounts->total)
+    {
+        accounts->noted[i] = 1;
     }
 
     return NGX_OK;
-}
-
-
-/* Moves the rows of the answer to the front, sorted; returns their number. */
-
-static ngx_uint_t
-ngx_http_modelgw_admin_accounts_select(ngx_http_modelgw_accounts_t *accounts,
-    ngx_http_modelgw_admin_accounts_t *asked)
-{
-    uint32_t                          i;
-    ngx_str_t                        *q;
-    ngx_uint_t                        n;
-    ngx_http_modelgw_accounts_row_t  *row, after;
-
-    n = 0;
-    q = &asked->q;
-
-    after.number = asked->number;
-    after.id = asked->after;
-
-    for (i = 0; i < accounts->n; i++) {
-        row = &accounts->rows[i];
-
-        switch (asked->sort) {
-
-        case NGX_HTTP_MODELGW_ACCOUNTS_NAME:
-            row->number = 0;
-            break;
-
-        case NGX_HTTP_MODELGW_ACCOUNTS_BALANCE:
-            row->number = row->balance;
-            break;
-
-        case NGX_HTTP_MODELGW_ACCOUNTS_SPENT:
-            row->number = -row->spent[NGX_HTTP_MODELGW_ACCOUNTS_SPANS - 1];
-            break;
-
-        default: /* NGX_HTTP_MODELGW_ACCOUNTS_OPENED */
-            row->number = i;
-        }
-
-        if (q->len && !row->noted
-            && memmem(row->id.data, row->id.len, q->data, q->len) == NULL)
-        {
-            continue;
-        }
-
-        if (after.id.len
-            && ngx_http_modelgw_admin_accounts_cmp(row, &after) <= 0)
-        {
-            continue;
-        }
-
-        accounts->rows[n++] = *row;
-    }
-
-    ngx_qsort(accounts->rows, n, sizeof(ngx_http_modelgw_accounts_row_t),
-              ngx_http_modelgw_admin_accounts_cmp);
-
-    return n;
 }
 
 
@@ -640,6 +960,16 @@ ngx_http_modelgw_admin_accounts_cmp(const void *one, const void *two)
     }
 
     return (int) ngx_memn2cmp(a->id.data, b->id.data, a->id.len, b->id.len);
+}
+
+
+static int ngx_libc_cdecl
+ngx_http_modelgw_admin_accounts_cmp_index(const void *one, const void *two)
+{
+    const ngx_http_modelgw_accounts_row_t *a = one;
+    const ngx_http_modelgw_accounts_row_t *b = two;
+
+    return (a->index > b->index) - (a->index < b->index);
 }
 
 
@@ -685,7 +1015,8 @@ ngx_http_modelgw_admin_account_write(ngx_modelgw_out_t *out,
 {
     ngx_http_modelgw_accounts_row_t  row;
 
-    ngx_http_modelgw_admin_accounts_copy(mmcf->ledger, index, &row);
+    ngx_http_modelgw_admin_accounts_at(mmcf->ledger, index, &row);
+    ngx_http_modelgw_admin_accounts_copy(mmcf->ledger, &row);
 
     if (mmcf->cluster) {
         row.balance = change->balance;
