@@ -125,6 +125,7 @@ CREATE TABLE modelgw.hours (
     cost BIGINT NOT NULL, duration BIGINT NOT NULL, first_bytes BIGINT NOT NULL, first_byte BIGINT NOT NULL,
     PRIMARY KEY (hour, account, key, model)
 );
+CREATE INDEX hours_account ON modelgw.hours (account, hour);
 
 CREATE TABLE modelgw.marks (
     name         TEXT    NOT NULL PRIMARY KEY,
@@ -162,6 +163,7 @@ CREATE TABLE modelgw.keys (
     keys_version BIGINT  NOT NULL DEFAULT 0 -- cluster.keys_version when it was changed
 );
 CREATE INDEX keys_id ON modelgw.keys (id);
+CREATE INDEX keys_account ON modelgw.keys (account);
 CREATE INDEX keys_version ON modelgw.keys (keys_version);
 
 -- pico-euro per token; the id is made of all the rest
