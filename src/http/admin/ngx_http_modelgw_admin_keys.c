@@ -344,7 +344,7 @@ ngx_http_modelgw_admin_keys_begin(ngx_http_modelgw_keys_list_t *list,
         }
     }
 
-    return ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, NULL, 0,
+    return ngx_modelgw_store_spent(store, NGX_MODELGW_BY_KEY, &job->keys.id, 0,
                                    ngx_http_modelgw_admin_keys_last, list);
 }
 
@@ -355,17 +355,7 @@ ngx_http_modelgw_admin_keys_last(void *data, ngx_str_t *name, int64_t cost,
 {
     ngx_http_modelgw_keys_list_t *list = data;
 
-    ngx_str_t                     *id;
     ngx_http_modelgw_keys_used_t  *used;
-
-    id = &list->job->keys.id;
-
-    if (id->len
-        && (id->len != name->len
-            || ngx_memcmp(id->data, name->data, name->len) != 0))
-    {
-        return NGX_OK;
-    }
 
     used = ngx_palloc(list->job->pool, sizeof(ngx_http_modelgw_keys_used_t));
     if (used == NULL) {
