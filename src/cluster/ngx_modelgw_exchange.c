@@ -2,17 +2,15 @@
 /*
  * The exchange: one transaction, sent at once in a pipeline.
  *
- *     BEGIN, fence, [prices, calls, spent, budgets, late], [money], answer,
- *     [elsewhere], COMMIT
+ *     BEGIN, fence, [prices, calls, late], [money], answer, [elsewhere], COMMIT
  *
  * fence      locks the node's row.  It fails, and all that follows with it,
  *            unless the epoch is that of this process, and the position the one
  *            that the node knows: so calls are stored exactly once, whatever
  *            was lost, is late, or is said again.
- * calls      what was settled, at most NGX_MODELGW_EXCHANGE_CALLS rows.
- * spent      adds what they have cost to the node's leases, budgets the same
- *            for those of keys: a lease cannot be charged without the calls,
- *            nor calls be there without the charge.
+ * calls      what was settled; what it has cost is added to the node's leases,
+ *            also to those of budgets of keys: a lease cannot be charged
+ *            without the calls, nor calls be there without the charge.
  * late       adds calls to "hours" that ended before its mark.
  * money      for accounts where something is borrowed, given back, or a recall
  *            is answered.  The account's row is locked here, not by settling.
@@ -45,6 +43,14 @@
 #define NGX_MODELGW_EXCHANGE_FENCED  "22012"  /* division_by_zero */
 
 
+/* of the calls that are shipped, see ngx_modelgw_shipment.c */
+
+#define ngx_modelgw_exchange_column(i, type)                                  \
+    ", coalesce(u.c" #i ", ($" #i "::" #type "[])[1])"
+
+#define NGX_MODELGW_EXCHANGE_HELD  256   /* accounts, a power of two */
+
+
 /* the results of a run, in the order in which its statements were added */
 
 typedef enum {
@@ -52,8 +58,6 @@ typedef enum {
     NGX_MODELGW_EXCHANGE_FENCE,
     NGX_MODELGW_EXCHANGE_PRICES,
     NGX_MODELGW_EXCHANGE_SHIP,
-    NGX_MODELGW_EXCHANGE_SPENT,
-    NGX_MODELGW_EXCHANGE_BUDGETS,
     NGX_MODELGW_EXCHANGE_LATE,
     NGX_MODELGW_EXCHANGE_MONEY,
     NGX_MODELGW_EXCHANGE_ANSWER,
@@ -72,9 +76,13 @@ typedef struct {
 
 
 static ngx_int_t ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+    ngx_modelgw_exchange_round_t *round, uint64_t pos,
+    ngx_modelgw_exchange_run_t *run);
 static ngx_int_t ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
+    ngx_modelgw_exchange_round_t *round, uint64_t pos,
+    ngx_modelgw_exchange_run_t *run);
+static void ngx_modelgw_exchange_held(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_args_t *args);
 static ngx_int_t ngx_modelgw_exchange_money(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run);
 static ngx_int_t ngx_modelgw_exchange_elsewhere(ngx_modelgw_exchange_t *x,
@@ -90,76 +98,16 @@ static ngx_int_t ngx_modelgw_exchange_answer(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_pq_result_t *answer);
 
 
-#define ngx_modelgw_exchange_n(name)                                          \
-    ngx_modelgw_exchange_number(ngx_modelgw_journal_call_t, name)
-#define ngx_modelgw_exchange_s(name)                                          \
-    ngx_modelgw_exchange_string(ngx_modelgw_journal_call_t, name)
-
-/* those that follow statements need, too, are the first ones */
-
-#define NGX_MODELGW_EXCHANGE_ACCOUNT  0
-#define NGX_MODELGW_EXCHANGE_KEY      1
-#define NGX_MODELGW_EXCHANGE_ENDED    2
-#define NGX_MODELGW_EXCHANGE_COST     3
-
-static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_calls[] = {
-    ngx_modelgw_exchange_s(account),
-    ngx_modelgw_exchange_s(key),
-    ngx_modelgw_exchange_n(ended),
-    ngx_modelgw_exchange_n(cost),
-    ngx_modelgw_exchange_n(pos),
-    ngx_modelgw_exchange_n(id),
-    ngx_modelgw_exchange_n(time),
-    ngx_modelgw_exchange_s(model),
-    ngx_modelgw_exchange_n(input),
-    ngx_modelgw_exchange_n(cache_read),
-    ngx_modelgw_exchange_n(cache_write),
-    ngx_modelgw_exchange_n(cache_write_1h),
-    ngx_modelgw_exchange_n(output),
-    ngx_modelgw_exchange_n(reasoning),
-    ngx_modelgw_exchange_s(outcome),
-    ngx_modelgw_exchange_s(end),
-    ngx_modelgw_exchange_n(status),
-    ngx_modelgw_exchange_s(request_id),
-    ngx_modelgw_exchange_n(first_byte),
-    ngx_modelgw_exchange_n(flags),
-    ngx_modelgw_exchange_n(price)
-};
-
-#define NGX_MODELGW_EXCHANGE_NCALLS  (sizeof(ngx_modelgw_exchange_calls)      \
-                                      / sizeof(ngx_modelgw_exchange_column_t))
-
-/* beside the columns */
-#define NGX_MODELGW_EXCHANGE_HELD    NGX_MODELGW_EXCHANGE_NCALLS
-
-
-/* a statement that follows them, with the node's number and three arrays */
-
-typedef struct {
-    ngx_modelgw_exchange_statement_e  statement;
-    ngx_uint_t                arrays[3];
-} ngx_modelgw_exchange_sums_t;
-
-static const ngx_modelgw_exchange_sums_t  ngx_modelgw_exchange_sums[] = {
-    { NGX_MODELGW_EXCHANGE_SPENT, { NGX_MODELGW_EXCHANGE_ACCOUNT,
-                                    NGX_MODELGW_EXCHANGE_COST,
-                                    NGX_MODELGW_EXCHANGE_HELD } },
-    { NGX_MODELGW_EXCHANGE_BUDGETS, { NGX_MODELGW_EXCHANGE_KEY,
-                                      NGX_MODELGW_EXCHANGE_ENDED,
-                                      NGX_MODELGW_EXCHANGE_COST } }
-};
-
-
-static const ngx_modelgw_exchange_column_t  ngx_modelgw_exchange_prices[] = {
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, id),
-    ngx_modelgw_exchange_string(ngx_modelgw_store_price_t, group),
-    ngx_modelgw_exchange_string(ngx_modelgw_store_price_t, model),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, time),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.input),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.output),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.cache_read),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t, rates.cache_write),
-    ngx_modelgw_exchange_number(ngx_modelgw_store_price_t,
+static const ngx_modelgw_pq_column_t  ngx_modelgw_exchange_prices[] = {
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, id),
+    ngx_modelgw_pq_string(ngx_modelgw_store_price_t, group),
+    ngx_modelgw_pq_string(ngx_modelgw_store_price_t, model),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, time),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.input),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.output),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.cache_read),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.cache_write),
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t,
                                 rates.cache_write_1h)
 };
 
@@ -193,49 +141,62 @@ static const char  *ngx_modelgw_exchange_statements[] = {
         " AS u(id)"
     " ORDER BY u.id ON CONFLICT (id) DO NOTHING",
 
-    /* as in ngx_modelgw_exchange_calls[], then $22 num; first_byte -1: NULL */
-
-    [NGX_MODELGW_EXCHANGE_SHIP] =
-    "INSERT INTO modelgw.calls (node, account, key, ended, cost, pos, id, time,"
-        " model, input, cache_read, cache_write, cache_write_1h, output,"
-        " reasoning, outcome, \"end\", status, request_id, first_byte, flags,"
-        " price)"
-    " SELECT $22, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14,"
-        " c15, c16, c17, c18, nullif(c19, -1), c20, c21"
-    " FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[],"
-        " $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[],"
-        " $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],"
-        " $14::bigint[], $15::text[], $16::text[], $17::bigint[], $18::text[],"
-        " $19::bigint[], $20::bigint[], $21::bigint[]) AS u(c1, c2, c3, c4, c5,"
-        " c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19,"
-        " c20, c21)",
-
-    /* $1 num; of each call: $2 account, $3 cost, $4 what the account holds */
-
-    [NGX_MODELGW_EXCHANGE_SPENT] =
-    "INSERT INTO modelgw.leases AS l (node, account, spent, held)"
-    " SELECT $1, u.account, sum(u.cost), max(u.held)"
-    " FROM unnest($2::text[], $3::bigint[], $4::bigint[])"
-        " AS u(account, cost, held)"
-    " GROUP BY u.account"
-    " ON CONFLICT (node, account) DO UPDATE"
-    " SET spent = l.spent + excluded.spent, held = excluded.held",
-
     /*
-     * $1 num; of each call: $2 key, $3 when it ended, $4 cost.  While a budget
-     * is opened no exchange runs.
+     * $1 num, $2 position before the first call, $3 accounts, $4 what they hold
+     * now, $5 and so on as in ngx_modelgw_shipment_columns[]; a column whose
+     * values are all equal has one.  first_byte -1: NULL.  While a budget is
+     * opened no exchange runs.
      */
 
-    [NGX_MODELGW_EXCHANGE_BUDGETS] =
-    "INSERT INTO modelgw.leases AS l (node, account, spent)"
-    " SELECT $1, b.name, sum(u.cost)"
-    " FROM unnest($2::text[], $3::bigint[], $4::bigint[])"
-        " AS u(key, ended, cost)"
-        " JOIN modelgw.budgets b ON b.key = u.key AND b.starts <= u.ended"
-            " AND b.ends > u.ended"
-    " GROUP BY b.name"
+    [NGX_MODELGW_EXCHANGE_SHIP] =
+    "WITH c AS ("
+        "INSERT INTO modelgw.calls (node, pos, id, price, time, ended, input,"
+            " cache_read, cache_write, cache_write_1h, output, reasoning, cost,"
+            " status, first_byte, flags, account, key, model, outcome, \"end\","
+            " request_id)"
+        " SELECT $1, $2 + u.i, u.c5"
+            ngx_modelgw_exchange_column(6, bigint)
+            ngx_modelgw_exchange_column(7, bigint)
+            ngx_modelgw_exchange_column(8, bigint)
+            ngx_modelgw_exchange_column(9, bigint)
+            ngx_modelgw_exchange_column(10, bigint)
+            ngx_modelgw_exchange_column(11, bigint)
+            ngx_modelgw_exchange_column(12, bigint)
+            ngx_modelgw_exchange_column(13, bigint)
+            ngx_modelgw_exchange_column(14, bigint)
+            ngx_modelgw_exchange_column(15, bigint)
+            ngx_modelgw_exchange_column(16, bigint)
+            ", nullif(coalesce(u.c17, ($17::bigint[])[1]), -1)"
+            ngx_modelgw_exchange_column(18, bigint)
+            ngx_modelgw_exchange_column(19, text)
+            ngx_modelgw_exchange_column(20, text)
+            ngx_modelgw_exchange_column(21, text)
+            ngx_modelgw_exchange_column(22, text)
+            ngx_modelgw_exchange_column(23, text)
+            ngx_modelgw_exchange_column(24, text)
+        " FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],"
+            " $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],"
+            " $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],"
+            " $17::bigint[], $18::bigint[], $19::text[], $20::text[],"
+            " $21::text[], $22::text[], $23::text[], $24::text[])"
+            " WITH ORDINALITY AS u(c5, c6, c7, c8, c9, c10, c11, c12, c13, c14,"
+            " c15, c16, c17, c18, c19, c20, c21, c22, c23, c24, i)"
+        " RETURNING account, key, ended, cost"
+    "), s AS ("
+        "SELECT account AS name, sum(cost) AS spent FROM c GROUP BY account"
+        " UNION ALL SELECT b.name, sum(c.cost)"
+            " FROM c JOIN modelgw.budgets b ON b.key = c.key"
+                " AND b.starts <= c.ended AND b.ends > c.ended"
+            " GROUP BY b.name"
+    "), h AS ("
+        "SELECT name, max(held) AS held"
+        " FROM unnest($3::text[], $4::bigint[]) AS h(name, held) GROUP BY name"
+    ")"
+    " INSERT INTO modelgw.leases AS l (node, account, spent, held)"
+    " SELECT $1, s.name, s.spent, coalesce(h.held, 0)"
+    " FROM s LEFT JOIN h ON h.name = s.name"
     " ON CONFLICT (node, account) DO UPDATE"
-    " SET spent = l.spent + excluded.spent",
+    " SET spent = l.spent + excluded.spent, held = excluded.held",
 
     /*
      * $1 num, $2 position before the calls, $3 after them.  Who moves the mark
@@ -399,6 +360,7 @@ ngx_int_t
 ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round)
 {
+    uint64_t                     pos;
     ngx_int_t                    rc;
     ngx_uint_t                   i;
     ngx_modelgw_exchange_run_t   run;
@@ -406,9 +368,11 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
     ngx_modelgw_pq_clear(x->answer);
     x->answer = NULL;
 
+    pos = round->calls.n ? round->calls.first + round->calls.n - 1 : x->pos;
+
     ngx_memzero(&run, sizeof(ngx_modelgw_exchange_run_t));
 
-    if (ngx_modelgw_exchange_ask(x, round, &run) != NGX_OK) {
+    if (ngx_modelgw_exchange_ask(x, round, pos, &run) != NGX_OK) {
         return NGX_AGAIN;
     }
 
@@ -420,7 +384,7 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
                ? NGX_DECLINED : NGX_AGAIN;
     }
 
-    x->pos = round->pos;
+    x->pos = pos;
 
     ngx_modelgw_exchange_said(round,
             ngx_modelgw_exchange_result(&run, NGX_MODELGW_EXCHANGE_MONEY),
@@ -441,7 +405,8 @@ ngx_modelgw_exchange(ngx_modelgw_exchange_t *x,
 
 static ngx_int_t
 ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+    ngx_modelgw_exchange_round_t *round, uint64_t pos,
+    ngx_modelgw_exchange_run_t *run)
 {
     ngx_modelgw_exchange_args_t  args;
 
@@ -456,11 +421,10 @@ ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_int(&args, x->num);
     ngx_modelgw_exchange_int(&args, x->epoch);
     ngx_modelgw_exchange_int(&args, x->pos);
-    ngx_modelgw_exchange_int(&args, round->pos);
+    ngx_modelgw_exchange_int(&args, pos);
     ngx_modelgw_exchange_int(&args, x->keys_version);
     ngx_modelgw_exchange_int(&args, round->end);
-    ngx_modelgw_exchange_int(&args, round->ncalls
-                                    ? round->calls[round->ncalls - 1].id : 0);
+    ngx_modelgw_exchange_int(&args, round->calls.n ? round->calls.id : 0);
 
     if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_FENCE, &args)
         != NGX_OK)
@@ -468,8 +432,8 @@ ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
         return NGX_ERROR;
     }
 
-    if (round->ncalls
-        && ngx_modelgw_exchange_ship(x, round, run) != NGX_OK)
+    if (round->calls.n
+        && ngx_modelgw_exchange_ship(x, round, pos, run) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -501,20 +465,18 @@ ngx_modelgw_exchange_ask(ngx_modelgw_exchange_t *x,
 
 static ngx_int_t
 ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
-    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_run_t *run)
+    ngx_modelgw_exchange_round_t *round, uint64_t pos,
+    ngx_modelgw_exchange_run_t *run)
 {
-    ngx_uint_t                          i, k;
-    ngx_modelgw_pq_array_t             *a;
-    ngx_modelgw_exchange_args_t         args;
-    const ngx_modelgw_exchange_sums_t  *sums;
+    ngx_uint_t                   i;
+    ngx_modelgw_exchange_args_t  args;
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));
-    a = x->arrays;
 
     if (round->nprices) {
         ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_prices,
                                      sizeof(ngx_modelgw_exchange_prices)
-                                     / sizeof(ngx_modelgw_exchange_column_t),
+                                     / sizeof(ngx_modelgw_pq_column_t),
                                      round->prices,
                                      sizeof(ngx_modelgw_store_price_t),
                                      round->nprices);
@@ -527,12 +489,13 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
         }
     }
 
-    ngx_modelgw_exchange_columns(x, &args, ngx_modelgw_exchange_calls,
-                                 NGX_MODELGW_EXCHANGE_NCALLS,
-                                 round->calls,
-                                 sizeof(ngx_modelgw_journal_call_t),
-                                 round->ncalls);
     ngx_modelgw_exchange_int(&args, x->num);
+    ngx_modelgw_exchange_int(&args, round->calls.first - 1);
+    ngx_modelgw_exchange_held(x, round, &args);
+
+    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
+        ngx_modelgw_exchange_array(&args, &round->calls.columns[i]);
+    }
 
     if (ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_SHIP, &args)
         != NGX_OK)
@@ -540,51 +503,65 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
         return NGX_ERROR;
     }
 
-    ngx_modelgw_pq_array_begin(&a[NGX_MODELGW_EXCHANGE_HELD],
-                               NGX_MODELGW_PQ_INT8);
-
-    for (i = 0; i < round->ncalls; i++) {
-        ngx_modelgw_pq_array_int(&a[NGX_MODELGW_EXCHANGE_HELD],
-                                 round->held
-                                 ? round->held(round->data,
-                                               &round->calls[i].account)
-                                 : 0);
-    }
-
-    for (i = 0; i < sizeof(ngx_modelgw_exchange_sums)
-                    / sizeof(ngx_modelgw_exchange_sums_t); i++)
-    {
-        sums = &ngx_modelgw_exchange_sums[i];
-
-        ngx_modelgw_exchange_int(&args, x->num);
-
-        for (k = 0; k < 3; k++) {
-            ngx_modelgw_exchange_array(&args, &a[sums->arrays[k]]);
-        }
-
-        if (ngx_modelgw_exchange_queue(x, run, sums->statement, &args)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
     ngx_modelgw_exchange_int(&args, x->num);
     ngx_modelgw_exchange_int(&args, x->pos);
-    ngx_modelgw_exchange_int(&args, round->pos);
+    ngx_modelgw_exchange_int(&args, pos);
 
     return ngx_modelgw_exchange_queue(x, run, NGX_MODELGW_EXCHANGE_LATE, &args);
+}
+
+
+/* Accounts of calls, most of them once, and what they hold now. */
+
+static void
+ngx_modelgw_exchange_held(ngx_modelgw_exchange_t *x,
+    ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_args_t *args)
+{
+    u_char                  *p;
+    uint32_t                 hash, seen[NGX_MODELGW_EXCHANGE_HELD];
+    ngx_str_t                account;
+    ngx_modelgw_pq_array_t  *a;
+
+    ngx_memzero(seen, sizeof(seen));
+    a = x->arrays;
+
+    ngx_modelgw_pq_array_begin(&a[0], NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&a[1], NGX_MODELGW_PQ_INT8);
+
+    p = NULL;
+
+    for ( ;; ) {
+        p = ngx_modelgw_pq_array_next(
+                       &round->calls.columns[NGX_MODELGW_SHIPMENT_ACCOUNT], p,
+                       &account);
+
+        if (p == NULL || round->held == NULL) {
+            break;
+        }
+
+        hash = ngx_murmur_hash2(account.data, account.len) | 1;
+
+        if (seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_HELD] == hash) {
+            continue;
+        }
+
+        seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_HELD] = hash;
+
+        ngx_modelgw_pq_array_text(&a[0], account.data, account.len);
+        ngx_modelgw_pq_array_int(&a[1], round->held(round->data, &account));
+    }
+
+    ngx_modelgw_exchange_array(args, &a[0]);
+    ngx_modelgw_exchange_array(args, &a[1]);
 }
 
 
 void
 ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_args_t *args,
-    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, void *rows,
+    const ngx_modelgw_pq_column_t *columns, ngx_uint_t n, void *rows,
     size_t size, ngx_uint_t nrows)
 {
-    u_char                  *p;
-    ngx_str_t               *text;
     ngx_uint_t               i, k;
     ngx_modelgw_pq_array_t  *a;
 
@@ -594,15 +571,8 @@ ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
         ngx_modelgw_pq_array_begin(a, columns[i].type);
 
         for (k = 0; k < nrows; k++) {
-            p = (u_char *) rows + k * size + columns[i].offset;
-
-            if (columns[i].type == NGX_MODELGW_PQ_INT8) {
-                ngx_modelgw_pq_array_int(a, *(int64_t *) p);
-
-            } else {
-                text = (ngx_str_t *) p;
-                ngx_modelgw_pq_array_text(a, text->data, text->len);
-            }
+            ngx_modelgw_pq_array_column(a, &columns[i],
+                                        (u_char *) rows + k * size);
         }
 
         ngx_modelgw_exchange_array(args, a);

@@ -18,6 +18,7 @@
 #include "ngx_modelgw_journal.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_pq.h"
+#include "ngx_modelgw_shipment.h"
 #include "ngx_modelgw_store.h"
 
 
@@ -29,7 +30,7 @@
 #define NGX_MODELGW_EXCHANGE_ASKS    1000
 #define NGX_MODELGW_EXCHANGE_LIVE    3000  /* ms since a node was seen, or
                                               three exchanges */
-#define NGX_MODELGW_EXCHANGE_ARRAYS  24
+#define NGX_MODELGW_EXCHANGE_ARRAYS  16
 #define NGX_MODELGW_RANDOM_ID        33  /* of a journal, process, cluster: 32
                                             hexadecimal digits and a NUL */
 
@@ -119,11 +120,9 @@ typedef struct {
 
 typedef struct {
     /* asked */
-    ngx_modelgw_journal_call_t   *calls;
-    ngx_uint_t                    ncalls;
+    ngx_modelgw_shipment_t        calls;
     ngx_modelgw_store_price_t    *prices;    /* of the calls */
     ngx_uint_t                    nprices;
-    uint64_t                      pos;       /* after them */
     uint64_t                      end;       /* of the journal */
     ngx_modelgw_ask_t            *asks;      /* one a fund */
     ngx_uint_t                    nasks;
@@ -150,7 +149,8 @@ typedef struct {
 
 /*
  * One exchange: a transaction.
- *     NGX_OK        committed; x->pos is round->pos, the answers are set
+ *     NGX_OK        committed; x->pos is that of the last call, the answers
+ *                   are set
  *     NGX_AGAIN     not known, the connection is lost, or nodes of this version
  *                   are too old since now: close it, connect, join, and say it
  *                   again

@@ -574,12 +574,12 @@ ngx_modelgw_exchange_topups(ngx_modelgw_exchange_t *x,
     ngx_modelgw_pq_result_t      *result;
     ngx_modelgw_exchange_args_t   args;
 
-    static const ngx_modelgw_exchange_column_t  columns[] = {
-        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, id),
-        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, account),
-        ngx_modelgw_exchange_number(ngx_modelgw_journal_topup_t, amount),
-        ngx_modelgw_exchange_number(ngx_modelgw_journal_topup_t, time),
-        ngx_modelgw_exchange_string(ngx_modelgw_journal_topup_t, reason)
+    static const ngx_modelgw_pq_column_t  columns[] = {
+        ngx_modelgw_pq_string(ngx_modelgw_journal_topup_t, id),
+        ngx_modelgw_pq_string(ngx_modelgw_journal_topup_t, account),
+        ngx_modelgw_pq_number(ngx_modelgw_journal_topup_t, amount),
+        ngx_modelgw_pq_number(ngx_modelgw_journal_topup_t, time),
+        ngx_modelgw_pq_string(ngx_modelgw_journal_topup_t, reason)
     };
 
     ngx_memzero(&args, sizeof(ngx_modelgw_exchange_args_t));

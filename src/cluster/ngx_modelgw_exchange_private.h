@@ -43,25 +43,13 @@ void ngx_modelgw_exchange_text(ngx_modelgw_exchange_args_t *args, char *text);
 void ngx_modelgw_exchange_array(ngx_modelgw_exchange_args_t *args,
     ngx_modelgw_pq_array_t *a);
 
-/* a column of rows: a number of 64 bits, or an ngx_str_t */
-
-typedef struct {
-    uint32_t                 type;
-    size_t                   offset;
-} ngx_modelgw_exchange_column_t;
-
-#define ngx_modelgw_exchange_number(type, name)                               \
-    { NGX_MODELGW_PQ_INT8, offsetof(type, name) }
-#define ngx_modelgw_exchange_string(type, name)                               \
-    { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
-
 /*
  * The columns of nrows rows, of size bytes each, as arrays: the i-th one is in
  * x->arrays[i].
  */
 void ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_args_t *args,
-    const ngx_modelgw_exchange_column_t *columns, ngx_uint_t n, void *rows,
+    const ngx_modelgw_pq_column_t *columns, ngx_uint_t n, void *rows,
     size_t size, ngx_uint_t nrows);
 
 /*

@@ -45,7 +45,6 @@ static ngx_int_t ngx_modelgw_pq_get(ngx_modelgw_pq_t *pq, uint64_t deadline,
     ngx_modelgw_pq_result_t **result, ngx_modelgw_pq_error_t *error);
 static ngx_int_t ngx_modelgw_pq_good(ngx_modelgw_pq_result_t *result,
     ngx_modelgw_pq_error_t *error);
-static int64_t ngx_modelgw_pq_read(const u_char *p, size_t len);
 static int64_t ngx_modelgw_pq_numeric(const u_char *p, size_t len);
 
 
@@ -673,7 +672,7 @@ ngx_modelgw_pq_clear(ngx_modelgw_pq_result_t *result)
 
 /* a number in network order, with its sign */
 
-static int64_t
+int64_t
 ngx_modelgw_pq_read(const u_char *p, size_t len)
 {
     uint64_t  n;

@@ -163,7 +163,7 @@ void ngx_modelgw_pq_param_text(ngx_modelgw_pq_param_t *param, u_char *data,
  * needs a zeroed struct, the last array a _free().  type: of the elements.
  * Elements of TEXT are copied with "?" for bytes that are not UTF-8, and for
  * NUL, which no server would take; data NULL: the empty text.
- *     _end()  NGX_OK: *param is the array, until the next _begin();
+ *     _end()  NGX_OK: *param is the array, until it changes;
  *             NGX_ERROR: there was no memory
  */
 
@@ -173,7 +173,6 @@ typedef struct {
     u_char               *end;
     uint32_t              type;          /* of the elements */
     uint32_t              n;
-    ngx_uint_t            nulls;         /* 1: there are some */
     ngx_uint_t            failed;        /* no memory */
 } ngx_modelgw_pq_array_t;
 
@@ -187,7 +186,39 @@ void ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type);
 void ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n);
 void ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data,
     size_t len);
-void ngx_modelgw_pq_array_null(ngx_modelgw_pq_array_t *a);
+
+/* a column of rows that are structs: an int64_t, or an ngx_str_t */
+
+typedef struct {
+    uint32_t              type;
+    size_t                offset;
+} ngx_modelgw_pq_column_t;
+
+#define ngx_modelgw_pq_number(type, name)                                     \
+    { NGX_MODELGW_PQ_INT8, offsetof(type, name) }
+#define ngx_modelgw_pq_string(type, name)                                     \
+    { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
+
+void ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
+    const ngx_modelgw_pq_column_t *column, void *row);
+
+/*
+ * Appends what an array of the same type has now, so many times; it may be the
+ * same array.
+ */
+void ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
+    ngx_modelgw_pq_array_t *from, ngx_uint_t times);
+
+/*
+ * The bytes of the element that follows p, which is what it has returned of the
+ * one before; p NULL: of the first one.  NULL: there is none.
+ */
+u_char *ngx_modelgw_pq_array_next(ngx_modelgw_pq_array_t *a, u_char *p,
+    ngx_str_t *element);
+
+/* a number as the server sends it and takes it: len bytes, the highest first */
+int64_t ngx_modelgw_pq_read(const u_char *p, size_t len);
+
 ngx_int_t ngx_modelgw_pq_array_end(ngx_modelgw_pq_array_t *a,
     ngx_modelgw_pq_param_t *param);
 void ngx_modelgw_pq_array_free(ngx_modelgw_pq_array_t *a);

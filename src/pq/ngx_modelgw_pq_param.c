@@ -21,6 +21,8 @@
 static ngx_inline u_char *ngx_modelgw_pq_reserve(ngx_modelgw_pq_array_t *a,
     size_t len);
 static u_char *ngx_modelgw_pq_grow(ngx_modelgw_pq_array_t *a, size_t len);
+static ngx_inline ngx_uint_t ngx_modelgw_pq_ascii(const u_char *p, size_t len);
+static void ngx_modelgw_pq_clean(u_char *p, u_char *last);
 
 
 void
@@ -50,7 +52,6 @@ ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type)
     a->pos = a->start;
     a->type = type;
     a->n = 0;
-    a->nulls = 0;
     a->failed = 0;
 
     (void) ngx_modelgw_pq_reserve(a, NGX_MODELGW_PQ_HEADER);
@@ -102,17 +103,18 @@ ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n)
 void
 ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
 {
-    size_t   n;
-    u_char  *p, *last;
+    u_char    *p;
+    uint32_t   size;
 
-    p = ngx_modelgw_pq_reserve(a, sizeof(int32_t) + len);
+    p = ngx_modelgw_pq_reserve(a, sizeof(size) + len);
     if (p == NULL) {
         return;
     }
 
     a->n++;
 
-    p = ngx_modelgw_pq_put(p, len, sizeof(int32_t));
+    size = htonl(len);
+    p = ngx_cpymem(p, &size, sizeof(size));
 
     if (len == 0) {
         return;
@@ -120,45 +122,80 @@ ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
 
     ngx_memcpy(p, data, len);
 
-    if (a->type != NGX_MODELGW_PQ_TEXT) {
-        return;
-    }
-
-    last = p + len;
-
-    while (p < last) {
-
-        if (*p < 0x80 && *p) {
-            p++;
-            continue;
-        }
-
-        n = ngx_modelgw_pq_utf8(p, last);
-
-        if (n == 0) {
-            *p = '?';
-            n = 1;
-        }
-
-        p += n;
+    if (a->type == NGX_MODELGW_PQ_TEXT && !ngx_modelgw_pq_ascii(p, len)) {
+        ngx_modelgw_pq_clean(p, p + len);
     }
 }
 
 
 void
-ngx_modelgw_pq_array_null(ngx_modelgw_pq_array_t *a)
+ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
+    const ngx_modelgw_pq_column_t *column, void *row)
 {
-    u_char  *p;
+    u_char     *p;
+    ngx_str_t  *text;
 
-    p = ngx_modelgw_pq_reserve(a, sizeof(int32_t));
-    if (p == NULL) {
+    p = (u_char *) row + column->offset;
+
+    if (column->type == NGX_MODELGW_PQ_INT8) {
+        ngx_modelgw_pq_array_int(a, *(int64_t *) p);
         return;
     }
 
-    (void) ngx_modelgw_pq_put(p, (uint32_t) -1, sizeof(int32_t));
+    text = (ngx_str_t *) p;
+    ngx_modelgw_pq_array_text(a, text->data, text->len);
+}
 
-    a->n++;
-    a->nulls = 1;
+
+void
+ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
+    ngx_modelgw_pq_array_t *from, ngx_uint_t times)
+{
+    size_t     len;
+    u_char    *p;
+    uint32_t   n;
+
+    a->failed |= from->failed;
+
+    if (a->failed) {
+        return;
+    }
+
+    n = from->n;
+    len = from->pos - from->start - NGX_MODELGW_PQ_HEADER;
+
+    while (times--) {
+        p = ngx_modelgw_pq_reserve(a, len);
+        if (p == NULL) {
+            return;
+        }
+
+        ngx_memcpy(p, from->start + NGX_MODELGW_PQ_HEADER, len);
+        a->n += n;
+    }
+}
+
+
+u_char *
+ngx_modelgw_pq_array_next(ngx_modelgw_pq_array_t *a, u_char *p,
+    ngx_str_t *element)
+{
+    uint32_t  size;
+
+    if (p == NULL) {
+        p = a->start + NGX_MODELGW_PQ_HEADER;
+    }
+
+    if (a->n == 0 || a->failed || p == a->pos) {
+        return NULL;
+    }
+
+    ngx_memcpy(&size, p, sizeof(size));
+
+    element->len = ntohl(size);
+    element->data = p + sizeof(size);
+
+    return element->data + element->len;
 }
 
 
@@ -184,7 +221,7 @@ ngx_modelgw_pq_array_end(ngx_modelgw_pq_array_t *a,
     }
 
     p = ngx_modelgw_pq_put(a->start, a->n ? 1 : 0, sizeof(int32_t));
-    p = ngx_modelgw_pq_put(p, a->nulls, sizeof(int32_t));
+    p = ngx_modelgw_pq_put(p, 0, sizeof(int32_t));
     p = ngx_modelgw_pq_put(p, a->type, sizeof(int32_t));
     p = ngx_modelgw_pq_put(p, a->n, sizeof(int32_t));
     (void) ngx_modelgw_pq_put(p, 1, sizeof(int32_t));
@@ -250,6 +287,49 @@ ngx_modelgw_pq_grow(ngx_modelgw_pq_array_t *a, size_t len)
     a->end = p + size;
 
     return p + used;
+}
+
+
+/* Whether all of it is ASCII, without NUL. */
+
+static ngx_inline ngx_uint_t
+ngx_modelgw_pq_ascii(const u_char *p, size_t len)
+{
+    uint64_t  word, bits;
+
+    bits = 0;
+
+    for ( /* void */ ; len >= sizeof(word); len -= sizeof(word)) {
+        ngx_memcpy(&word, p, sizeof(word));
+        bits |= word | (word - 0x0101010101010101);
+        p += sizeof(word);
+    }
+
+    word = 0x0101010101010101;
+    ngx_memcpy(&word, p, len);
+    bits |= word | (word - 0x0101010101010101);
+
+    return (bits & 0x8080808080808080) == 0;
+}
+
+
+/* Replaces what no text of the server may have. */
+
+static void
+ngx_modelgw_pq_clean(u_char *p, u_char *last)
+{
+    size_t  n;
+
+    while (p < last) {
+        n = ngx_modelgw_pq_utf8(p, last);
+
+        if (n == 0) {
+            *p = '?';
+            n = 1;
+        }
+
+        p += n;
+    }
 }
 
 

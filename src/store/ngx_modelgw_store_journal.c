@@ -3,9 +3,9 @@
  * The journal of a node of a cluster: see ngx_modelgw_journal.h.
  *
  * The outbox has the calls in the order in which they were written, a row for
- * those that are inserted together: their ids, the lowest of them, and the
- * position of the last one.  Positions are never used again, even when the rows
- * with the highest ones are deleted: AUTOINCREMENT.
+ * those that are inserted together: the lowest of their ids, by how much each
+ * one is higher, and the position of the last one.  Positions are never used
+ * again, even when the rows with the highest ones are deleted: AUTOINCREMENT.
  *
  * Rejected: a trigger that adds a row for each call (three times as much to do
  * as for the call itself).
@@ -99,7 +99,7 @@ const char  ngx_modelgw_journal_schema[] =
 
     "CREATE VIEW positions (pos, call, last) AS"
         " SELECT outbox.pos - json_array_length(calls) + 1 + each.key,"
-        " each.value, outbox.pos"
+        " first + each.value, outbox.pos"
         " FROM outbox CROSS JOIN json_each(calls) AS each;"
 
     "CREATE TABLE acknowledged ("

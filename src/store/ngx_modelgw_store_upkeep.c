@@ -52,7 +52,8 @@ static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
 static ngx_modelgw_store_step_t  ngx_modelgw_store_recovery_outbox[] = {
 
     { "INSERT INTO outbox SELECT " NGX_MODELGW_JOURNAL_END " + count(*),"
-          " min(id), json_group_array(id) FROM holds GROUP BY NULL",
+          " min(id), json_group_array(id - (SELECT min(id) FROM holds))"
+          " FROM holds GROUP BY NULL",
       "SELECT count(*) FROM (SELECT 1 FROM holds LIMIT 1)",
       "failed: calls have no positions" },
 

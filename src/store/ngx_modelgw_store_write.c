@@ -565,7 +565,8 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
     for (i = first; i < last; i++) {
         *p++ = (i == first) ? '[' : ',';
 
-        digits = ngx_modelgw_out_digits(buf + sizeof(buf), s->rows[i].id);
+        digits = ngx_modelgw_out_digits(buf + sizeof(buf),
+                                        s->rows[i].id - s->rows[first].id);
         p = ngx_cpymem(p, digits, buf + sizeof(buf) - digits);
     }
 

@@ -10,7 +10,8 @@ Each case is an nginx of its own with one worker on core 0; wrk and the
 upstream are on core 1.  CPU is what the kernel counts for all threads of the
 worker (user and system), divided by the requests that wrk saw answered.
 Requests in flight when a turn ends count as CPU but not as requests, in all
-cases alike; turns at large bodies are longer so that this remains small.
+cases alike; turns at large bodies are longer so that this remains small.  A
+node of a cluster has shipped its calls before its turn ends.
 
 Rounds are interleaved: in each, every case gets its turn, with a turn of plain
 before or after it.  A ratio is that of neighbours; medians over the rounds are
@@ -83,6 +84,7 @@ class Load:
                      HEADERS="\n".join("%s: %s" % item
                                        for item in self.headers.items())),
             capture_output=True, text=True, check=True).stdout
+        gateway.shipped()
         cpu = gateway.cpu_us() - before
         wrk = json.loads(out.splitlines()[-1])
         if wrk["failed"] or not wrk["requests"]:

@@ -8,6 +8,7 @@ MODELGW_MODULES   the directory of nginx's own modules
 MODELGW_POSTGRES  programs of PostgreSQL, of the cases that need it
 """
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -15,6 +16,7 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -114,6 +116,9 @@ def module(name):
 
 
 class Process:
+
+    def shipped(self):
+        pass
 
     def stop(self, how=signal.SIGTERM, seconds=10):
         self.process.send_signal(how)
@@ -258,6 +263,23 @@ class Nginx(Process):
             return [pid]
         with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
             return [int(child) for child in f.read().split()]
+
+    def shipped(self):
+        """Waits until the database of a cluster has the node's calls: that is
+        a part of what they cost."""
+        if not self.database:
+            return
+        end = time.monotonic() + 60
+        pos = at = None
+        while pos is None or pos != at:
+            if time.monotonic() > end:
+                sys.exit("the database has %s of %s calls" % (pos, at))
+            time.sleep(0.05)
+            pos = self.database.one("SELECT pos FROM modelgw.nodes")
+            with contextlib.closing(sqlite3.connect(
+                    "file:%s/ledger.db?mode=ro" % self.dir, uri=True)) as db:
+                (at,) = db.execute("SELECT seq FROM sqlite_sequence"
+                                   " WHERE name = 'outbox'").fetchone()
 
     def stop(self):
         """A signal just before the process waits for events is handled with

@@ -271,8 +271,6 @@ ngx_http_modelgw_exchanger_memory(ngx_http_modelgw_exchanger_t *e)
         void  **memory;
         size_t  size;
     } tables[] = {
-        { (void **) &e->calls, NGX_MODELGW_EXCHANGE_CALLS
-                               * sizeof(ngx_modelgw_journal_call_t) },
         { (void **) &e->texts, NGX_MODELGW_EXCHANGE_CALLS
                                * NGX_HTTP_MODELGW_EXCHANGER_TEXT },
         { (void **) &e->prices, NGX_MODELGW_EXCHANGE_CALLS
@@ -332,8 +330,8 @@ ngx_http_modelgw_exchanger_free(ngx_http_modelgw_exchanger_t *e)
     ngx_uint_t  i;
 
     void  *memory[] = { e->path, e->x.name, e->conf.conninfo,
-                        e->conf.application, e->conf.password, e->calls,
-                        e->texts, e->prices, e->asks, e->said, e->opens,
+                        e->conf.application, e->conf.password, e->texts,
+                        e->prices, e->asks, e->said, e->opens,
                         e->feed, e->seen, e->topups };
 
     for (i = 0; i < sizeof(memory) / sizeof(memory[0]); i++) {
@@ -396,6 +394,7 @@ ngx_http_modelgw_exchanger_thread(void *data)
 
     ngx_http_modelgw_exchanger_close(e);
     ngx_modelgw_exchange_free(&e->x);
+    ngx_modelgw_shipment_free(&e->round.calls);
 
     if (e->reader) {
         ngx_modelgw_store_close(e->reader);
@@ -895,7 +894,7 @@ ngx_http_modelgw_exchanger_leave(ngx_http_modelgw_exchanger_t *e)
 
     ngx_modelgw_ledger_used(e->ledger, &used, &max);
 
-    e->idle = (used.calls == 0 && e->funds.n == 0 && e->round.ncalls == 0
+    e->idle = (used.calls == 0 && e->funds.n == 0 && e->round.calls.n == 0
                && e->shipped == ngx_modelgw_ledger_done_ever(e->ledger))
               ? e->idle + 1 : 0;
 

@@ -155,8 +155,7 @@ typedef struct {
                                                 which had nothing to say */
     uint32_t                       accounts; /* were opened */
     ngx_modelgw_exchange_round_t   round;
-    ngx_modelgw_journal_call_t    *calls;
-    u_char                        *text;     /* of the calls */
+    u_char                        *text;     /* of prices and top-ups */
     u_char                        *text_end;
     u_char                        *texts;
     ngx_uint_t                     full;     /* 1: no more of them fit */

@@ -40,8 +40,10 @@
 
 static void ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
-static ngx_int_t ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e,
+static ngx_int_t ngx_http_modelgw_round_fresh(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
+static ngx_int_t ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e,
+    uint64_t now, ngx_uint_t max);
 static ngx_int_t ngx_http_modelgw_round_prices(ngx_http_modelgw_exchanger_t *e,
     uint64_t now);
 static ngx_int_t ngx_http_modelgw_round_reader(ngx_http_modelgw_exchanger_t *e,
@@ -111,7 +113,7 @@ ngx_http_modelgw_round(ngx_http_modelgw_exchanger_t *e)
      * answered: with a beat for each of them they would wait for too long.
      */
 
-    if (e->round.ncalls == 0 && e->round.nasks == 0 && e->nmade == 0
+    if (e->round.calls.n == 0 && e->round.nasks == 0 && e->nmade == 0
         && e->x.keys_version == e->node->keys_version
         && now - e->last < NGX_HTTP_MODELGW_EXCHANGER_BEAT
         && now >= e->awake)
@@ -161,7 +163,7 @@ ngx_http_modelgw_round_last(ngx_http_modelgw_exchanger_t *e)
 
         ngx_http_modelgw_round_calls(e, ngx_http_modelgw_writer_clock());
 
-        if (e->round.ncalls == 0) {
+        if (e->round.calls.n == 0) {
             return NGX_OK;
         }
 
@@ -213,23 +215,17 @@ ngx_http_modelgw_round_alone(ngx_http_modelgw_exchanger_t *e)
 }
 
 
-/*
- * If a call has ended since all of them had been shipped, those that the writer
- * has at hand are taken, or else the journal is read, as it is once a second.
- * Nothing is read while a failed commit of the writer may be in memory only.
- */
+/* Nothing is read while a failed commit of the writer may be in memory only. */
 
 static void
 ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
     uint64_t    done;
-    ngx_int_t   rc;
     ngx_uint_t  durable;
 
     e->full = 0;
-    e->round.ncalls = 0;
+    ngx_modelgw_shipment_clear(&e->round.calls);
     e->round.nprices = 0;
-    e->round.pos = e->x.pos;
     e->reads = e->shipped;
 
     done = ngx_modelgw_ledger_done_ever(e->ledger);
@@ -243,30 +239,16 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
     durable = ngx_modelgw_ledger_durable(e->ledger, done);
 
     e->text = e->texts;
-    e->round.calls = ngx_modelgw_fresh_take(&e->writer->fresh, e->x.pos,
-                                            NGX_MODELGW_EXCHANGE_CALLS,
-                                            &e->round.ncalls, &e->round.end);
 
-    if (e->round.ncalls) {
-        e->round.pos += e->round.ncalls;
-        e->full = (e->round.end > e->round.pos);
-        rc = NGX_OK;
-
-    } else {
-        e->round.calls = e->calls;
-        rc = ngx_http_modelgw_round_read(e, now);
-    }
-
-    if (rc != NGX_OK || ngx_http_modelgw_round_prices(e, now) != NGX_OK) {
+    if (ngx_http_modelgw_round_fresh(e, now) != NGX_OK
+        || ngx_http_modelgw_round_prices(e, now) != NGX_OK)
+    {
         e->full = 0;
-        e->round.ncalls = 0;
+        ngx_modelgw_shipment_clear(&e->round.calls);
         e->round.nprices = 0;
-        e->round.pos = e->x.pos;
         ngx_memzero(e->priced, sizeof(e->priced));
         return;
     }
-
-    e->full |= (e->round.ncalls == NGX_MODELGW_EXCHANGE_CALLS);
 
     if (durable && !e->full) {
         e->reads = done;
@@ -274,9 +256,44 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 }
 
 
+/*
+ * Those that the writer has at hand; or else the journal is read, if there are
+ * more, and once a second.
+ */
+
 static ngx_int_t
-ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
+ngx_http_modelgw_round_fresh(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
+    uint64_t  end, gap;
+
+    if (ngx_modelgw_fresh_take(&e->writer->fresh, e->x.pos, &e->round.calls,
+                               &end, &gap)
+        == NGX_OK)
+    {
+        e->full = (end > e->x.pos + e->round.calls.n);
+        e->round.end = end;
+        return NGX_OK;
+    }
+
+    if (ngx_max(end, e->x.end) <= e->x.pos
+        && now - e->read < NGX_HTTP_MODELGW_EXCHANGER_BEAT)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_modelgw_round_read(e, now, ngx_min(gap,
+                                               NGX_MODELGW_EXCHANGE_CALLS));
+}
+
+
+static ngx_int_t
+ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now,
+    ngx_uint_t max)
+{
+    ngx_modelgw_shipment_t  *calls;
+
+    calls = &e->round.calls;
+
     if (ngx_http_modelgw_round_reader(e, now) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -286,12 +303,15 @@ ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
     /* the end first: calls that become durable meanwhile are read after it */
 
     if (ngx_modelgw_journal_end(e->reader, &e->round.end) == NGX_OK
-        && ngx_modelgw_journal_calls(e->reader, e->x.pos,
-                                     NGX_MODELGW_EXCHANGE_CALLS,
+        && ngx_modelgw_journal_calls(e->reader, e->x.pos, max,
                                      ngx_http_modelgw_round_call, e)
            == NGX_OK)
     {
-        e->round.end = ngx_max(e->round.end, e->round.pos);
+        e->full |= (calls->n == max);
+
+        e->round.end = ngx_max(e->round.end,
+                               calls->n ? calls->first + calls->n - 1
+                                        : e->x.pos);
         return NGX_OK;
     }
 
@@ -304,12 +324,22 @@ ngx_http_modelgw_round_read(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 static ngx_int_t
 ngx_http_modelgw_round_prices(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
+    u_char     *p;
     int64_t     id;
     uint64_t   *priced;
-    ngx_uint_t  i;
+    ngx_str_t   element;
 
-    for (i = 0; i < e->round.ncalls; i++) {
-        id = e->round.calls[i].price;
+    p = NULL;
+
+    while (e->round.calls.n) {
+        p = ngx_modelgw_pq_array_next(
+                          &e->round.calls.columns[NGX_MODELGW_SHIPMENT_PRICE],
+                          p, &element);
+        if (p == NULL) {
+            break;
+        }
+
+        id = ngx_modelgw_pq_read(element.data, element.len);
         priced = &e->priced[id % NGX_HTTP_MODELGW_EXCHANGER_PRICES];
 
         if (*priced == (uint64_t) id) {
@@ -370,42 +400,24 @@ ngx_http_modelgw_round_unread(ngx_http_modelgw_exchanger_t *e)
 }
 
 
-/* Copies a call; what does not fit is read in the next round. */
+/* What does not follow the calls before it is read in the next round. */
 
 static ngx_int_t
 ngx_http_modelgw_round_call(void *data, ngx_modelgw_journal_call_t *call)
 {
     ngx_http_modelgw_exchanger_t *e = data;
 
-    size_t                       len;
-    ngx_modelgw_journal_call_t  *copy;
+    ngx_int_t  rc;
 
-    len = call->key.len + call->account.len + call->model.len
-          + call->outcome.len + call->end.len + call->request_id.len;
+    rc = ngx_modelgw_shipment_add(&e->round.calls, call);
 
-    if (e->full || len > (size_t) (e->text_end - e->text)) {
-        e->full = 1;
-        return NGX_OK;
-    }
+    e->full |= (rc == NGX_DECLINED);
 
-    copy = &e->calls[e->round.ncalls++];
-
-    *copy = *call;
-
-    ngx_http_modelgw_round_text(e, &copy->key);
-    ngx_http_modelgw_round_text(e, &copy->account);
-    ngx_http_modelgw_round_text(e, &copy->model);
-    ngx_http_modelgw_round_text(e, &copy->outcome);
-    ngx_http_modelgw_round_text(e, &copy->end);
-    ngx_http_modelgw_round_text(e, &copy->request_id);
-
-    e->round.pos = call->pos;
-
-    return NGX_OK;
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
 
 
-/* There are few: they have the rest of the memory. */
+/* There are few. */
 
 static ngx_int_t
 ngx_http_modelgw_round_price(void *data, ngx_modelgw_store_price_t *price)

@@ -14,7 +14,6 @@
 
 
 #define CLI_FIELDS   16
-#define CLI_CALLS    2000
 #define CLI_ASKS     1000
 #define CLI_OPENS    3000
 #define CLI_TOPUPS   3000
@@ -34,7 +33,6 @@ static ngx_modelgw_pq_conf_t         conf;
 static ngx_atomic_t                  stop;
 
 static ngx_modelgw_exchange_round_t  round_;
-static ngx_modelgw_journal_call_t    calls[CLI_CALLS];
 static ngx_modelgw_store_price_t     price;
 static ngx_modelgw_ask_t             asks[CLI_ASKS];
 static ngx_modelgw_exchange_said_t   said[CLI_ASKS];
@@ -55,6 +53,18 @@ need(void *p)
     }
 
     return p;
+}
+
+
+static ngx_str_t
+text(const char *s)
+{
+    ngx_str_t  text;
+
+    text.data = (u_char *) s;
+    text.len = strlen(s);
+
+    return text;
 }
 
 
@@ -265,34 +275,35 @@ cli_join(char **f, ngx_uint_t n)
 static void
 cli_call(char **f, ngx_uint_t n)
 {
-    ngx_modelgw_journal_call_t  *call;
+    ngx_modelgw_journal_call_t  call;
 
-    call = &calls[round_.ncalls++];
-    ngx_memzero(call, sizeof(ngx_modelgw_journal_call_t));
+    ngx_memzero(&call, sizeof(ngx_modelgw_journal_call_t));
 
-    call->pos = atol(f[0]);
-    call->id = call->pos * 1024 + x.num;
-    call->key = copy(f[1]);
-    call->account = copy(f[2]);
-    call->cost = atol(f[3]);
-    call->ended = atol(f[4]);
-    call->time = call->ended - 250;
-    call->status = (n > 5) ? atol(f[5]) : 200;
-    call->first_byte = (n > 6) ? atol(f[6]) : -1;
-    call->model = copy(n > 7 ? f[7] : "m");
-    call->request_id = copy(n > 8 ? f[8] : "");
-    call->outcome = copy("reported");
-    call->end = copy("complete");
-    call->input = 1;
-    call->cache_read = 2;
-    call->cache_write = 3;
-    call->cache_write_1h = 4;
-    call->output = 5;
-    call->reasoning = 6;
-    call->flags = 7;
-    call->price = 8;
+    call.pos = atol(f[0]);
+    call.id = call.pos * 1024 + x.num;
+    call.key = text(f[1]);
+    call.account = text(f[2]);
+    call.cost = atol(f[3]);
+    call.ended = atol(f[4]);
+    call.time = call.ended - 250;
+    call.status = (n > 5) ? atol(f[5]) : 200;
+    call.first_byte = (n > 6) ? atol(f[6]) : -1;
+    call.model = text(n > 7 ? f[7] : "m");
+    call.request_id = text(n > 8 ? f[8] : "");
+    call.outcome = text("reported");
+    call.end = text("complete");
+    call.input = 1;
+    call.cache_read = 2;
+    call.cache_write = 3;
+    call.cache_write_1h = 4;
+    call.output = 5;
+    call.reasoning = 6;
+    call.flags = 7;
+    call.price = 8;
 
-    round_.pos = call->pos;
+    if (ngx_modelgw_shipment_add(&round_.calls, &call) != NGX_OK) {
+        exit(3);
+    }
 
     printf("ok\n");
 }
@@ -359,7 +370,6 @@ cli_exchange(char **f, ngx_uint_t n)
     ngx_uint_t                    i;
     ngx_modelgw_exchange_said_t  *s;
 
-    round_.calls = calls;
     round_.asks = asks;
     round_.said = said;
     round_.end = atol(f[0]);
@@ -368,10 +378,6 @@ cli_exchange(char **f, ngx_uint_t n)
     held = atol(f[3]);
     round_.held = cli_held;
     round_.data = &held;
-
-    if (round_.ncalls == 0) {
-        round_.pos = x.pos;
-    }
 
     rc = ngx_modelgw_exchange(&x, &round_);
     print_rc(rc);
@@ -397,16 +403,7 @@ cli_exchange(char **f, ngx_uint_t n)
         printf("\n");
     }
 
-    for (i = 0; i < round_.ncalls; i++) {
-        free(calls[i].key.data);
-        free(calls[i].account.data);
-        free(calls[i].model.data);
-        free(calls[i].request_id.data);
-        free(calls[i].outcome.data);
-        free(calls[i].end.data);
-    }
-
-    round_.ncalls = 0;
+    ngx_modelgw_shipment_clear(&round_.calls);
     round_.nprices = 0;
     round_.nasks = 0;
 }

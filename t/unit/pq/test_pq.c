@@ -233,11 +233,10 @@ test_params(void **state)
 
     ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_INT4);
     ngx_modelgw_pq_array_int(&a, 258);
-    ngx_modelgw_pq_array_null(&a);
     assert_int_equal(ngx_modelgw_pq_array_end(&a, &param), NGX_OK);
     assert_bytes(&param, NGX_MODELGW_PQ_INT4_ARRAY,
-                 bytes("\0\0\0\1" "\0\0\0\1" "\0\0\0\x17" "\0\0\0\2" "\0\0\0\1"
-                       "\0\0\0\4" "\0\0\1\2" "\xff\xff\xff\xff"));
+                 bytes("\0\0\0\1" "\0\0\0\0" "\0\0\0\x17" "\0\0\0\1" "\0\0\0\1"
+                       "\0\0\0\4" "\0\0\1\2"));
 
     ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_BOOL);
     ngx_modelgw_pq_array_int(&a, 1);
@@ -283,6 +282,99 @@ test_params(void **state)
 }
 
 
+static void
+test_append(void **state)
+{
+    u_char                  *p;
+    ngx_str_t                element;
+    ngx_uint_t               i;
+    ngx_modelgw_pq_array_t   a, b;
+    ngx_modelgw_pq_param_t   param;
+
+    ngx_memzero(&a, sizeof(ngx_modelgw_pq_array_t));
+    ngx_memzero(&b, sizeof(ngx_modelgw_pq_array_t));
+
+    ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_TEXT);
+    ngx_modelgw_pq_array_begin(&b, NGX_MODELGW_PQ_TEXT);
+
+    assert_null(ngx_modelgw_pq_array_next(&a, NULL, &element));
+
+    ngx_modelgw_pq_array_append(&a, &b, 3);
+    assert_int_equal(a.n, 0);
+
+    text(&a, "one");
+    text(&b, "");
+    text(&b, "three");
+    ngx_modelgw_pq_array_append(&a, &b, 2);
+
+    assert_int_equal(ngx_modelgw_pq_array_end(&a, &param), NGX_OK);
+    assert_bytes(&param, NGX_MODELGW_PQ_TEXT_ARRAY,
+                 bytes("\0\0\0\1" "\0\0\0\0" "\0\0\0\x19" "\0\0\0\5" "\0\0\0\1"
+                       "\0\0\0\3" "one" "\0\0\0\0" "\0\0\0\5" "three"
+                       "\0\0\0\0" "\0\0\0\5" "three"));
+
+    /* to itself, while it grows */
+
+    ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_INT8);
+    ngx_modelgw_pq_array_int(&a, -2);
+    ngx_modelgw_pq_array_int(&a, 7);
+    ngx_modelgw_pq_array_append(&a, &a, 4999);
+
+    assert_int_equal(a.n, 10000);
+
+    p = NULL;
+
+    for (i = 0; i < 10000; i++) {
+        p = ngx_modelgw_pq_array_next(&a, p, &element);
+
+        assert_non_null(p);
+        assert_int_equal(element.len, 8);
+        assert_int_equal(ngx_modelgw_pq_read(element.data, 8),
+                         (i & 1) ? 7 : -2);
+    }
+
+    assert_null(ngx_modelgw_pq_array_next(&a, p, &element));
+
+    ngx_modelgw_pq_array_free(&a);
+    ngx_modelgw_pq_array_free(&b);
+}
+
+
+/* A byte that no text may have, in each place of texts of each length. */
+
+static void
+test_clean(void **state)
+{
+    u_char                  buf[20];
+    ngx_uint_t              i, k, len;
+    ngx_modelgw_pq_array_t  a;
+    ngx_modelgw_pq_param_t  param;
+
+    static const u_char  bad[] = { 0x00, 0x80, 0xff };
+
+    ngx_memzero(&a, sizeof(ngx_modelgw_pq_array_t));
+
+    for (len = 1; len <= sizeof(buf); len++) {
+        for (i = 0; i < len; i++) {
+            for (k = 0; k < sizeof(bad); k++) {
+                memset(buf, (i & 1) ? 0x01 : 0x7f, sizeof(buf));
+                buf[i] = bad[k];
+
+                ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_TEXT);
+                ngx_modelgw_pq_array_text(&a, buf, len);
+                assert_int_equal(ngx_modelgw_pq_array_end(&a, &param), NGX_OK);
+
+                buf[i] = '?';
+                assert_int_equal(param.len, 24 + len);
+                assert_memory_equal(param.data + 24, buf, len);
+            }
+        }
+    }
+
+    ngx_modelgw_pq_array_free(&a);
+}
+
+
 int
 main(void)
 {
@@ -292,7 +384,9 @@ main(void)
         cmocka_unit_test(test_conninfo),
         cmocka_unit_test(test_password),
         cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_params)
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_clean)
     };
 
     if (ngx_modelgw_pq_load(&error) != NGX_OK) {
