@@ -48,7 +48,7 @@
 #define ngx_modelgw_exchange_column(i, type)                                  \
     ", coalesce(u.c" #i ", ($" #i "::" #type "[])[1])"
 
-#define NGX_MODELGW_EXCHANGE_HELD  256   /* accounts, a power of two */
+#define NGX_MODELGW_EXCHANGE_HELD  1024  /* accounts, a power of two */
 
 
 /* the results of a run, in the order in which its statements were added */

@@ -18,7 +18,7 @@
 #include "ngx_modelgw_shipment.h"
 
 
-#define NGX_MODELGW_FRESH  32            /* shipments */
+#define NGX_MODELGW_FRESH  64            /* shipments, 200 KB each */
 
 
 typedef struct {

@@ -14,12 +14,16 @@
 #include "ngx_modelgw_shipment.h"
 
 
+static ngx_uint_t ngx_modelgw_shipment_numbers(ngx_modelgw_shipment_t *s,
+    u_char *call);
+static ngx_uint_t ngx_modelgw_shipment_texts(ngx_modelgw_shipment_t *s,
+    u_char *call);
 static ngx_int_t ngx_modelgw_shipment_added(ngx_modelgw_shipment_t *s,
     ngx_uint_t n, int64_t id, ngx_uint_t failed);
 static void ngx_modelgw_shipment_spread(ngx_modelgw_shipment_t *s,
     ngx_uint_t i);
-static ngx_uint_t ngx_modelgw_shipment_equal(ngx_modelgw_pq_array_t *a,
-    u_char *data, size_t len);
+static ngx_inline ngx_uint_t ngx_modelgw_shipment_equal(ngx_str_t *a,
+    ngx_str_t *b);
 
 
 /* the ids tell how many calls there are */
@@ -91,9 +95,7 @@ ngx_int_t
 ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
     ngx_modelgw_journal_call_t *call)
 {
-    int64_t      number;
-    ngx_str_t   *text;
-    ngx_uint_t   i, failed;
+    ngx_uint_t  failed;
 
     if (s->n == 0) {
         ngx_modelgw_shipment_clear(s);
@@ -103,48 +105,79 @@ ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
         return NGX_DECLINED;
     }
 
+    failed = ngx_modelgw_shipment_numbers(s, (u_char *) call)
+             | ngx_modelgw_shipment_texts(s, (u_char *) call);
+
+    return ngx_modelgw_shipment_added(s, 1, call->id, failed);
+}
+
+
+static ngx_uint_t
+ngx_modelgw_shipment_numbers(ngx_modelgw_shipment_t *s, u_char *call)
+{
+    int64_t     n;
+    ngx_uint_t  i, failed;
+
     failed = 0;
 
     for (i = 0; i < NGX_MODELGW_SHIPMENT_NUMBERS; i++) {
-        number = *(int64_t *) ((u_char *) call
-                               + ngx_modelgw_shipment_columns[i]);
+        n = *(int64_t *) (call + ngx_modelgw_shipment_columns[i]);
 
         if (s->n == 0) {
-            s->numbers[i] = number;
+            s->numbers[i] = n;
 
         } else if (s->once & (1 << i)) {
 
-            if (number == s->numbers[i]) {
+            if (n == s->numbers[i]) {
                 continue;
             }
 
             ngx_modelgw_shipment_spread(s, i);
         }
 
-        ngx_modelgw_pq_array_int(&s->columns[i], number);
+        ngx_modelgw_pq_array_int(&s->columns[i], n);
         failed |= s->columns[i].failed;
     }
 
-    for ( /* void */ ; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
-        text = (ngx_str_t *) ((u_char *) call
-                              + ngx_modelgw_shipment_columns[i]);
+    return failed;
+}
 
-        if (s->n && (s->once & (1 << i))) {
 
-            if (ngx_modelgw_shipment_equal(&s->columns[i], text->data,
-                                           text->len))
-            {
+static ngx_uint_t
+ngx_modelgw_shipment_texts(ngx_modelgw_shipment_t *s, u_char *call)
+{
+    ngx_str_t               *text;
+    ngx_uint_t               i, column, failed;
+    ngx_modelgw_pq_array_t  *a;
+
+    failed = 0;
+
+    for (i = 0; i < NGX_MODELGW_SHIPMENT_TEXTS; i++) {
+        column = NGX_MODELGW_SHIPMENT_NUMBERS + i;
+        text = (ngx_str_t *) (call + ngx_modelgw_shipment_columns[column]);
+
+        if (s->n && (s->once & (1 << column))) {
+
+            if (ngx_modelgw_shipment_equal(text, &s->texts[i])) {
                 continue;
             }
 
-            ngx_modelgw_shipment_spread(s, i);
+            ngx_modelgw_shipment_spread(s, column);
         }
 
-        ngx_modelgw_pq_array_text(&s->columns[i], text->data, text->len);
-        failed |= s->columns[i].failed;
+        a = &s->columns[column];
+
+        ngx_modelgw_pq_array_text(a, text->data, text->len);
+        failed |= a->failed;
+
+        /* the array does not grow, and so move, while it has one element */
+
+        if (s->n == 0) {
+            (void) ngx_modelgw_pq_array_next(a, NULL, &s->texts[i]);
+        }
     }
 
-    return ngx_modelgw_shipment_added(s, 1, call->id, failed);
+    return failed;
 }
 
 
@@ -152,10 +185,7 @@ ngx_int_t
 ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
     ngx_modelgw_shipment_t *from)
 {
-    u_char                  *p;
-    ngx_str_t                element;
-    ngx_uint_t               i, once, failed;
-    ngx_modelgw_pq_array_t  *a;
+    ngx_uint_t  i, bit, failed;
 
     if (from->first != s->first + s->n) {
         return NGX_DECLINED;
@@ -164,15 +194,16 @@ ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
     failed = 0;
 
     for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
-        a = &from->columns[i];
-        once = from->once & (1 << i);
+        bit = 1 << i;
 
-        if (s->once & (1 << i)) {
-            p = ngx_modelgw_pq_array_next(a, NULL, &element);
+        if (s->once & bit) {
 
-            if (once && p && ngx_modelgw_shipment_equal(&s->columns[i],
-                                                        element.data,
-                                                        element.len))
+            if ((from->once & bit)
+                && ((i < NGX_MODELGW_SHIPMENT_NUMBERS)
+                    ? s->numbers[i] == from->numbers[i]
+                    : ngx_modelgw_shipment_equal(
+                              &s->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS],
+                              &from->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS])))
             {
                 continue;
             }
@@ -180,7 +211,8 @@ ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
             ngx_modelgw_shipment_spread(s, i);
         }
 
-        ngx_modelgw_pq_array_append(&s->columns[i], a, once ? from->n : 1);
+        ngx_modelgw_pq_array_append(&s->columns[i], &from->columns[i],
+                                    (from->once & bit) ? from->n : 1);
         failed |= s->columns[i].failed;
     }
 
@@ -213,13 +245,8 @@ ngx_modelgw_shipment_spread(ngx_modelgw_shipment_t *s, ngx_uint_t i)
 }
 
 
-/* Whether it is the first element. */
-
-static ngx_uint_t
-ngx_modelgw_shipment_equal(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
+static ngx_inline ngx_uint_t
+ngx_modelgw_shipment_equal(ngx_str_t *a, ngx_str_t *b)
 {
-    ngx_str_t  first;
-
-    return ngx_modelgw_pq_array_next(a, NULL, &first) && first.len == len
-           && ngx_memcmp(first.data, data, len) == 0;
+    return a->len == b->len && ngx_memcmp(a->data, b->data, a->len) == 0;
 }

@@ -38,7 +38,8 @@ typedef struct {
     uint32_t                  once;      /* bits of columns whose values are all
                                             equal: they have one */
     int64_t                   numbers[NGX_MODELGW_SHIPMENT_NUMBERS];
-                                         /* of the first call */
+    ngx_str_t                 texts[NGX_MODELGW_SHIPMENT_TEXTS];
+                                         /* of these, what they have */
     ngx_modelgw_pq_array_t    columns[NGX_MODELGW_SHIPMENT_COLUMNS];
 } ngx_modelgw_shipment_t;
 

@@ -13,6 +13,10 @@ Requests in flight when a turn ends count as CPU but not as requests, in all
 cases alike; turns at large bodies are longer so that this remains small.  A
 node of a cluster has shipped its calls before its turn ends.
 
+To wake up wrk costs the worker more when something else runs on that core, 1
+to 2 us a request of it: a database beside wrk is not what nginx costs.  In
+turns of the loads "busy" something always does.
+
 Rounds are interleaved: in each, every case gets its turn, with a turn of plain
 before or after it.  A ratio is that of neighbours; medians over the rounds are
 printed.  The rows are also in the file FILE, as JSON.  "direct" has no gateway
@@ -38,7 +42,7 @@ import cases
 import harness
 
 FIELDS = ("cpu_us", "rps", "p50_us", "p99_us", "rss_kb")
-WRITES = {"one": {}, "each": {"x-bench": "each"}}
+WRITES = {"one": {}, "each": {"x-bench": "each"}, "busy": {}}
 
 
 class Load:
@@ -72,6 +76,10 @@ class Load:
 
     def run(self, case, gateway, seconds):
         """One turn: {cpu_us, rps, p50_us, p99_us, rss_kb}"""
+        with harness.spinner(self.writes == "busy"):
+            return self.turn(case, gateway, seconds)
+
+    def turn(self, case, gateway, seconds):
         speaks = cases.CASES[case]["speaks"]
         before = gateway.cpu_us()
         out = subprocess.run(

@@ -19,6 +19,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 
 import bodies
@@ -37,6 +38,8 @@ CORE, OTHER = CORES[0], CORES[-1]
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages",
          "responses": "/v1/responses", "embeddings": "/v1/embeddings"}
+
+MEMORY = "/dev/shm"
 
 # of files: two of a stream, and some
 FILES = min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -297,15 +300,36 @@ class Nginx(Process):
             self.database.remove()
 
 
+@contextlib.contextmanager
+def spinner(wanted):
+    """A process that always runs beside wrk, if it is wanted."""
+    if not wanted:
+        yield
+        return
+    process = subprocess.Popen(["taskset", "-c", str(OTHER), "sh", "-c",
+                                "while :; do :; done"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def database():
-    """A PostgreSQL server, as for tests of clusters, away from the worker."""
+    """A PostgreSQL server, as for tests of clusters, away from the worker, and
+    for many calls: its files are in memory, as its disk would be that of the
+    ledger, and it does not write checkpoints all the time."""
     sys.path.insert(0, os.path.join(ROOT, "t/lib"))
     import postgres
     sys.path.pop(0)
     os.sched_setaffinity(0, {OTHER})
+    tempfile.tempdir = MEMORY if os.access(MEMORY, os.W_OK) else None
     try:
-        return postgres.Server()
+        return postgres.Server("shared_buffers = 512MB\n"
+                               "max_wal_size = 8GB\n"
+                               "checkpoint_timeout = 1h")
     finally:
+        tempfile.tempdir = None
         os.sched_setaffinity(0, CORES)
 
 
