@@ -48,7 +48,7 @@
 #define ngx_modelgw_exchange_column(i, type)                                  \
     ", coalesce(u.c" #i ", ($" #i "::" #type "[])[1])"
 
-#define NGX_MODELGW_EXCHANGE_HELD  1024  /* accounts, a power of two */
+#define NGX_MODELGW_EXCHANGE_SEEN  1024  /* hashes of accounts */
 
 
 /* the results of a run, in the order in which its statements were added */
@@ -144,8 +144,9 @@ static const char  *ngx_modelgw_exchange_statements[] = {
     /*
      * $1 num, $2 position before the first call, $3 accounts, $4 what they hold
      * now, $5 and so on as in ngx_modelgw_shipment_columns[]; a column whose
-     * values are all equal has one.  first_byte -1: NULL.  While a budget is
-     * opened no exchange runs.
+     * values are all equal has one.  first_byte -1: NULL.  What else is held,
+     * by budgets, was said with their asks.  While a budget is opened no
+     * exchange runs.
      */
 
     [NGX_MODELGW_EXCHANGE_SHIP] =
@@ -193,7 +194,9 @@ static const char  *ngx_modelgw_exchange_statements[] = {
         " FROM unnest($3::text[], $4::bigint[]) AS h(name, held) GROUP BY name"
     ")"
     " INSERT INTO modelgw.leases AS l (node, account, spent, held)"
-    " SELECT $1, s.name, s.spent, coalesce(h.held, 0)"
+    " SELECT $1, s.name, s.spent, coalesce(h.held,"
+        " (SELECT o.held FROM modelgw.leases o WHERE o.node = $1"
+            " AND o.account = s.name), 0)"
     " FROM s LEFT JOIN h ON h.name = s.name"
     " ON CONFLICT (node, account) DO UPDATE"
     " SET spent = l.spent + excluded.spent, held = excluded.held",
@@ -511,14 +514,17 @@ ngx_modelgw_exchange_ship(ngx_modelgw_exchange_t *x,
 }
 
 
-/* Accounts of calls, most of them once, and what they hold now. */
+/*
+ * Accounts of calls, most of them once, and what they hold now; one with the
+ * hash of another one keeps what was said of it before.
+ */
 
 static void
 ngx_modelgw_exchange_held(ngx_modelgw_exchange_t *x,
     ngx_modelgw_exchange_round_t *round, ngx_modelgw_exchange_args_t *args)
 {
     u_char                  *p;
-    uint32_t                 hash, seen[NGX_MODELGW_EXCHANGE_HELD];
+    uint32_t                 hash, seen[NGX_MODELGW_EXCHANGE_SEEN];
     ngx_str_t                account;
     ngx_modelgw_pq_array_t  *a;
 
@@ -541,11 +547,11 @@ ngx_modelgw_exchange_held(ngx_modelgw_exchange_t *x,
 
         hash = ngx_murmur_hash2(account.data, account.len) | 1;
 
-        if (seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_HELD] == hash) {
+        if (seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_SEEN] == hash) {
             continue;
         }
 
-        seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_HELD] = hash;
+        seen[(hash >> 1) % NGX_MODELGW_EXCHANGE_SEEN] = hash;
 
         ngx_modelgw_pq_array_text(&a[0], account.data, account.len);
         ngx_modelgw_pq_array_int(&a[1], round->held(round->data, &account));

@@ -18,7 +18,7 @@
 #include "ngx_modelgw_shipment.h"
 
 
-#define NGX_MODELGW_FRESH  64            /* shipments, 200 KB each */
+#define NGX_MODELGW_FRESH  64            /* shipments, of 400 KB at most */
 
 
 typedef struct {

@@ -126,9 +126,10 @@ static const ngx_modelgw_pq_option_t  ngx_modelgw_pq_refused[] = {
  * Plans are kept: with default planning each statement of an account cost
  * 0.6 to 1.3 ms, as it was planned again.  They may be made while tables are
  * small, and must do for large ones: no scan of a table, nor of a bitmap, which
- * has no order, so that all rows would be sorted for the first ones.  What is
- * said to cost that much would be compiled (jit), for a second.  A process that
- * hangs within a transaction must not hold its locks.
+ * has no order, so that all rows would be sorted for the first ones.  What a
+ * scan of a table is said to cost without them would have each statement
+ * compiled (jit), for a second.  A process that hangs within a transaction must
+ * not hold its locks.
  */
 
 static const char  ngx_modelgw_pq_settings[] =

@@ -243,7 +243,8 @@ ngx_modelgw_stmt_pq_snapshot(ngx_modelgw_store_t *s)
             " ('statement_timeout', '60000'),"
             " ('client_connection_check_interval', '1000'),"
             " ('plan_cache_mode', 'auto'),"
-            " ('enable_seqscan', 'on')) AS v (name, value)"
+            " ('enable_seqscan', 'on'),"
+            " ('enable_bitmapscan', 'on')) AS v (name, value)"
         " JOIN pg_settings s ON s.name = v.name", NGX_MODELGW_STMT_READ);
 }
 

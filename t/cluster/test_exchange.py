@@ -197,7 +197,8 @@ def test_values(node):
 def test_session(db, node):
     n = node().connect()
     for name, value in (("plan_cache_mode", "force_generic_plan"),
-                        ("enable_seqscan", "off"), ("statement_timeout", "0"),
+                        ("enable_seqscan", "off"),
+                        ("enable_bitmapscan", "off"), ("statement_timeout", "0"),
                         ("idle_in_transaction_session_timeout", "10s"),
                         ("search_path", "modelgw"),
                         ("transaction_isolation", "read committed"),
@@ -546,6 +547,23 @@ def test_calls(db, node):
     n.call(10, "a", 1)
     n.exchange(end=12)
     assert db.query("SELECT pos FROM modelgw.nodes") == [dict(pos=10)]
+
+
+def test_held(db, node):
+    """What an account holds is said with its calls, what a budget holds with
+    its asks: calls of its key do not change that."""
+    n = node()
+    n.join()
+    n.open(("a", 1000), ("b", 1000), ("#k/total/0", 500, "k", 0, 2**62))
+    n.money("#k/total/0", need=100, held=20)
+    n.call(1, "a", 3)
+    n.call(2, "b", 4, "other")
+    n.exchange(held=55)
+    assert db.query("SELECT account, spent, held FROM modelgw.leases"
+                    " ORDER BY account") == [
+        dict(account="#k/total/0", spent=3, held=20),
+        dict(account="a", spent=3, held=55),
+        dict(account="b", spent=4, held=55)]
 
 
 def test_many_calls(db, node):

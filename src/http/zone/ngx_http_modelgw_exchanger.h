@@ -20,7 +20,7 @@
 #include "ngx_http_modelgw_writer.h"
 
 
-#define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a call's texts */
+#define NGX_HTTP_MODELGW_EXCHANGER_TEXT   1024   /* bytes of a row's texts */
 #define NGX_HTTP_MODELGW_EXCHANGER_PRICES  256
 #define NGX_HTTP_MODELGW_EXCHANGER_FEED   1000   /* rows at a time */
 #define NGX_HTTP_MODELGW_EXCHANGER_BEAT   1000   /* ms: with nothing to say */
@@ -158,7 +158,7 @@ typedef struct {
     u_char                        *text;     /* of prices and top-ups */
     u_char                        *text_end;
     u_char                        *texts;
-    ngx_uint_t                     full;     /* 1: no more of them fit */
+    ngx_uint_t                     full;     /* 1: there are more calls */
     ngx_modelgw_store_price_t     *prices;
     uint64_t                       priced[NGX_HTTP_MODELGW_EXCHANGER_PRICES];
                                              /* ids of some that the database

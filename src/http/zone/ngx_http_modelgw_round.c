@@ -3,12 +3,12 @@
  * A round of the exchanger: what is said to the database, and what becomes of
  * its answer.
  *
- * In this order: calls that are settled and durable are read from the journal;
- * calls that wait are tried, and their funds asked for; then the other funds
- * that are in use.  Where credit is given back, "returned" is written to the
- * journal before it is said.  After the exchange totals are applied, calls that
- * wait are tried again or refused, and recalls are noted: they are answered in
- * the next round, which follows at once.
+ * In this order: calls that are settled and durable are taken from the writer,
+ * or read from the journal; calls that wait are tried, and their funds asked
+ * for; then the other funds that are in use.  Where credit is given back,
+ * "returned" is written to the journal before it is said.  After the exchange
+ * totals are applied, calls that wait are tried again or refused, and recalls
+ * are noted: they are answered in the next round, which follows at once.
  *
  * A call is refused only by an answer to what was asked for it: when its need
  * was not met, and no live node that has something left has still to answer
@@ -221,6 +221,7 @@ static void
 ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 {
     uint64_t    done;
+    ngx_int_t   rc;
     ngx_uint_t  durable;
 
     e->full = 0;
@@ -240,9 +241,13 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 
     e->text = e->texts;
 
-    if (ngx_http_modelgw_round_fresh(e, now) != NGX_OK
-        || ngx_http_modelgw_round_prices(e, now) != NGX_OK)
-    {
+    rc = ngx_http_modelgw_round_fresh(e, now);
+
+    if (rc == NGX_DECLINED) {
+        return;
+    }
+
+    if (rc != NGX_OK || ngx_http_modelgw_round_prices(e, now) != NGX_OK) {
         e->full = 0;
         ngx_modelgw_shipment_clear(&e->round.calls);
         e->round.nprices = 0;
@@ -258,7 +263,8 @@ ngx_http_modelgw_round_calls(ngx_http_modelgw_exchanger_t *e, uint64_t now)
 
 /*
  * Those that the writer has at hand; or else the journal is read, if there are
- * more, and once a second.
+ * more, and once a second, as the writer may not know of some that are durable:
+ * a commit may have failed after that.  NGX_DECLINED: there are none at hand.
  */
 
 static ngx_int_t
@@ -278,7 +284,7 @@ ngx_http_modelgw_round_fresh(ngx_http_modelgw_exchanger_t *e, uint64_t now)
     if (ngx_max(end, e->x.end) <= e->x.pos
         && now - e->read < NGX_HTTP_MODELGW_EXCHANGER_BEAT)
     {
-        return NGX_OK;
+        return NGX_DECLINED;
     }
 
     return ngx_http_modelgw_round_read(e, now, ngx_min(gap,
