@@ -107,8 +107,7 @@ static const ngx_modelgw_pq_column_t  ngx_modelgw_exchange_prices[] = {
     ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.output),
     ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.cache_read),
     ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.cache_write),
-    ngx_modelgw_pq_number(ngx_modelgw_store_price_t,
-                                rates.cache_write_1h)
+    ngx_modelgw_pq_number(ngx_modelgw_store_price_t, rates.cache_write_1h)
 };
 
 

@@ -41,14 +41,6 @@
 #define NGX_MODELGW_LIMITS_TIMEOUT  NGX_MODELGW_SHARE_PATIENCE
 
 
-/* columns of asks, as arrays in the order of their parameters */
-
-typedef struct {
-    uint32_t                     type;
-    size_t                       offset;
-} ngx_modelgw_limits_column_t;
-
-
 typedef struct {
     ngx_modelgw_pq_t            *pq;
     ngx_modelgw_pq_error_t      *error;
@@ -79,7 +71,7 @@ static ngx_int_t ngx_modelgw_limits_add_rows(ngx_modelgw_limits_run_t *run);
 static ngx_uint_t ngx_modelgw_limits_pick(ngx_modelgw_limits_run_t *run,
     ngx_uint_t calls);
 static ngx_int_t ngx_modelgw_limits_columns(ngx_modelgw_limits_run_t *run,
-    const ngx_modelgw_limits_column_t *columns, ngx_uint_t n, ngx_uint_t rows,
+    const ngx_modelgw_pq_column_t *columns, ngx_uint_t n, ngx_uint_t rows,
     ngx_modelgw_pq_param_t *params);
 static ngx_int_t ngx_modelgw_limits_add(ngx_modelgw_limits_run_t *run,
     const char *sql, ngx_modelgw_pq_param_t *params, ngx_uint_t n,
@@ -88,10 +80,12 @@ static ngx_uint_t ngx_modelgw_limits_said(ngx_modelgw_limits_run_t *run,
     ngx_modelgw_pq_result_t *result, ngx_uint_t calls);
 
 
-#define ngx_modelgw_limits_number(name)                                       \
-    { NGX_MODELGW_PQ_INT8, offsetof(ngx_modelgw_share_ask_t, name) }
+/* of asks, as arrays in the order of their parameters */
 
-static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_minute_columns[] =
+#define ngx_modelgw_limits_number(name)                                       \
+    ngx_modelgw_pq_number(ngx_modelgw_share_ask_t, name)
+
+static const ngx_modelgw_pq_column_t  ngx_modelgw_limits_minute_columns[] =
 {
     { NGX_MODELGW_PQ_TEXT, 0 },
     { NGX_MODELGW_PQ_INT4, 0 },
@@ -107,7 +101,7 @@ static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_minute_columns[] =
     ngx_modelgw_limits_number(most)
 };
 
-static const ngx_modelgw_limits_column_t  ngx_modelgw_limits_slots_columns[] =
+static const ngx_modelgw_pq_column_t  ngx_modelgw_limits_slots_columns[] =
 {
     { NGX_MODELGW_PQ_TEXT, 0 },
     ngx_modelgw_limits_number(limit),
@@ -508,7 +502,7 @@ ngx_modelgw_limits_pick(ngx_modelgw_limits_run_t *run, ngx_uint_t calls)
 
 static ngx_int_t
 ngx_modelgw_limits_columns(ngx_modelgw_limits_run_t *run,
-    const ngx_modelgw_limits_column_t *columns, ngx_uint_t n, ngx_uint_t rows,
+    const ngx_modelgw_pq_column_t *columns, ngx_uint_t n, ngx_uint_t rows,
     ngx_modelgw_pq_param_t *params)
 {
     ngx_uint_t                i, k;
@@ -534,8 +528,7 @@ ngx_modelgw_limits_columns(ngx_modelgw_limits_run_t *run,
                 break;
 
             default:
-                ngx_modelgw_pq_array_int(a, *(int64_t *) ((u_char *) ask
-                                                        + columns[i].offset));
+                ngx_modelgw_pq_array_column(a, &columns[i], ask);
             }
         }
 

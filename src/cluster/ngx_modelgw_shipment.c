@@ -14,6 +14,8 @@
 #include "ngx_modelgw_shipment.h"
 
 
+static void ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
+    uint64_t pos);
 static ngx_uint_t ngx_modelgw_shipment_numbers(ngx_modelgw_shipment_t *s,
     u_char *call);
 static ngx_uint_t ngx_modelgw_shipment_texts(ngx_modelgw_shipment_t *s,
@@ -64,17 +66,7 @@ static const size_t  ngx_modelgw_shipment_columns[] = {
 void
 ngx_modelgw_shipment_clear(ngx_modelgw_shipment_t *s)
 {
-    ngx_uint_t  i;
-
     s->n = 0;
-    s->once = NGX_MODELGW_SHIPMENT_ONCE;
-
-    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
-        ngx_modelgw_pq_array_begin(&s->columns[i],
-                                   (i < NGX_MODELGW_SHIPMENT_NUMBERS)
-                                   ? NGX_MODELGW_PQ_INT8
-                                   : NGX_MODELGW_PQ_TEXT);
-    }
 }
 
 
@@ -98,8 +90,7 @@ ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
     ngx_uint_t  failed;
 
     if (s->n == 0) {
-        ngx_modelgw_shipment_clear(s);
-        s->first = call->pos;
+        ngx_modelgw_shipment_begin(s, call->pos);
 
     } else if (call->pos != s->first + s->n) {
         return NGX_DECLINED;
@@ -109,6 +100,23 @@ ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
              | ngx_modelgw_shipment_texts(s, (u_char *) call);
 
     return ngx_modelgw_shipment_added(s, 1, call->id, failed);
+}
+
+
+static void
+ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s, uint64_t pos)
+{
+    ngx_uint_t  i;
+
+    s->first = pos;
+    s->once = NGX_MODELGW_SHIPMENT_ONCE;
+
+    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
+        ngx_modelgw_pq_array_begin(&s->columns[i],
+                                   (i < NGX_MODELGW_SHIPMENT_NUMBERS)
+                                   ? NGX_MODELGW_PQ_INT8
+                                   : NGX_MODELGW_PQ_TEXT);
+    }
 }
 
 

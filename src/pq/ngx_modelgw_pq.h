@@ -203,8 +203,8 @@ void ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
     const ngx_modelgw_pq_column_t *column, void *row);
 
 /*
- * Appends what an array of the same type has now, so many times; it may be the
- * same array.
+ * Appends what an array of the same type, or this one, has now: once, or
+ * several times.
  */
 void ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
     ngx_modelgw_pq_array_t *from, ngx_uint_t times);
