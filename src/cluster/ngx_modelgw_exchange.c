@@ -567,18 +567,14 @@ ngx_modelgw_exchange_columns(ngx_modelgw_exchange_t *x,
     const ngx_modelgw_pq_column_t *columns, ngx_uint_t n, void *rows,
     size_t size, ngx_uint_t nrows)
 {
-    ngx_uint_t               i, k;
+    ngx_uint_t               i;
     ngx_modelgw_pq_array_t  *a;
 
     for (i = 0; i < n; i++) {
         a = &x->arrays[i];
 
         ngx_modelgw_pq_array_begin(a, columns[i].type);
-
-        for (k = 0; k < nrows; k++) {
-            ngx_modelgw_pq_array_column(a, &columns[i],
-                                        (u_char *) rows + k * size);
-        }
+        ngx_modelgw_pq_array_column(a, &columns[i], rows, size, nrows);
 
         ngx_modelgw_exchange_array(args, a);
     }

@@ -18,6 +18,7 @@
 #include "ngx_modelgw_fresh.h"
 
 
+static void ngx_modelgw_fresh_open(ngx_modelgw_fresh_t *f);
 static void ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f);
 static void ngx_modelgw_fresh_swap(ngx_modelgw_shipment_t *a,
     ngx_modelgw_shipment_t *b);
@@ -66,47 +67,67 @@ ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
 {
     ngx_modelgw_fresh_t *f = data;
 
-    ngx_modelgw_journal_call_t  row;
+    ngx_modelgw_journal_call_t  *row;
 
-    row.pos = pos;
-    row.id = call->id;
-    row.time = call->started;
-    row.ended = call->ended;
-    row.input = call->charge.tokens.input;
-    row.cache_read = call->charge.tokens.cache_read;
-    row.cache_write = call->charge.tokens.cache_write;
-    row.cache_write_1h = call->charge.tokens.cache_write_1h;
-    row.output = call->charge.tokens.output;
-    row.reasoning = call->charge.tokens.reasoning;
-    row.cost = call->charge.cost;
-    row.status = call->seen.status;
-    row.first_byte = (call->first_byte == NGX_MODELGW_LEDGER_NONE)
+    if (f->nrows == NGX_MODELGW_FRESH_ROWS
+        || (f->nrows && pos != f->rows[f->nrows - 1].pos + 1))
+    {
+        ngx_modelgw_fresh_open(f);
+    }
+
+    row = &f->rows[f->nrows++];
+
+    row->pos = pos;
+    row->id = call->id;
+    row->time = call->started;
+    row->ended = call->ended;
+    row->input = call->charge.tokens.input;
+    row->cache_read = call->charge.tokens.cache_read;
+    row->cache_write = call->charge.tokens.cache_write;
+    row->cache_write_1h = call->charge.tokens.cache_write_1h;
+    row->output = call->charge.tokens.output;
+    row->reasoning = call->charge.tokens.reasoning;
+    row->cost = call->charge.cost;
+    row->status = call->seen.status;
+    row->first_byte = (call->first_byte == NGX_MODELGW_LEDGER_NONE)
                      ? -1 : (int64_t) call->first_byte;
-    row.flags = call->flags;
-    row.price = call->price_id;
+    row->flags = call->flags;
+    row->price = call->price_id;
 
-    row.key.data = call->key_name.data;
-    row.key.len = ngx_min(call->key_name.len, NGX_MODELGW_LEDGER_NAME);
-    row.account.data = account->data;
-    row.account.len = ngx_min(account->len, NGX_MODELGW_LEDGER_NAME);
-    row.model.data = call->model;
-    row.model.len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
-    row.request_id.data = call->request_id;
-    row.request_id.len = ngx_min(call->request_id_len,
+    row->key.data = call->key_name.data;
+    row->key.len = ngx_min(call->key_name.len, NGX_MODELGW_LEDGER_NAME);
+    row->account.data = account->data;
+    row->account.len = ngx_min(account->len, NGX_MODELGW_LEDGER_NAME);
+    row->model.data = call->model;
+    row->model.len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
+    row->request_id.data = call->request_id;
+    row->request_id.len = ngx_min(call->request_id_len,
                                  NGX_MODELGW_LEDGER_REQUEST);
 
-    row.outcome.data = (u_char *) ngx_modelgw_outcome_name(
+    row->outcome.data = (u_char *) ngx_modelgw_outcome_name(
                                                          call->charge.outcome);
-    row.outcome.len = ngx_strlen(row.outcome.data);
-    row.end.data = (u_char *) ngx_modelgw_end_name(call->end);
-    row.end.len = ngx_strlen(row.end.data);
+    row->outcome.len = ngx_strlen(row->outcome.data);
+    row->end.data = (u_char *) ngx_modelgw_end_name(call->end);
+    row->end.len = ngx_strlen(row->end.data);
 
     f->pos = pos;
+}
 
-    if (ngx_modelgw_shipment_add(&f->open, &row) == NGX_DECLINED) {
+
+/* Adds the rows to the open shipment. */
+
+static void
+ngx_modelgw_fresh_open(ngx_modelgw_fresh_t *f)
+{
+    if (f->nrows
+        && ngx_modelgw_shipment_add(&f->open, f->rows, f->nrows)
+           == NGX_DECLINED)
+    {
         ngx_modelgw_shipment_clear(&f->open);
-        (void) ngx_modelgw_shipment_add(&f->open, &row);
+        (void) ngx_modelgw_shipment_add(&f->open, f->rows, f->nrows);
     }
+
+    f->nrows = 0;
 }
 
 
@@ -114,6 +135,8 @@ void
 ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable)
 {
     if (durable) {
+        ngx_modelgw_fresh_open(f);
+
         pthread_mutex_lock(&f->mutex);
 
         if (f->open.n) {
@@ -125,6 +148,7 @@ ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable)
         pthread_mutex_unlock(&f->mutex);
 
     } else {
+        f->nrows = 0;
         f->pos = f->end;
     }
 

@@ -18,11 +18,14 @@
 #include "ngx_modelgw_shipment.h"
 
 
-#define NGX_MODELGW_FRESH  64            /* shipments, of 400 KB at most */
+#define NGX_MODELGW_FRESH       64       /* shipments, of 400 KB at most */
+#define NGX_MODELGW_FRESH_ROWS  64       /* calls added to one at once */
 
 
 typedef struct {
-    ngx_modelgw_shipment_t    open;      /* of the writer */
+    ngx_modelgw_journal_call_t  rows[NGX_MODELGW_FRESH_ROWS];
+    ngx_uint_t                nrows;     /* to be added to "open" */
+    ngx_modelgw_shipment_t    open;      /* of the writer, as what is above */
     uint64_t                  pos;       /* of the last call, with or without
                                             room for it */
     pthread_mutex_t           mutex;     /* of what follows */
@@ -36,8 +39,8 @@ typedef struct {
 /*
  * For the writer: _init() returns NGX_OK, NGX_ERROR; _begin() forgets all;
  * _add() is the handler of ngx_modelgw_journal_written(), and _durable() tells
- * whether the batch of what was added was committed.  A zeroed one may be
- * freed.
+ * whether the batch of what was added was committed: until then calls and names
+ * of accounts stay as they are.  A zeroed one may be freed.
  */
 ngx_int_t ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f);
 void ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f);

@@ -528,7 +528,8 @@ ngx_modelgw_limits_columns(ngx_modelgw_limits_run_t *run,
                 break;
 
             default:
-                ngx_modelgw_pq_array_column(a, &columns[i], ask);
+                ngx_modelgw_pq_array_column(a, &columns[i], ask,
+                                            sizeof(ngx_modelgw_share_ask_t), 1);
             }
         }
 

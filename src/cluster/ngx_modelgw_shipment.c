@@ -14,12 +14,12 @@
 #include "ngx_modelgw_shipment.h"
 
 
-static void ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
-    uint64_t pos);
-static ngx_uint_t ngx_modelgw_shipment_numbers(ngx_modelgw_shipment_t *s,
-    u_char *call);
-static ngx_uint_t ngx_modelgw_shipment_texts(ngx_modelgw_shipment_t *s,
-    u_char *call);
+static ngx_uint_t ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
+    ngx_modelgw_journal_call_t *call);
+static void ngx_modelgw_shipment_column(ngx_modelgw_shipment_t *s,
+    ngx_uint_t i, ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
+static ngx_uint_t ngx_modelgw_shipment_same(ngx_modelgw_shipment_t *s,
+    ngx_uint_t i, ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
 static ngx_int_t ngx_modelgw_shipment_added(ngx_modelgw_shipment_t *s,
     ngx_uint_t n, int64_t id, ngx_uint_t failed);
 static void ngx_modelgw_shipment_spread(ngx_modelgw_shipment_t *s,
@@ -34,32 +34,35 @@ static ngx_inline ngx_uint_t ngx_modelgw_shipment_equal(ngx_str_t *a,
     (((1 << NGX_MODELGW_SHIPMENT_COLUMNS) - 1)                                \
      & ~(1 << NGX_MODELGW_SHIPMENT_ID))
 
-#define ngx_modelgw_shipment_offset(name)                                     \
-    offsetof(ngx_modelgw_journal_call_t, name)
+#define ngx_modelgw_shipment_number(name)                                     \
+    ngx_modelgw_pq_number(ngx_modelgw_journal_call_t, name)
 
-static const size_t  ngx_modelgw_shipment_columns[] = {
+#define ngx_modelgw_shipment_text(name)                                       \
+    ngx_modelgw_pq_string(ngx_modelgw_journal_call_t, name)
 
-    ngx_modelgw_shipment_offset(id),
-    ngx_modelgw_shipment_offset(price),
-    ngx_modelgw_shipment_offset(time),
-    ngx_modelgw_shipment_offset(ended),
-    ngx_modelgw_shipment_offset(input),
-    ngx_modelgw_shipment_offset(cache_read),
-    ngx_modelgw_shipment_offset(cache_write),
-    ngx_modelgw_shipment_offset(cache_write_1h),
-    ngx_modelgw_shipment_offset(output),
-    ngx_modelgw_shipment_offset(reasoning),
-    ngx_modelgw_shipment_offset(cost),
-    ngx_modelgw_shipment_offset(status),
-    ngx_modelgw_shipment_offset(first_byte),
-    ngx_modelgw_shipment_offset(flags),
+static const ngx_modelgw_pq_column_t  ngx_modelgw_shipment_columns[] = {
 
-    ngx_modelgw_shipment_offset(account),
-    ngx_modelgw_shipment_offset(key),
-    ngx_modelgw_shipment_offset(model),
-    ngx_modelgw_shipment_offset(outcome),
-    ngx_modelgw_shipment_offset(end),
-    ngx_modelgw_shipment_offset(request_id)
+    ngx_modelgw_shipment_number(id),
+    ngx_modelgw_shipment_number(price),
+    ngx_modelgw_shipment_number(time),
+    ngx_modelgw_shipment_number(ended),
+    ngx_modelgw_shipment_number(input),
+    ngx_modelgw_shipment_number(cache_read),
+    ngx_modelgw_shipment_number(cache_write),
+    ngx_modelgw_shipment_number(cache_write_1h),
+    ngx_modelgw_shipment_number(output),
+    ngx_modelgw_shipment_number(reasoning),
+    ngx_modelgw_shipment_number(cost),
+    ngx_modelgw_shipment_number(status),
+    ngx_modelgw_shipment_number(first_byte),
+    ngx_modelgw_shipment_number(flags),
+
+    ngx_modelgw_shipment_text(account),
+    ngx_modelgw_shipment_text(key),
+    ngx_modelgw_shipment_text(model),
+    ngx_modelgw_shipment_text(outcome),
+    ngx_modelgw_shipment_text(end),
+    ngx_modelgw_shipment_text(request_id)
 };
 
 
@@ -85,107 +88,121 @@ ngx_modelgw_shipment_free(ngx_modelgw_shipment_t *s)
 
 ngx_int_t
 ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
-    ngx_modelgw_journal_call_t *call)
+    ngx_modelgw_journal_call_t *calls, ngx_uint_t n)
 {
-    ngx_uint_t  failed;
+    ngx_uint_t  i, failed;
 
     if (s->n == 0) {
-        ngx_modelgw_shipment_begin(s, call->pos);
+        failed = ngx_modelgw_shipment_begin(s, calls);
+        calls++;
+        n--;
 
-    } else if (call->pos != s->first + s->n) {
+    } else if (calls->pos == s->first + s->n) {
+        failed = 0;
+
+    } else {
         return NGX_DECLINED;
     }
 
-    failed = ngx_modelgw_shipment_numbers(s, (u_char *) call)
-             | ngx_modelgw_shipment_texts(s, (u_char *) call);
+    for (i = 0; n && !failed && i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
+        ngx_modelgw_shipment_column(s, i, calls, n);
+        failed = s->columns[i].failed;
+    }
 
-    return ngx_modelgw_shipment_added(s, 1, call->id, failed);
+    return ngx_modelgw_shipment_added(s, n, calls[n - 1].id, failed);
+}
+
+
+/* With a first call; returns whether there was no memory. */
+
+static ngx_uint_t
+ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
+    ngx_modelgw_journal_call_t *call)
+{
+    ngx_str_t                       value;
+    ngx_uint_t                      i;
+    ngx_modelgw_pq_array_t         *a;
+    const ngx_modelgw_pq_column_t  *column;
+
+    s->n = 1;
+    s->first = call->pos;
+    s->once = NGX_MODELGW_SHIPMENT_ONCE;
+
+    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
+        a = &s->columns[i];
+        column = &ngx_modelgw_shipment_columns[i];
+
+        ngx_modelgw_pq_array_begin(a, column->type);
+        ngx_modelgw_pq_array_column(a, column, call, 0, 1);
+
+        /* the array does not grow, and so move, while it has one element */
+
+        if (ngx_modelgw_pq_array_next(a, NULL, &value) == NULL) {
+            return 1;
+        }
+
+        if (i < NGX_MODELGW_SHIPMENT_NUMBERS) {
+            s->numbers[i] = ngx_modelgw_pq_read(value.data, value.len);
+
+        } else {
+            s->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS] = value;
+        }
+    }
+
+    return 0;
 }
 
 
 static void
-ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s, uint64_t pos)
+ngx_modelgw_shipment_column(ngx_modelgw_shipment_t *s, ngx_uint_t i,
+    ngx_modelgw_journal_call_t *calls, ngx_uint_t n)
 {
-    ngx_uint_t  i;
+    if (s->once & (1 << i)) {
 
-    s->first = pos;
-    s->once = NGX_MODELGW_SHIPMENT_ONCE;
+        if (ngx_modelgw_shipment_same(s, i, calls, n)) {
+            return;
+        }
 
-    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
-        ngx_modelgw_pq_array_begin(&s->columns[i],
-                                   (i < NGX_MODELGW_SHIPMENT_NUMBERS)
-                                   ? NGX_MODELGW_PQ_INT8
-                                   : NGX_MODELGW_PQ_TEXT);
+        ngx_modelgw_shipment_spread(s, i);
     }
+
+    ngx_modelgw_pq_array_column(&s->columns[i],
+                                &ngx_modelgw_shipment_columns[i], calls,
+                                sizeof(ngx_modelgw_journal_call_t), n);
 }
 
 
-static ngx_uint_t
-ngx_modelgw_shipment_numbers(ngx_modelgw_shipment_t *s, u_char *call)
-{
-    int64_t     n;
-    ngx_uint_t  i, failed;
-
-    failed = 0;
-
-    for (i = 0; i < NGX_MODELGW_SHIPMENT_NUMBERS; i++) {
-        n = *(int64_t *) (call + ngx_modelgw_shipment_columns[i]);
-
-        if (s->n == 0) {
-            s->numbers[i] = n;
-
-        } else if (s->once & (1 << i)) {
-
-            if (n == s->numbers[i]) {
-                continue;
-            }
-
-            ngx_modelgw_shipment_spread(s, i);
-        }
-
-        ngx_modelgw_pq_array_int(&s->columns[i], n);
-        failed |= s->columns[i].failed;
-    }
-
-    return failed;
-}
-
+/* Whether all of them have the value that the column has once. */
 
 static ngx_uint_t
-ngx_modelgw_shipment_texts(ngx_modelgw_shipment_t *s, u_char *call)
+ngx_modelgw_shipment_same(ngx_modelgw_shipment_t *s, ngx_uint_t i,
+    ngx_modelgw_journal_call_t *calls, ngx_uint_t n)
 {
-    ngx_str_t               *text;
-    ngx_uint_t               i, column, failed;
-    ngx_modelgw_pq_array_t  *a;
+    u_char     *p;
+    int64_t     number;
+    ngx_str_t  *text;
 
-    failed = 0;
+    p = (u_char *) calls + ngx_modelgw_shipment_columns[i].offset;
 
-    for (i = 0; i < NGX_MODELGW_SHIPMENT_TEXTS; i++) {
-        column = NGX_MODELGW_SHIPMENT_NUMBERS + i;
-        text = (ngx_str_t *) (call + ngx_modelgw_shipment_columns[column]);
+    if (i < NGX_MODELGW_SHIPMENT_NUMBERS) {
+        number = s->numbers[i];
 
-        if (s->n && (s->once & (1 << column))) {
-
-            if (ngx_modelgw_shipment_equal(text, &s->texts[i])) {
-                continue;
-            }
-
-            ngx_modelgw_shipment_spread(s, column);
+        while (n && *(int64_t *) p == number) {
+            p += sizeof(ngx_modelgw_journal_call_t);
+            n--;
         }
 
-        a = &s->columns[column];
-
-        ngx_modelgw_pq_array_text(a, text->data, text->len);
-        failed |= a->failed;
-
-        /* the array does not grow, and so move, while it has one element */
-
-        if (s->n == 0) {
-            (void) ngx_modelgw_pq_array_next(a, NULL, &s->texts[i]);
-        }
+        return n == 0;
     }
 
-    return failed;
+    text = &s->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS];
+
+    while (n && ngx_modelgw_shipment_equal((ngx_str_t *) p, text)) {
+        p += sizeof(ngx_modelgw_journal_call_t);
+        n--;
+    }
+
+    return n == 0;
 }
 
 

@@ -49,13 +49,14 @@ void ngx_modelgw_shipment_clear(ngx_modelgw_shipment_t *s);
 void ngx_modelgw_shipment_free(ngx_modelgw_shipment_t *s);
 
 /*
- * Add a call, and those of another shipment.
+ * Add n calls, one at least, that follow one another, and those of another
+ * shipment.
  *     NGX_OK
  *     NGX_DECLINED  they do not follow, nothing is added
  *     NGX_ERROR     no memory: it is empty
  */
 ngx_int_t ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
-    ngx_modelgw_journal_call_t *call);
+    ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
 ngx_int_t ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
     ngx_modelgw_shipment_t *from);
 

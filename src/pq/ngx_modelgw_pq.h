@@ -187,7 +187,7 @@ void ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n);
 void ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data,
     size_t len);
 
-/* a column of rows that are structs: an int64_t, or an ngx_str_t */
+/* a column of rows that are structs of "size" bytes: int64_t, or ngx_str_t */
 
 typedef struct {
     uint32_t              type;
@@ -200,7 +200,8 @@ typedef struct {
     { NGX_MODELGW_PQ_TEXT, offsetof(type, name) }
 
 void ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
-    const ngx_modelgw_pq_column_t *column, void *row);
+    const ngx_modelgw_pq_column_t *column, void *rows, size_t size,
+    ngx_uint_t n);
 
 /*
  * Appends what an array of the same type, or this one, has now: once, or

@@ -61,32 +61,12 @@ ngx_modelgw_pq_array_begin(ngx_modelgw_pq_array_t *a, uint32_t type)
 void
 ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n)
 {
-    size_t    len;
-    u_char   *p;
-    uint32_t  size;
-    uint64_t  value;
-
-    /* nearly all of them, of each call */
-
-    if (a->type == NGX_MODELGW_PQ_INT8) {
-        p = ngx_modelgw_pq_reserve(a, sizeof(size) + sizeof(value));
-        if (p == NULL) {
-            return;
-        }
-
-        size = htonl(sizeof(value));
-        value = htobe64(n);
-
-        p = ngx_cpymem(p, &size, sizeof(size));
-        ngx_memcpy(p, &value, sizeof(value));
-
-        a->n++;
-
-        return;
-    }
+    size_t   len;
+    u_char  *p;
 
     len = (a->type == NGX_MODELGW_PQ_BOOL) ? 1
-          : sizeof(int32_t);
+          : (a->type == NGX_MODELGW_PQ_INT4) ? sizeof(int32_t)
+          : sizeof(int64_t);
 
     p = ngx_modelgw_pq_reserve(a, sizeof(int32_t) + len);
     if (p == NULL) {
@@ -130,20 +110,42 @@ ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data, size_t len)
 
 void
 ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
-    const ngx_modelgw_pq_column_t *column, void *row)
+    const ngx_modelgw_pq_column_t *column, void *rows, size_t size,
+    ngx_uint_t n)
 {
-    u_char     *p;
+    u_char     *p, *row;
+    uint32_t    len;
+    uint64_t    number;
     ngx_str_t  *text;
 
-    p = (u_char *) row + column->offset;
+    row = (u_char *) rows + column->offset;
 
-    if (column->type == NGX_MODELGW_PQ_INT8) {
-        ngx_modelgw_pq_array_int(a, *(int64_t *) p);
+    if (column->type == NGX_MODELGW_PQ_TEXT) {
+
+        for ( /* void */ ; n; n--) {
+            text = (ngx_str_t *) row;
+            ngx_modelgw_pq_array_text(a, text->data, text->len);
+            row += size;
+        }
+
         return;
     }
 
-    text = (ngx_str_t *) p;
-    ngx_modelgw_pq_array_text(a, text->data, text->len);
+    p = ngx_modelgw_pq_reserve(a, n * (sizeof(len) + sizeof(number)));
+    if (p == NULL) {
+        return;
+    }
+
+    a->n += n;
+    len = htonl(sizeof(number));
+
+    for ( /* void */ ; n; n--) {
+        number = htobe64(*(int64_t *) row);
+
+        p = ngx_cpymem(p, &len, sizeof(len));
+        p = ngx_cpymem(p, &number, sizeof(number));
+        row += size;
+    }
 }
 
 

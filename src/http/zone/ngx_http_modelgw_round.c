@@ -415,7 +415,7 @@ ngx_http_modelgw_round_call(void *data, ngx_modelgw_journal_call_t *call)
 
     ngx_int_t  rc;
 
-    rc = ngx_modelgw_shipment_add(&e->round.calls, call);
+    rc = ngx_modelgw_shipment_add(&e->round.calls, call, 1);
 
     e->full |= (rc == NGX_DECLINED);
 

@@ -301,7 +301,7 @@ cli_call(char **f, ngx_uint_t n)
     call.flags = 7;
     call.price = 8;
 
-    if (ngx_modelgw_shipment_add(&round_.calls, &call) != NGX_OK) {
+    if (ngx_modelgw_shipment_add(&round_.calls, &call, 1) != NGX_OK) {
         exit(3);
     }
 

@@ -44,21 +44,20 @@ add(uint64_t first, uint64_t last, int64_t price)
 {
     uint64_t                   pos;
     ngx_modelgw_call_t         call;
-    ngx_modelgw_ledger_name_t  account;
+
+    static ngx_modelgw_ledger_name_t  accounts[] = {
+        { .len = 4, .data = "acme" }, { .len = 4, .data = "echo" }
+    };
 
     memset(&call, 0, sizeof(ngx_modelgw_call_t));
-    memset(&account, 0, sizeof(ngx_modelgw_ledger_name_t));
-
-    account.len = 4;
 
     call.price_id = price;
     call.first_byte = NGX_MODELGW_LEDGER_NONE;
 
     for (pos = first; pos <= last; pos++) {
         call.id = 7 * pos;
-        memcpy(account.data, (pos % 100) ? "acme" : "echo", 4);
 
-        ngx_modelgw_fresh_add(&fresh, pos, &call, &account);
+        ngx_modelgw_fresh_add(&fresh, pos, &call, &accounts[pos % 100 == 0]);
     }
 }
 
