@@ -122,7 +122,7 @@ ngx_int_t ngx_modelgw_journal_topups(ngx_modelgw_store_t *s, uint64_t time,
     ngx_uint_t max, ngx_modelgw_journal_topup_pt handler, void *data);
 
 /*
- * The last position: of the outbox's sequence, also when rows are deleted.
+ * The last position: of the outbox's newest row; 0: no call was written.
  *     NGX_OK, NGX_ERROR
  */
 ngx_int_t ngx_modelgw_journal_end(ngx_modelgw_store_t *s, uint64_t *end);
@@ -192,10 +192,11 @@ ngx_int_t ngx_modelgw_journal_feed(ngx_modelgw_store_t *s,
     ngx_modelgw_feed_t *feed, ngx_uint_t n, uint64_t time);
 
 /*
- * Deletes, in a batch of its own, at most "max" rows of the outbox, of calls
- * that were acknowledged before "time", seconds since the Epoch; top-ups made
- * before it; and what was lent of budgets whose windows are long over.  It
- * notes what is acknowledged now, NGX_MODELGW_JOURNAL_KEEP later.
+ * Deletes, in a batch of its own, at most "max" rows of the outbox, but not the
+ * newest one, of calls that were acknowledged before "time", seconds since the
+ * Epoch; top-ups made before it; and what was lent of budgets whose windows are
+ * long over.  It notes what is acknowledged now, NGX_MODELGW_JOURNAL_KEEP
+ * later.
  *     NGX_OK        *n were deleted; fewer than max: there are no more
  *     NGX_ERROR
  */

@@ -94,8 +94,11 @@
 /* of a journal: the last position; one that no call has yet is 0, too */
 
 #define NGX_MODELGW_JOURNAL_END                                               \
-    "(SELECT coalesce(max(seq), 0) FROM sqlite_sequence"                      \
-    " WHERE name = 'outbox')"
+    "(SELECT coalesce(max(pos), 0) FROM outbox)"
+
+/* positions, after which a row of "lowest" is written */
+
+#define NGX_MODELGW_JOURNAL_BLOCK  65536
 
 
 /* statements prepared when the file is opened for writing */
@@ -110,7 +113,8 @@ typedef enum {
     NGX_MODELGW_STORE_ACCOUNT,
     NGX_MODELGW_STORE_TOPUP,
     NGX_MODELGW_STORE_LATE,
-    NGX_MODELGW_STORE_OUTBOX,            /* of a journal only */
+    NGX_MODELGW_STORE_OUTBOX,            /* of a journal only, as the rest */
+    NGX_MODELGW_STORE_LOWEST,
     NGX_MODELGW_STORE_STATEMENTS
 } ngx_modelgw_store_statement_e;
 

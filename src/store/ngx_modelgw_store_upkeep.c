@@ -343,7 +343,10 @@ ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s, int64_t before,
     if (ngx_modelgw_store_prepare(s,
             s->journal ? ngx_modelgw_store_old_sql(
                              " WHERE id < (SELECT coalesce(min(first),"
-                             " 0x7fffffffffffffff) FROM outbox)")
+                             " 0x7fffffffffffffff) FROM (SELECT first"
+                             " FROM lowest UNION ALL SELECT first FROM outbox"
+                             " WHERE pos > (SELECT coalesce(max(pos), 0)"
+                             " FROM lowest)))")
                        : ngx_modelgw_store_old_sql(""), &stmt)
         != NGX_OK)
     {

@@ -158,7 +158,12 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
     [NGX_MODELGW_STORE_LATE] = ngx_modelgw_store_hours_sql("id = ?1"),
 
     [NGX_MODELGW_STORE_OUTBOX] =
-        "INSERT INTO outbox SELECT " NGX_MODELGW_JOURNAL_END " + ?1, ?2, ?3"
+        "INSERT INTO outbox"
+        " VALUES (" NGX_MODELGW_JOURNAL_END " + ?1, ?2, ?3)",
+
+    [NGX_MODELGW_STORE_LOWEST] =
+        "INSERT INTO lowest SELECT max(pos), min(first) FROM outbox"
+        " WHERE pos > (SELECT coalesce(max(pos), 0) FROM lowest)"
 };
 
 
@@ -233,7 +238,7 @@ ngx_modelgw_store_write_init(ngx_modelgw_store_t *s)
 
     for (i = 0; i < NGX_MODELGW_STORE_STATEMENTS; i++) {
 
-        if (i == NGX_MODELGW_STORE_OUTBOX && !s->journal) {
+        if (i >= NGX_MODELGW_STORE_OUTBOX && !s->journal) {
             continue;
         }
 
@@ -589,6 +594,21 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
     }
 
     pos = sqlite3_last_insert_rowid(s->db);
+
+    if (pos / NGX_MODELGW_JOURNAL_BLOCK
+        != (pos - (last - first)) / NGX_MODELGW_JOURNAL_BLOCK)
+    {
+        if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_LOWEST, &changes)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (changes != 1) {
+            return ngx_modelgw_store_fault_text(s,
+                                       "failed: the lowest id was not noted");
+        }
+    }
 
     for (i = first; s->written && i < last; i++) {
         s->written(s->written_data, pos - (last - 1 - i), s->rows[i].call,

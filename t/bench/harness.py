@@ -281,8 +281,7 @@ class Nginx(Process):
             pos = self.database.one("SELECT pos FROM modelgw.nodes")
             with contextlib.closing(sqlite3.connect(
                     "file:%s/ledger.db?mode=ro" % self.dir, uri=True)) as db:
-                (at,) = db.execute("SELECT seq FROM sqlite_sequence"
-                                   " WHERE name = 'outbox'").fetchone()
+                (at,) = db.execute("SELECT max(pos) FROM outbox").fetchone()
 
     def stop(self):
         """A signal just before the process waits for events is handled with

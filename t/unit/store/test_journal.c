@@ -647,7 +647,7 @@ test_trim(void **state)
     assert_int_equal(trim(s, now, 100), 1);
     assert_int_equal(unit_sql(u, "SELECT min(pos) FROM outbox"), 10);
 
-    /* rows that are gone do not free their positions */
+    /* the newest row is not deleted, so its position is not used again */
 
     j.pos = 10;
 
@@ -655,7 +655,7 @@ test_trim(void **state)
     unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
     unit_commit(s);
 
-    assert_int_equal(trim(s, now, 100), 1);
+    assert_int_equal(trim(s, now, 100), 0);
     unit_store_ok(s, ngx_modelgw_journal_end(s, &end));
     assert_int_equal(end, 10);
 
@@ -663,6 +663,7 @@ test_trim(void **state)
     put_call(s, 30, 1);
     unit_commit(s);
 
+    assert_int_equal(trim(s, now, 100), 1);
     assert_int_equal(unit_sql(u, "SELECT pos FROM outbox"), 11);
 
     /* budgets whose windows are long over */
@@ -671,6 +672,97 @@ test_trim(void **state)
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM leases"), 1);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM leases"
                                  " WHERE account = '#k/total/0'"), 1);
+
+    ngx_modelgw_store_close(s);
+    unit_audit(u);
+}
+
+
+static void
+acknowledge(ngx_modelgw_store_t *s, uint64_t pos)
+{
+    ngx_modelgw_journal_t  j;
+
+    unit_store_ok(s, ngx_modelgw_journal_read(s, &j));
+    j.pos = pos;
+
+    unit_begin(s);
+    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
+    unit_commit(s);
+}
+
+
+#define BLOCK  65536                     /* positions, see "lowest" */
+
+
+/* ids that do not grow with positions, over the end of a block */
+
+static void
+test_lowest(void **state)
+{
+    uint64_t              now;
+    ngx_uint_t            i, n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
+
+    static const struct {
+        ngx_uint_t  calls[4];
+        uint64_t    last;                /* position */
+    } rows[] = {
+        { { 20, 21 }, 2 },
+        { { 40 }, BLOCK - 2 },
+        { { 30, 31, 32 }, BLOCK + 1 },
+        { { 10 }, BLOCK + 2 },
+        { { 50 }, BLOCK + 3 },
+    };
+
+    now = UNIT_TIME / 1000 + 40 * 86400;
+
+    s = journal_open(u, UNIT_ID);
+
+    for (i = 0; i < 5; i++) {
+        unit_begin(s);
+        unit_put_account(s, "acme", 0);
+        
+        for (n = 0; n < 4 && rows[i].calls[n]; n++) {
+            put_call(s, rows[i].calls[n], 1);
+        }
+
+        unit_commit(s);
+
+        if (i == 1) {
+            unit_write_sql(u, "UPDATE outbox SET pos = 65534 WHERE pos = 3");
+        }
+
+        assert_int_equal(unit_sql(u, "SELECT max(pos) FROM outbox"),
+                         rows[i].last);
+        assert_int_equal(unit_sql(u, "SELECT count(*) FROM lowest"), i > 1);
+    }
+
+    assert_int_equal(unit_sql(u, "SELECT pos FROM lowest"), BLOCK + 1);
+    assert_int_equal(unit_sql(u, "SELECT first FROM lowest"), 20);
+
+    acknowledge(s, BLOCK + 1);
+    assert_int_equal(trim(s, now, 100), 0);
+    assert_int_equal(roll_up(s), 0);
+
+    /* it counts as long as one of its rows is there, and then later ones */
+
+    now += NGX_MODELGW_JOURNAL_KEEP + 1;
+
+    assert_int_equal(trim(s, now, 2), 2);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM lowest"), 1);
+    assert_int_equal(trim(s, now, 2), 1);
+    assert_int_equal(unit_sql(u, "SELECT count(*) FROM lowest"), 0);
+    assert_int_equal(roll_up(s), 0);
+
+    acknowledge(s, BLOCK + 3);
+    now += NGX_MODELGW_JOURNAL_KEEP + 3600;
+
+    assert_int_equal(trim(s, now, 100), 0);
+    now += NGX_MODELGW_JOURNAL_KEEP + 3600;
+    assert_int_equal(trim(s, now, 100), 1);
+    assert_int_equal(roll_up(s), 7);
 
     ngx_modelgw_store_close(s);
     unit_audit(u);
@@ -787,6 +879,7 @@ main(void)
         unit_store_case(test_leases),
         unit_store_case(test_feed),
         unit_store_case(test_trim),
+        unit_store_case(test_lowest),
         unit_store_case(test_topups)
     };
 
