@@ -5,9 +5,9 @@
  * read where they do not follow what was shipped last: after a start, or when
  * the database was away for so long that there was no room for all of them.
  *
- * Those of a batch are added to a shipment of the writer.  When they are
- * durable, they join the newest one in a ring that the exchanger takes the
- * oldest one from; if the batch fails, they are dropped, and added again.
+ * Those of a batch are only noted.  When they are durable, they are added to the
+ * newest shipment in a ring that the exchanger takes the oldest one from; if
+ * the batch fails, they are dropped, and noted again.
  */
 
 
@@ -18,8 +18,15 @@
 #include "ngx_modelgw_fresh.h"
 
 
-static void ngx_modelgw_fresh_open(ngx_modelgw_fresh_t *f);
-static void ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f);
+#define NGX_MODELGW_FRESH_ROWS  64       /* added at once */
+
+
+static ngx_uint_t ngx_modelgw_fresh_rows(ngx_modelgw_fresh_call_t *calls,
+    ngx_uint_t n, ngx_modelgw_journal_call_t *rows);
+static void ngx_modelgw_fresh_row(ngx_modelgw_journal_call_t *row,
+    ngx_modelgw_fresh_call_t *added);
+static void ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f,
+    ngx_modelgw_journal_call_t *rows, ngx_uint_t n);
 static void ngx_modelgw_fresh_swap(ngx_modelgw_shipment_t *a,
     ngx_modelgw_shipment_t *b);
 
@@ -37,8 +44,6 @@ void
 ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f)
 {
     ngx_uint_t  i;
-
-    ngx_modelgw_shipment_free(&f->open);
 
     for (i = 0; i < NGX_MODELGW_FRESH; i++) {
         ngx_modelgw_shipment_free(&f->ready[i]);
@@ -67,17 +72,77 @@ ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
 {
     ngx_modelgw_fresh_t *f = data;
 
-    ngx_modelgw_journal_call_t  *row;
+    ngx_modelgw_fresh_call_t  *added;
 
-    if (f->nrows == NGX_MODELGW_FRESH_ROWS
-        || (f->nrows && pos != f->rows[f->nrows - 1].pos + 1))
-    {
-        ngx_modelgw_fresh_open(f);
+    f->pos = pos;
+
+    if (f->ncalls == NGX_MODELGW_FRESH_CALLS) {
+        return;
     }
 
-    row = &f->rows[f->nrows++];
+    added = &f->calls[f->ncalls++];
 
-    row->pos = pos;
+    added->pos = pos;
+    added->call = call;
+    added->account = account;
+}
+
+
+void
+ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable)
+{
+    ngx_uint_t                  i, n;
+    ngx_modelgw_journal_call_t  rows[NGX_MODELGW_FRESH_ROWS];
+
+    if (durable) {
+        pthread_mutex_lock(&f->mutex);
+
+        for (i = 0; i < f->ncalls; i += n) {
+            n = ngx_modelgw_fresh_rows(&f->calls[i], f->ncalls - i, rows);
+            ngx_modelgw_fresh_ready(f, rows, n);
+        }
+
+        f->end = f->pos;
+
+        pthread_mutex_unlock(&f->mutex);
+
+    } else {
+        f->pos = f->end;
+    }
+
+    f->ncalls = 0;
+}
+
+
+/* As many as follow one another; returns how many. */
+
+static ngx_uint_t
+ngx_modelgw_fresh_rows(ngx_modelgw_fresh_call_t *calls, ngx_uint_t n,
+    ngx_modelgw_journal_call_t *rows)
+{
+    ngx_uint_t  i;
+
+    n = ngx_min(n, NGX_MODELGW_FRESH_ROWS);
+
+    for (i = 0; i < n && calls[i].pos == calls[0].pos + i; i++) {
+        ngx_modelgw_fresh_row(&rows[i], &calls[i]);
+    }
+
+    return i;
+}
+
+
+static void
+ngx_modelgw_fresh_row(ngx_modelgw_journal_call_t *row,
+    ngx_modelgw_fresh_call_t *added)
+{
+    ngx_modelgw_call_t         *call;
+    ngx_modelgw_ledger_name_t  *account;
+
+    call = added->call;
+    account = added->account;
+
+    row->pos = added->pos;
     row->id = call->id;
     row->time = call->started;
     row->ended = call->ended;
@@ -90,7 +155,7 @@ ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     row->cost = call->charge.cost;
     row->status = call->seen.status;
     row->first_byte = (call->first_byte == NGX_MODELGW_LEDGER_NONE)
-                     ? -1 : (int64_t) call->first_byte;
+                      ? -1 : (int64_t) call->first_byte;
     row->flags = call->flags;
     row->price = call->price_id;
 
@@ -102,64 +167,21 @@ ngx_modelgw_fresh_add(void *data, uint64_t pos, ngx_modelgw_call_t *call,
     row->model.len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
     row->request_id.data = call->request_id;
     row->request_id.len = ngx_min(call->request_id_len,
-                                 NGX_MODELGW_LEDGER_REQUEST);
+                                  NGX_MODELGW_LEDGER_REQUEST);
 
     row->outcome.data = (u_char *) ngx_modelgw_outcome_name(
                                                          call->charge.outcome);
     row->outcome.len = ngx_strlen(row->outcome.data);
     row->end.data = (u_char *) ngx_modelgw_end_name(call->end);
     row->end.len = ngx_strlen(row->end.data);
-
-    f->pos = pos;
-}
-
-
-/* Adds the rows to the open shipment. */
-
-static void
-ngx_modelgw_fresh_open(ngx_modelgw_fresh_t *f)
-{
-    if (f->nrows
-        && ngx_modelgw_shipment_add(&f->open, f->rows, f->nrows)
-           == NGX_DECLINED)
-    {
-        ngx_modelgw_shipment_clear(&f->open);
-        (void) ngx_modelgw_shipment_add(&f->open, f->rows, f->nrows);
-    }
-
-    f->nrows = 0;
-}
-
-
-void
-ngx_modelgw_fresh_durable(ngx_modelgw_fresh_t *f, ngx_uint_t durable)
-{
-    if (durable) {
-        ngx_modelgw_fresh_open(f);
-
-        pthread_mutex_lock(&f->mutex);
-
-        if (f->open.n) {
-            ngx_modelgw_fresh_ready(f);
-        }
-
-        f->end = f->pos;
-
-        pthread_mutex_unlock(&f->mutex);
-
-    } else {
-        f->nrows = 0;
-        f->pos = f->end;
-    }
-
-    ngx_modelgw_shipment_clear(&f->open);
 }
 
 
 /* What there is no room for is dropped. */
 
 static void
-ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f)
+ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f,
+    ngx_modelgw_journal_call_t *rows, ngx_uint_t n)
 {
     ngx_modelgw_shipment_t  *newest;
 
@@ -170,8 +192,8 @@ ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f)
         newest = &f->ready[(f->oldest + f->n - 1) % NGX_MODELGW_FRESH];
 
         if (newest->n
-            && newest->n + f->open.n <= NGX_MODELGW_EXCHANGE_CALLS
-            && ngx_modelgw_shipment_append(newest, &f->open) != NGX_DECLINED)
+            && newest->n + n <= NGX_MODELGW_EXCHANGE_CALLS
+            && ngx_modelgw_shipment_add(newest, rows, n) != NGX_DECLINED)
         {
             return;
         }
@@ -180,7 +202,8 @@ ngx_modelgw_fresh_ready(ngx_modelgw_fresh_t *f)
     if (f->n < NGX_MODELGW_FRESH) {
         newest = &f->ready[(f->oldest + f->n) % NGX_MODELGW_FRESH];
 
-        ngx_modelgw_fresh_swap(newest, &f->open);
+        ngx_modelgw_shipment_clear(newest);
+        (void) ngx_modelgw_shipment_add(newest, rows, n);
         f->n++;
     }
 }

@@ -18,15 +18,20 @@
 #include "ngx_modelgw_shipment.h"
 
 
-#define NGX_MODELGW_FRESH       64       /* shipments, of 400 KB at most */
-#define NGX_MODELGW_FRESH_ROWS  64       /* calls added to one at once */
+#define NGX_MODELGW_FRESH        64      /* shipments, of 400 KB at most */
+#define NGX_MODELGW_FRESH_CALLS  1000    /* of a batch */
 
 
 typedef struct {
-    ngx_modelgw_journal_call_t  rows[NGX_MODELGW_FRESH_ROWS];
-    ngx_uint_t                nrows;     /* to be added to "open" */
-    ngx_modelgw_shipment_t    open;      /* of the writer, as what is above */
-    uint64_t                  pos;       /* of the last call, with or without
+    uint64_t                    pos;
+    ngx_modelgw_call_t         *call;
+    ngx_modelgw_ledger_name_t  *account;
+} ngx_modelgw_fresh_call_t;
+
+typedef struct {
+    ngx_modelgw_fresh_call_t  calls[NGX_MODELGW_FRESH_CALLS];
+    ngx_uint_t                ncalls;    /* of the writer's batch */
+    uint64_t                  pos;       /* of the last one, with or without
                                             room for it */
     pthread_mutex_t           mutex;     /* of what follows */
     ngx_modelgw_shipment_t    ready[NGX_MODELGW_FRESH]; /* a ring */
@@ -40,7 +45,7 @@ typedef struct {
  * For the writer: _init() returns NGX_OK, NGX_ERROR; _begin() forgets all;
  * _add() is the handler of ngx_modelgw_journal_written(), and _durable() tells
  * whether the batch of what was added was committed: until then calls and names
- * of accounts stay as they are.  A zeroed one may be freed.
+ * of accounts must stay as they are.  A zeroed one may be freed.
  */
 ngx_int_t ngx_modelgw_fresh_init(ngx_modelgw_fresh_t *f);
 void ngx_modelgw_fresh_free(ngx_modelgw_fresh_t *f);

@@ -20,8 +20,6 @@ static void ngx_modelgw_shipment_column(ngx_modelgw_shipment_t *s,
     ngx_uint_t i, ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
 static ngx_uint_t ngx_modelgw_shipment_same(ngx_modelgw_shipment_t *s,
     ngx_uint_t i, ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
-static ngx_int_t ngx_modelgw_shipment_added(ngx_modelgw_shipment_t *s,
-    ngx_uint_t n, int64_t id, ngx_uint_t failed);
 static void ngx_modelgw_shipment_spread(ngx_modelgw_shipment_t *s,
     ngx_uint_t i);
 static ngx_inline ngx_uint_t ngx_modelgw_shipment_equal(ngx_str_t *a,
@@ -109,7 +107,15 @@ ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
         failed = s->columns[i].failed;
     }
 
-    return ngx_modelgw_shipment_added(s, n, calls[n - 1].id, failed);
+    if (failed) {
+        s->n = 0;
+        return NGX_ERROR;
+    }
+
+    s->n += n;
+    s->id = calls[n - 1].id;
+
+    return NGX_OK;
 }
 
 
@@ -206,67 +212,12 @@ ngx_modelgw_shipment_same(ngx_modelgw_shipment_t *s, ngx_uint_t i,
 }
 
 
-ngx_int_t
-ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
-    ngx_modelgw_shipment_t *from)
-{
-    ngx_uint_t  i, bit, failed;
-
-    if (from->first != s->first + s->n) {
-        return NGX_DECLINED;
-    }
-
-    failed = 0;
-
-    for (i = 0; i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
-        bit = 1 << i;
-
-        if (s->once & bit) {
-
-            if ((from->once & bit)
-                && ((i < NGX_MODELGW_SHIPMENT_NUMBERS)
-                    ? s->numbers[i] == from->numbers[i]
-                    : ngx_modelgw_shipment_equal(
-                              &s->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS],
-                              &from->texts[i - NGX_MODELGW_SHIPMENT_NUMBERS])))
-            {
-                continue;
-            }
-
-            ngx_modelgw_shipment_spread(s, i);
-        }
-
-        ngx_modelgw_pq_array_append(&s->columns[i], &from->columns[i],
-                                    (from->once & bit) ? from->n : 1);
-        failed |= s->columns[i].failed;
-    }
-
-    return ngx_modelgw_shipment_added(s, from->n, from->id, failed);
-}
-
-
-static ngx_int_t
-ngx_modelgw_shipment_added(ngx_modelgw_shipment_t *s, ngx_uint_t n, int64_t id,
-    ngx_uint_t failed)
-{
-    if (failed) {
-        s->n = 0;
-        return NGX_ERROR;
-    }
-
-    s->n += n;
-    s->id = id;
-
-    return NGX_OK;
-}
-
-
 static void
 ngx_modelgw_shipment_spread(ngx_modelgw_shipment_t *s, ngx_uint_t i)
 {
     s->once &= ~(1 << i);
 
-    ngx_modelgw_pq_array_append(&s->columns[i], &s->columns[i], s->n - 1);
+    ngx_modelgw_pq_array_repeat(&s->columns[i], s->n - 1);
 }
 
 

@@ -49,16 +49,13 @@ void ngx_modelgw_shipment_clear(ngx_modelgw_shipment_t *s);
 void ngx_modelgw_shipment_free(ngx_modelgw_shipment_t *s);
 
 /*
- * Add n calls, one at least, that follow one another, and those of another
- * shipment.
+ * Adds n calls, one at least, that follow one another.
  *     NGX_OK
- *     NGX_DECLINED  they do not follow, nothing is added
+ *     NGX_DECLINED  they do not follow those that it has, nothing is added
  *     NGX_ERROR     no memory: it is empty
  */
 ngx_int_t ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
     ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
-ngx_int_t ngx_modelgw_shipment_append(ngx_modelgw_shipment_t *s,
-    ngx_modelgw_shipment_t *from);
 
 
 #endif /* _NGX_MODELGW_SHIPMENT_H_INCLUDED_ */

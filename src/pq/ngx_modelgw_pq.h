@@ -203,12 +203,8 @@ void ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
     const ngx_modelgw_pq_column_t *column, void *rows, size_t size,
     ngx_uint_t n);
 
-/*
- * Appends what an array of the same type, or this one, has now: once, or
- * several times.
- */
-void ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
-    ngx_modelgw_pq_array_t *from, ngx_uint_t times);
+/* Appends what the array has now, so many times. */
+void ngx_modelgw_pq_array_repeat(ngx_modelgw_pq_array_t *a, ngx_uint_t times);
 
 /*
  * The bytes of the element that follows p, which is what it has returned of the

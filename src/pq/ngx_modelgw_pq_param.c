@@ -150,21 +150,18 @@ ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
 
 
 void
-ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
-    ngx_modelgw_pq_array_t *from, ngx_uint_t times)
+ngx_modelgw_pq_array_repeat(ngx_modelgw_pq_array_t *a, ngx_uint_t times)
 {
     size_t     len;
     u_char    *p;
     uint32_t   n;
 
-    a->failed |= from->failed;
-
     if (a->failed) {
         return;
     }
 
-    n = from->n;
-    len = from->pos - from->start - NGX_MODELGW_PQ_HEADER;
+    n = a->n;
+    len = a->pos - a->start - NGX_MODELGW_PQ_HEADER;
 
     while (times--) {
         p = ngx_modelgw_pq_reserve(a, len);
@@ -172,7 +169,7 @@ ngx_modelgw_pq_array_append(ngx_modelgw_pq_array_t *a,
             return;
         }
 
-        ngx_memcpy(p, from->start + NGX_MODELGW_PQ_HEADER, len);
+        ngx_memcpy(p, a->start + NGX_MODELGW_PQ_HEADER, len);
         a->n += n;
     }
 }

@@ -150,9 +150,8 @@ def measure(load, names, gateways, rounds, seconds):
     for case in names:
         load.check(case, gateways[case])
         load.run(case, gateways[case], 1)
-    return Results([[(case, load.run(case, gateways[case], seconds))
-                     for case in cases.sequence(names)]
-                    for _ in range(rounds)])
+    return [[(case, load.run(case, gateways[case], seconds))
+             for case in cases.sequence(names)] for _ in range(rounds)]
 
 
 def rows(load, results, names):
@@ -261,6 +260,9 @@ def arguments():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--rounds", type=int)
     p.add_argument("--seconds", type=int, default=1)
+    p.add_argument("--starts", type=int, default=1,
+                   help="of each nginx, each with all rounds: one start"
+                        " differs from the next by a few percent")
     p.add_argument("--case", action="append", choices=list(cases.CASES))
     p.add_argument("--load", action="append",
                    choices=list(cases.LOADS) + ["idle"])
@@ -285,14 +287,14 @@ def plan(args):
     return table
 
 
-def run(args, directory):
-    table, results, gateways = [], {}, {}
-    upstream = harness.Upstream(directory)
-    wanted = plan(args)
-
+def start(args, wanted, results, directory, upstream, last):
+    """All loads, with each nginx started once: adds to results."""
+    table, gateways = [], {}
     try:
         for load, names in wanted.items():
             if load == "idle":
+                if not last:
+                    continue
                 new, results[load] = idle_rows(
                     names, os.path.join(directory, "idle"), upstream)
             else:
@@ -301,24 +303,39 @@ def run(args, directory):
                         gateways[case] = harness.start(case, directory,
                                                        upstream)
                 of = Load(load, directory)
-                results[load] = measure(of, names, gateways, args.rounds,
-                                        args.seconds)
-                new = list(rows(of, results[load], names))
+                results[load].rounds += measure(of, names, gateways,
+                                                args.rounds, args.seconds)
+                new = list(rows(of, results[load], names)) if last else []
+            if new:
+                print_rows(new)
             table += new
-            print_rows(new)
     finally:
         for gateway in gateways.values():
             gateway.stop()
-        upstream.stop()
+    return table
 
+
+def run(args, directory):
+    wanted = plan(args)
+    results = {load: Results([]) for load in wanted}
+    upstream = harness.Upstream(directory)
+    try:
+        for n in range(args.starts):
+            each = os.path.join(directory, str(n))
+            os.mkdir(each)
+            table = start(args, wanted, results, each, upstream,
+                          n + 1 == args.starts)
+    finally:
+        upstream.stop()
     print_targets(results)
     return table
 
 
 def main():
     args = arguments()
-    print("%d rounds of %d s; worker on core %d, wrk and upstream on core %d"
-          % (args.rounds, args.seconds, harness.CORE, harness.OTHER))
+    print("%d starts, %d rounds of %d s; worker on core %d, wrk and upstream"
+          " on core %d" % (args.starts, args.rounds, args.seconds, harness.CORE,
+                           harness.OTHER))
     with tempfile.TemporaryDirectory(prefix="modelgw-bench-") as directory:
         table = run(args, directory)
     with open(args.out, "w") as f:

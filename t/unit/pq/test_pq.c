@@ -283,42 +283,39 @@ test_params(void **state)
 
 
 static void
-test_append(void **state)
+test_repeat(void **state)
 {
     u_char                  *p;
     ngx_str_t                element;
     ngx_uint_t               i;
-    ngx_modelgw_pq_array_t   a, b;
+    ngx_modelgw_pq_array_t   a;
     ngx_modelgw_pq_param_t   param;
 
     ngx_memzero(&a, sizeof(ngx_modelgw_pq_array_t));
-    ngx_memzero(&b, sizeof(ngx_modelgw_pq_array_t));
 
     ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_TEXT);
-    ngx_modelgw_pq_array_begin(&b, NGX_MODELGW_PQ_TEXT);
 
     assert_null(ngx_modelgw_pq_array_next(&a, NULL, &element));
 
-    ngx_modelgw_pq_array_append(&a, &b, 3);
+    ngx_modelgw_pq_array_repeat(&a, 3);
     assert_int_equal(a.n, 0);
 
     text(&a, "one");
-    text(&b, "");
-    text(&b, "three");
-    ngx_modelgw_pq_array_append(&a, &b, 2);
+    text(&a, "");
+    ngx_modelgw_pq_array_repeat(&a, 2);
 
     assert_int_equal(ngx_modelgw_pq_array_end(&a, &param), NGX_OK);
     assert_bytes(&param, NGX_MODELGW_PQ_TEXT_ARRAY,
-                 bytes("\0\0\0\1" "\0\0\0\0" "\0\0\0\x19" "\0\0\0\5" "\0\0\0\1"
-                       "\0\0\0\3" "one" "\0\0\0\0" "\0\0\0\5" "three"
-                       "\0\0\0\0" "\0\0\0\5" "three"));
+                 bytes("\0\0\0\1" "\0\0\0\0" "\0\0\0\x19" "\0\0\0\6" "\0\0\0\1"
+                       "\0\0\0\3" "one" "\0\0\0\0" "\0\0\0\3" "one"
+                       "\0\0\0\0" "\0\0\0\3" "one" "\0\0\0\0"));
 
-    /* to itself, while it grows */
+    /* while it grows */
 
     ngx_modelgw_pq_array_begin(&a, NGX_MODELGW_PQ_INT8);
     ngx_modelgw_pq_array_int(&a, -2);
     ngx_modelgw_pq_array_int(&a, 7);
-    ngx_modelgw_pq_array_append(&a, &a, 4999);
+    ngx_modelgw_pq_array_repeat(&a, 4999);
 
     assert_int_equal(a.n, 10000);
 
@@ -336,7 +333,6 @@ test_append(void **state)
     assert_null(ngx_modelgw_pq_array_next(&a, p, &element));
 
     ngx_modelgw_pq_array_free(&a);
-    ngx_modelgw_pq_array_free(&b);
 }
 
 
@@ -385,7 +381,7 @@ main(void)
         cmocka_unit_test(test_password),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_params),
-        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_clean)
     };
 
