@@ -5,9 +5,9 @@
  * read where they do not follow what was shipped last: after a start, or when
  * the database was away for so long that there was no room for all of them.
  *
- * Those of a batch are only noted.  When they are durable, they are added to the
- * newest shipment in a ring that the exchanger takes the oldest one from; if
- * the batch fails, they are dropped, and noted again.
+ * Those of a batch are only noted.  When they are durable, they are added to
+ * the newest shipment in a ring that the exchanger takes the oldest one from;
+ * if the batch fails, they are dropped, and noted again.
  */
 
 

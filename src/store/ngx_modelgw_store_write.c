@@ -103,6 +103,8 @@ static ngx_int_t ngx_modelgw_store_flush(ngx_modelgw_store_t *s);
 static void ngx_modelgw_store_forget(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_run(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_uint_t *changes);
+static ngx_int_t ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, const char *failed);
 static ngx_int_t ngx_modelgw_store_statement(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_store_statement_run(ngx_modelgw_store_t *s,
@@ -560,7 +562,7 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
 {
     u_char        *p, *digits, buf[NGX_INT64_LEN];
     uint64_t       pos;
-    ngx_uint_t     i, changes;
+    ngx_uint_t     i;
     sqlite3_stmt  *stmt;
 
     stmt = s->stmts[NGX_MODELGW_STORE_OUTBOX];
@@ -582,32 +584,22 @@ ngx_modelgw_store_calls_outbox(ngx_modelgw_store_t *s, ngx_uint_t first,
     (void) sqlite3_bind_text(stmt, 3, (char *) s->ids, p - s->ids,
                              SQLITE_STATIC);
 
-    if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_OUTBOX, &changes)
+    if (ngx_modelgw_store_run_row(s, NGX_MODELGW_STORE_OUTBOX,
+                                  "failed: calls have no positions")
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (changes != 1) {
-        return ngx_modelgw_store_fault_text(s,
-                                            "failed: calls have no positions");
-    }
-
     pos = sqlite3_last_insert_rowid(s->db);
 
     if (pos / NGX_MODELGW_JOURNAL_BLOCK
-        != (pos - (last - first)) / NGX_MODELGW_JOURNAL_BLOCK)
+        != (pos - (last - first)) / NGX_MODELGW_JOURNAL_BLOCK
+        && ngx_modelgw_store_run_row(s, NGX_MODELGW_STORE_LOWEST,
+                                     "failed: the lowest id was not noted")
+           != NGX_OK)
     {
-        if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_LOWEST, &changes)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        if (changes != 1) {
-            return ngx_modelgw_store_fault_text(s,
-                                       "failed: the lowest id was not noted");
-        }
+        return NGX_ERROR;
     }
 
     for (i = first; s->written && i < last; i++) {
@@ -634,7 +626,7 @@ static ngx_int_t
 ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s, ngx_uint_t first,
     ngx_uint_t last)
 {
-    ngx_uint_t     i, changes;
+    ngx_uint_t     i;
     sqlite3_stmt  *stmt;
 
     stmt = s->stmts[NGX_MODELGW_STORE_LATE];
@@ -647,15 +639,11 @@ ngx_modelgw_store_calls_late(ngx_modelgw_store_t *s, ngx_uint_t first,
 
         (void) sqlite3_bind_int64(stmt, 1, s->rows[i].id);
 
-        if (ngx_modelgw_store_run(s, NGX_MODELGW_STORE_LATE, &changes)
+        if (ngx_modelgw_store_run_row(s, NGX_MODELGW_STORE_LATE,
+                                      "failed: hours were not updated")
             != NGX_OK)
         {
             return NGX_ERROR;
-        }
-
-        if (changes != 1) {
-            return ngx_modelgw_store_fault_text(s,
-                                             "failed: hours were not updated");
         }
     }
 
@@ -863,6 +851,22 @@ ngx_modelgw_store_run(ngx_modelgw_store_t *s, ngx_modelgw_store_statement_e i,
     }
 
     return NGX_OK;
+}
+
+
+/* The same; it has to change one row. */
+
+static ngx_int_t
+ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, const char *failed)
+{
+    ngx_uint_t  changes;
+
+    if (ngx_modelgw_store_run(s, i, &changes) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return (changes == 1) ? NGX_OK : ngx_modelgw_store_fault_text(s, failed);
 }
 
 
