@@ -19,7 +19,8 @@
 
 
 #define NGX_MODELGW_FRESH        64      /* shipments, of 400 KB at most */
-#define NGX_MODELGW_FRESH_CALLS  1000    /* of a batch */
+#define NGX_MODELGW_FRESH_CALLS  1000    /* of a batch, at least as many as it
+                                            may have */
 
 
 typedef struct {

@@ -14,7 +14,7 @@
 #include "ngx_modelgw_shipment.h"
 
 
-static ngx_uint_t ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
+static ngx_int_t ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
     ngx_modelgw_journal_call_t *call);
 static void ngx_modelgw_shipment_column(ngx_modelgw_shipment_t *s,
     ngx_uint_t i, ngx_modelgw_journal_call_t *calls, ngx_uint_t n);
@@ -88,40 +88,48 @@ ngx_int_t
 ngx_modelgw_shipment_add(ngx_modelgw_shipment_t *s,
     ngx_modelgw_journal_call_t *calls, ngx_uint_t n)
 {
-    ngx_uint_t  i, failed;
+    int64_t     last;
+    ngx_uint_t  i;
+
+    last = calls[n - 1].id;
 
     if (s->n == 0) {
-        failed = ngx_modelgw_shipment_begin(s, calls);
+
+        if (ngx_modelgw_shipment_begin(s, calls) != NGX_OK) {
+            goto failed;
+        }
+
         calls++;
         n--;
 
-    } else if (calls->pos == s->first + s->n) {
-        failed = 0;
-
-    } else {
+    } else if (calls->pos != s->first + s->n) {
         return NGX_DECLINED;
     }
 
-    for (i = 0; n && !failed && i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
+    for (i = 0; n && i < NGX_MODELGW_SHIPMENT_COLUMNS; i++) {
         ngx_modelgw_shipment_column(s, i, calls, n);
-        failed = s->columns[i].failed;
-    }
 
-    if (failed) {
-        s->n = 0;
-        return NGX_ERROR;
+        if (s->columns[i].failed) {
+            goto failed;
+        }
     }
 
     s->n += n;
-    s->id = calls[n - 1].id;
+    s->id = last;
 
     return NGX_OK;
+
+failed:
+
+    s->n = 0;
+
+    return NGX_ERROR;
 }
 
 
-/* With a first call; returns whether there was no memory. */
+/* With a first call. */
 
-static ngx_uint_t
+static ngx_int_t
 ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
     ngx_modelgw_journal_call_t *call)
 {
@@ -144,7 +152,7 @@ ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
         /* the array does not grow, and so move, while it has one element */
 
         if (ngx_modelgw_pq_array_next(a, NULL, &value) == NULL) {
-            return 1;
+            return NGX_ERROR;
         }
 
         if (i < NGX_MODELGW_SHIPMENT_NUMBERS) {
@@ -155,7 +163,7 @@ ngx_modelgw_shipment_begin(ngx_modelgw_shipment_t *s,
         }
     }
 
-    return 0;
+    return NGX_OK;
 }
 
 

@@ -187,7 +187,10 @@ void ngx_modelgw_pq_array_int(ngx_modelgw_pq_array_t *a, int64_t n);
 void ngx_modelgw_pq_array_text(ngx_modelgw_pq_array_t *a, u_char *data,
     size_t len);
 
-/* a column of rows that are structs of "size" bytes: int64_t, or ngx_str_t */
+/*
+ * A column of rows that are structs of "size" bytes: int64_t, which an array of
+ * INT8 takes, or ngx_str_t.
+ */
 
 typedef struct {
     uint32_t              type;

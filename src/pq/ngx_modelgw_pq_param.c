@@ -181,11 +181,15 @@ ngx_modelgw_pq_array_next(ngx_modelgw_pq_array_t *a, u_char *p,
 {
     uint32_t  size;
 
+    if (a->n == 0 || a->failed) {
+        return NULL;
+    }
+
     if (p == NULL) {
         p = a->start + NGX_MODELGW_PQ_HEADER;
     }
 
-    if (a->n == 0 || a->failed || p == a->pos) {
+    if (p == a->pos) {
         return NULL;
     }
 

@@ -26,9 +26,10 @@
 
 
 #define NGX_MODELGW_JOURNAL_ID    33     /* 32 hexadecimal digits and a NUL */
-#define NGX_MODELGW_JOURNAL_KEEP  604800 /* seconds that outbox rows, and the
-                                            calls of them, are kept after they
-                                            were acknowledged; and top-ups */
+#define NGX_MODELGW_JOURNAL_KEEP  604800 /* seconds that outbox rows are kept
+                                            after they were acknowledged, but
+                                            for the newest one, and their calls,
+                                            or twice as long; and top-ups */
 
 typedef struct {
     char                  id[NGX_MODELGW_JOURNAL_ID];

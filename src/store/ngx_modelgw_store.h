@@ -288,7 +288,7 @@ u_char *ngx_modelgw_store_rates(u_char *p, ngx_modelgw_price_t *rates);
 /*
  * Rolls up to days at most "max" of the calls that ended before "time" (seconds
  * since the Epoch, rounded down to a day, UTC), in a batch of its own; in a
- * journal, none from the first one that is in the outbox.
+ * journal, none that is in the outbox, see ngx_modelgw_journal_trim().
  *     NGX_OK        *n were rolled up; fewer than max: there are no more
  *     NGX_ERROR
  */

@@ -9,7 +9,7 @@
  *
  * A row of "lowest" has the lowest id of the calls of many rows, up to its
  * position, from that of the row before it: so the lowest one of all is found
- * without an index.
+ * without an index.  Its newest row is not newer than the outbox's.
  *
  * Rejected: a trigger that adds a row for each call (three times as much to do
  * as for the call itself); AUTOINCREMENT, and an index of the ids (a page each

@@ -329,8 +329,8 @@ ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s, int64_t before,
  * NGX_MODELGW_STORE_LATE younger calls in between, which takes a clock that was
  * wrong, older ones after them are left for another day.
  *
- * In a journal those that are in the outbox, or have a higher id than one of
- * them, are left, too: the exchanger still needs them.
+ * In a journal those that are in the outbox, which the exchanger still needs,
+ * or in a block of it that has rows left, are left, too, and higher ids.
  */
 
 static ngx_int_t

@@ -1,8 +1,8 @@
 """The cost of a gateway: CPU per request, latency and memory of each case,
 compared to plain proxy_pass to the same upstream, in one run.
 
-usage: t/bench/gateway.py [--quick] [--rounds N] [--seconds S] [--case NAME]...
-                          [--load NAME]... [--out FILE]
+usage: t/bench/gateway.py [--quick] [--starts N] [--rounds N] [--seconds S]
+                          [--case NAME]... [--load NAME]... [--out FILE]
 
 What is measured is in cases.py, what is run in harness.py.
 
@@ -30,6 +30,7 @@ Missed targets are printed at the end; they do not affect the exit status.
 import argparse
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -270,6 +271,8 @@ def arguments():
                                                  "build/bench.json"))
     args = p.parse_args()
     args.rounds = args.rounds or (3 if args.quick else 5)
+    if args.starts < 1:
+        p.error("--starts: at least one")
     return args
 
 
@@ -287,8 +290,9 @@ def plan(args):
     return table
 
 
-def start(args, wanted, results, directory, upstream, last):
-    """All loads, with each nginx started once: adds to results."""
+def measure_start(args, wanted, results, directory, upstream, last):
+    """All loads, with each nginx started once: adds to results.  The last start
+    has the rows, and idle streams."""
     table, gateways = [], {}
     try:
         for load, names in wanted.items():
@@ -323,8 +327,9 @@ def run(args, directory):
         for n in range(args.starts):
             each = os.path.join(directory, str(n))
             os.mkdir(each)
-            table = start(args, wanted, results, each, upstream,
-                          n + 1 == args.starts)
+            table = measure_start(args, wanted, results, each, upstream,
+                                  n + 1 == args.starts)
+            shutil.rmtree(each)
     finally:
         upstream.stop()
     print_targets(results)

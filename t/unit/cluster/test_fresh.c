@@ -190,6 +190,13 @@ test_gap(void **state)
     assert_int_equal(take(7, 1, &end, &gap), 9);
     assert_int_equal(gap, 1);
     assert_int_equal(take(10, 1, &end, &gap), 12);
+
+    /* one alone */
+
+    add(14, 14, 1);
+    ngx_modelgw_fresh_durable(&fresh, 1);
+
+    assert_int_equal(take(13, 1, &end, &gap), 14);
 }
 
 

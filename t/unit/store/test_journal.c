@@ -723,7 +723,7 @@ test_lowest(void **state)
     for (i = 0; i < 5; i++) {
         unit_begin(s);
         unit_put_account(s, "acme", 0);
-        
+
         for (n = 0; n < 4 && rows[i].calls[n]; n++) {
             put_call(s, rows[i].calls[n], 1);
         }
