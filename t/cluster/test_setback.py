@@ -155,7 +155,9 @@ def test_a_clone_goes_on(rich):
 
     clone = c.add("clone")
     os.makedirs(clone.dir)
-    shutil.copy(node.path("ledger.db"), clone.path("ledger.db"))
+    for suffix in "", "-wal":
+        shutil.copy(node.path("ledger.db" + suffix),
+                    clone.path("ledger.db" + suffix))
     with sqlite3.connect(clone.path("ledger.db")) as db:
         db.execute("DELETE FROM outbox WHERE pos > ?", (charged,))
         db.execute("DELETE FROM lowest")
