@@ -206,7 +206,7 @@ void ngx_modelgw_pq_array_column(ngx_modelgw_pq_array_t *a,
     const ngx_modelgw_pq_column_t *column, void *rows, size_t size,
     ngx_uint_t n);
 
-/* Appends what the array has now, so many times. */
+/* Appends what the array has now; times: how often. */
 void ngx_modelgw_pq_array_repeat(ngx_modelgw_pq_array_t *a, ngx_uint_t times);
 
 /*

@@ -557,16 +557,29 @@ roll_up(ngx_modelgw_store_t *s)
 }
 
 
+static void
+acknowledge(ngx_modelgw_store_t *s, uint64_t pos)
+{
+    ngx_modelgw_journal_t  j;
+
+    unit_store_ok(s, ngx_modelgw_journal_read(s, &j));
+    j.pos = pos;
+
+    unit_begin(s);
+    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
+    unit_commit(s);
+}
+
+
 /* what is not acknowledged is kept, and what is, for a time */
 
 static void
 test_trim(void **state)
 {
-    uint64_t                now, end;
-    ngx_uint_t              i;
-    unit_store_t           *u = *state;
-    ngx_modelgw_store_t    *s;
-    ngx_modelgw_journal_t   j;
+    uint64_t              now, end;
+    ngx_uint_t            i;
+    unit_store_t         *u = *state;
+    ngx_modelgw_store_t  *s;
 
     s = journal_open(u, UNIT_ID);
 
@@ -595,12 +608,7 @@ test_trim(void **state)
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM acknowledged"), 1);
     assert_int_equal(unit_sql(u, "SELECT count(*) FROM leases"), 2);
 
-    unit_store_ok(s, ngx_modelgw_journal_read(s, &j));
-    j.pos = 6;
-
-    unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
-    unit_commit(s);
+    acknowledge(s, 6);
 
     /* noted once an hour; nothing is old enough */
 
@@ -628,19 +636,11 @@ test_trim(void **state)
 
     /* a database that was set back gets the rest again */
 
-    j.pos = 10;
-
-    unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
-    unit_commit(s);
+    acknowledge(s, 10);
 
     assert_int_equal(trim(s, now + 3600, 100), 0);
 
-    j.pos = 8;
-
-    unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
-    unit_commit(s);
+    acknowledge(s, 8);
 
     now += 3600 + NGX_MODELGW_JOURNAL_KEEP;
 
@@ -649,11 +649,7 @@ test_trim(void **state)
 
     /* the newest row is not deleted, so its position is not used again */
 
-    j.pos = 10;
-
-    unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
-    unit_commit(s);
+    acknowledge(s, 10);
 
     assert_int_equal(trim(s, now, 100), 0);
     unit_store_ok(s, ngx_modelgw_journal_end(s, &end));
@@ -675,20 +671,6 @@ test_trim(void **state)
 
     ngx_modelgw_store_close(s);
     unit_audit(u);
-}
-
-
-static void
-acknowledge(ngx_modelgw_store_t *s, uint64_t pos)
-{
-    ngx_modelgw_journal_t  j;
-
-    unit_store_ok(s, ngx_modelgw_journal_read(s, &j));
-    j.pos = pos;
-
-    unit_begin(s);
-    unit_store_ok(s, ngx_modelgw_journal_set(s, &j));
-    unit_commit(s);
 }
 
 
