@@ -40,17 +40,20 @@
 
 
 #define NGX_MODELGW_STORE_HEADER    100  /* bytes of an SQLite file's header */
+#define NGX_MODELGW_STORE_REGION    32768 /* bytes of "-shm" mapped at once */
 #define NGX_MODELGW_STORE_SPACE     (512 * 1024)  /* bytes free, at least */
 #define NGX_MODELGW_STORE_TIMEOUT   100  /* ms, for a lock: to open, for a
                                             checkpoint */
 #define NGX_MODELGW_STORE_READ      1000 /* ms, the same, for a reader */
+#define NGX_MODELGW_STORE_OWNER     1000 /* ms, until a superuser's SQLite has
+                                            given a file to its owner */
 #define NGX_MODELGW_STORE_PATH      128  /* bytes of it in a message */
 
 
 static ngx_int_t ngx_modelgw_store_touch(const char *path,
     ngx_modelgw_store_error_t *error);
 static ngx_modelgw_store_t *ngx_modelgw_store_open_file(const char *path,
-    ngx_modelgw_store_file_t *file, const char *id,
+    int flags, ngx_modelgw_store_file_t *file, const char *id,
     ngx_modelgw_store_error_t *error);
 static ngx_modelgw_store_t *ngx_modelgw_store_connect(const char *path,
     int flags, ngx_modelgw_store_error_t *error);
@@ -59,6 +62,7 @@ static ngx_int_t ngx_modelgw_store_setup(ngx_modelgw_store_t *s,
 static ngx_int_t ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_file_t *file);
 static ngx_int_t ngx_modelgw_store_wal(ngx_modelgw_store_t *s);
+static ngx_int_t ngx_modelgw_store_check_shm(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_check_header(sqlite3 *db, const char *path,
     ngx_uint_t cluster, ngx_modelgw_store_error_t *error);
 static ngx_int_t ngx_modelgw_store_check_directory(const char *path,
@@ -83,7 +87,8 @@ ngx_modelgw_store_open_journal(const char *path, const char *id,
         return NULL;
     }
 
-    return ngx_modelgw_store_open_file(path, NULL, id, error);
+    return ngx_modelgw_store_open_file(path, SQLITE_OPEN_READWRITE, NULL, id,
+                                       error);
 }
 
 
@@ -91,33 +96,8 @@ ngx_modelgw_store_t *
 ngx_modelgw_store_open_known(const char *path, ngx_modelgw_store_file_t *file,
     ngx_modelgw_store_error_t *error)
 {
-    return ngx_modelgw_store_open_file(path, file, NULL, error);
-}
-
-
-/*
- * file: the one that it must be, of either kind; NULL: any that is a journal,
- * with an id for a new one, or, if that is NULL, a ledger of one machine
- */
-
-static ngx_modelgw_store_t *
-ngx_modelgw_store_open_file(const char *path, ngx_modelgw_store_file_t *file,
-    const char *id, ngx_modelgw_store_error_t *error)
-{
-    ngx_modelgw_store_t  *s;
-
-    s = ngx_modelgw_store_connect(path, SQLITE_OPEN_READWRITE, error);
-    if (s == NULL) {
-        return NULL;
-    }
-
-    if (ngx_modelgw_store_setup(s, file, id) != NGX_OK) {
-        *error = s->error;
-        ngx_modelgw_store_close(s);
-        return NULL;
-    }
-
-    return s;
+    return ngx_modelgw_store_open_file(path, SQLITE_OPEN_READWRITE, file, NULL,
+                                       error);
 }
 
 
@@ -125,25 +105,54 @@ ngx_modelgw_store_t *
 ngx_modelgw_store_open_read(const char *path, ngx_modelgw_store_file_t *file,
     ngx_modelgw_store_error_t *error)
 {
+    return ngx_modelgw_store_open_file(path, SQLITE_OPEN_READONLY, file, NULL,
+                                       error);
+}
+
+
+/*
+ * file: the one that it must be, of either kind; NULL: any that is a journal,
+ * with an id for a new one, or, if that is NULL, a ledger of one machine.
+ *
+ * If an operator reads the ledger as a superuser meanwhile, SQLite there may
+ * create "-wal" and "-shm", and gives them to the owner of the ledger only
+ * then.
+ */
+
+static ngx_modelgw_store_t *
+ngx_modelgw_store_open_file(const char *path, int flags,
+    ngx_modelgw_store_file_t *file, const char *id,
+    ngx_modelgw_store_error_t *error)
+{
+    int                   waited;
+    ngx_int_t             rc;
     ngx_modelgw_store_t  *s;
 
-    s = ngx_modelgw_store_connect(path, SQLITE_OPEN_READONLY, error);
-    if (s == NULL) {
-        return NULL;
-    }
+    waited = 0;
 
-    /* a writer that closes the file as the last one, at a reload, locks it
-       until its checkpoint is on the disk */
+    for ( ;; ) {
+        s = ngx_modelgw_store_connect(path, flags, error);
+        if (s == NULL) {
+            return NULL;
+        }
 
-    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_READ);
+        rc = (flags & SQLITE_OPEN_READONLY)
+             ? ngx_modelgw_store_setup_read(s, file)
+             : ngx_modelgw_store_setup(s, file, id);
 
-    if (ngx_modelgw_store_setup_read(s, file) != NGX_OK) {
+        if (rc == NGX_OK) {
+            return s;
+        }
+
         *error = s->error;
         ngx_modelgw_store_close(s);
-        return NULL;
-    }
 
-    return s;
+        if (!error->denied || waited >= NGX_MODELGW_STORE_OWNER) {
+            return NULL;
+        }
+
+        waited += sqlite3_sleep(10);
+    }
 }
 
 
@@ -325,7 +334,8 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file,
         return NGX_ERROR;
     }
 
-    return ngx_modelgw_store_check_wal(s);
+    return (ngx_modelgw_store_check_shm(s) == NGX_OK)
+           ? ngx_modelgw_store_check_wal(s) : NGX_ERROR;
 }
 
 
@@ -334,6 +344,11 @@ ngx_modelgw_store_setup_read(ngx_modelgw_store_t *s,
     ngx_modelgw_store_file_t *file)
 {
     ngx_int_t  rc;
+
+    /* a writer that closes the file as the last one, at a reload, locks it
+       until its checkpoint is on the disk */
+
+    (void) sqlite3_busy_timeout(s->db, NGX_MODELGW_STORE_READ);
 
     /* before the first read: the WAL next to another file is not its own */
 
@@ -392,6 +407,36 @@ ngx_modelgw_store_wal(ngx_modelgw_store_t *s)
 
     if (!wal) {
         return ngx_modelgw_store_fail_text(s, "cannot be switched to WAL mode");
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * SQLite maps "-shm" for reading only if it may not write it, and keeps it so.
+ * Mapping again what is mapped returns that, and takes no lock.
+ */
+
+static ngx_int_t
+ngx_modelgw_store_check_shm(ngx_modelgw_store_t *s)
+{
+    int             rc;
+    void volatile  *region;
+    sqlite3_file   *file;
+
+    rc = sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (rc == SQLITE_OK) {
+        rc = file->pMethods->xShmMap(file, 0, NGX_MODELGW_STORE_REGION, 0,
+                                     &region);
+    }
+
+    if (rc != SQLITE_OK) {
+        (void) ngx_modelgw_store_fail_text(s, "has a \"-shm\" that cannot be "
+                                              "written");
+        s->error.denied = ((rc & 0xff) == SQLITE_READONLY);
+        return NGX_ERROR;
     }
 
     return NGX_OK;

@@ -21,12 +21,8 @@
 #define NGX_MODELGW_STORE_JOURNAL   100  /* added to the version of a journal:
                                             an nginx that does not know of them
                                             refuses it */
-#define NGX_MODELGW_STORE_OWNER     1000 /* ms, until a superuser's SQLite has
-                                            given a file to its owner */
 
 
-static ngx_int_t ngx_modelgw_store_pages(ngx_modelgw_store_t *s,
-    int64_t *pages);
 static ngx_int_t ngx_modelgw_store_tables(ngx_modelgw_store_t *s,
     const char *sql, const char *id);
 
@@ -261,7 +257,7 @@ ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
 {
     int64_t  pages, id, version;
 
-    if (ngx_modelgw_store_pages(s, &pages) != NGX_OK) {
+    if (ngx_modelgw_store_number(s, "PRAGMA page_count", &pages) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -283,32 +279,6 @@ ngx_modelgw_store_identify(ngx_modelgw_store_t *s)
     }
 
     return (version == NGX_MODELGW_STORE_VERSION) ? NGX_OK : NGX_DONE;
-}
-
-
-/*
- * Reading makes SQLite open "-wal" and "-shm".  If an operator reads the ledger
- * as a superuser meanwhile, SQLite there may create them, and gives them to the
- * owner of the ledger only then.
- */
-
-static ngx_int_t
-ngx_modelgw_store_pages(ngx_modelgw_store_t *s, int64_t *pages)
-{
-    int  waited;
-
-    waited = 0;
-
-    while (ngx_modelgw_store_number(s, "PRAGMA page_count", pages) != NGX_OK) {
-
-        if (!s->error.denied || waited >= NGX_MODELGW_STORE_OWNER) {
-            return NGX_ERROR;
-        }
-
-        waited += sqlite3_sleep(10);
-    }
-
-    return NGX_OK;
 }
 
 
