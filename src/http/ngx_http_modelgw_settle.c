@@ -46,6 +46,7 @@ ngx_http_modelgw_settle_status(ngx_http_modelgw_ctx_t *ctx, ngx_uint_t status)
 void
 ngx_http_modelgw_settle_id(ngx_http_modelgw_ctx_t *ctx)
 {
+    size_t               len;
     ngx_str_t           *id;
     ngx_modelgw_call_t  *call;
 
@@ -53,8 +54,14 @@ ngx_http_modelgw_settle_id(ngx_http_modelgw_ctx_t *ctx)
     call = ctx->money.slot;
 
     if (call) {
-        call->request_id_len = ngx_min(id->len, NGX_MODELGW_LEDGER_REQUEST);
-        ngx_memcpy(call->request_id, id->data, call->request_id_len);
+        len = ngx_min(id->len, NGX_MODELGW_LEDGER_REQUEST);
+        ngx_memcpy(call->request_id, id->data, len);
+
+        /* the writer may be storing the hold: it looks at the length first */
+
+        ngx_memory_barrier();
+
+        call->request_id_len = len;
     }
 }
 
