@@ -14,7 +14,7 @@ import time
 import pytest
 
 from client import LIMIT
-from gateway import NGINX, ROOT
+from gateway import NGINX, ROOT, free_port
 from upstream import Refused
 
 RUN = os.path.join(ROOT, "demo/run.sh")
@@ -22,12 +22,6 @@ RUN = os.path.join(ROOT, "demo/run.sh")
 pytestmark = pytest.mark.skipif(
     os.environ.get("MODELGW_MODULE") == "",
     reason="the demo loads the module, here it is linked in")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(condition, what, seconds=60):

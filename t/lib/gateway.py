@@ -13,6 +13,7 @@ no sanitizer report, workers that exited with 0, and no secret in any log.
 import contextlib
 import glob
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -143,24 +144,35 @@ def group_b(scheme="http", name="api.vendor-b.test", models=MODELS_B,
                  credential, models, extra)
 
 
-given = set()
+# below those that the kernel gives to clients, whose connections would keep one
+# from being bound
+
+PORTS = range(12000, 32000)
+SLICE = 500
+
+
+def own_ports():
+    """Ports that no other process of the tests takes: the first of a slice is
+    bound as long as this process runs, and stands for the others."""
+    firsts = list(PORTS[::SLICE])
+    random.shuffle(firsts)
+    for first in firsts:
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", first))
+            while True:
+                yield from range(first + 1, first + SLICE)
+    raise RuntimeError("other tests have all the ports")
+
+
+ports = own_ports()
 
 
 def free_port(address="127.0.0.1"):
-    """A port that is free at the address, "" for all of them.  None that the
-    kernel gives to clients, whose connections would keep it from being bound;
-    those that were just returned are skipped."""
-    for _ in range(100):
-        port = 12000 + secrets.randbelow(20000)
-        with socket.socket() as s:
-            try:
-                s.bind((address, port))
-            except OSError:
-                continue
-        if port not in given:
-            if len(given) > 1000:
-                given.clear()
-            given.add(port)
+    """A port that is free at the address, "" for all of them; the one that was
+    returned longest ago."""
+    for port in itertools.islice(ports, SLICE):
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind((address, port))
             return port
     raise RuntimeError("no free port")
 
@@ -423,6 +435,7 @@ http {
                 if "bind()" not in str(e) or attempt == 4:
                     raise
                 os.unlink(self.path("error.log"))
+                os.truncate(self.path("stderr"), 0)
                 # nginx leaves those that it has bound
                 for path in glob.glob(self.path("*.sock")):
                     os.unlink(path)
