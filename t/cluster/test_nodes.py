@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import gateway as lib
+import metrics
 from test_shared_keys import made
 
 CTL = os.path.join(lib.ROOT, "conf/modelgwctl")
@@ -152,3 +153,14 @@ def test_left_and_back(two):
     two.wait_joined()
     two.wait(lambda: "joined the cluster" in second.read("error.log")
              .rsplit("9 is the oldest", 1)[1], "no line of it")
+
+
+def test_the_board_has_data(two, tmp_path):
+    """Each query of the board of Grafana that is about a cluster."""
+    assert two.nodes[0].chat().status == 200
+    p = metrics.Prometheus(tmp_path, two.nodes[0])
+    try:
+        for title, ref, expression in metrics.expressions(cluster=True):
+            p.wait(metrics.filled(expression))
+    finally:
+        p.stop()

@@ -1,5 +1,6 @@
 """The Grafana board and the alerts, asked of a Prometheus that has scraped a
-gateway with calls of every kind.  There is no Grafana to try the board in."""
+gateway with calls of every kind; what is about clusters, in t/cluster.  There
+is no Grafana to try the board in."""
 
 import json
 import os
@@ -13,17 +14,12 @@ import client
 import gateway as lib
 import metrics
 from gateway import Key, chat, messages
+from metrics import board, filled, panels
 from test_metrics import GROUPS, LEDGER
 from upstream import both, raw, reply_json
 
-BOARD = os.path.join(lib.ROOT, "conf/grafana/modelgw.json")
 RULES = os.path.join(lib.ROOT, "conf/prometheus/modelgw.rules.yml")
 TESTS = os.path.join(lib.ROOT, "t/credit/modelgw.rules.test.yml")
-
-# what Grafana puts in
-
-VARIABLES = {"$__rate_interval": "1m", "$__range": "15m", "$instance": ".*",
-             "$group": ".*", "$model": ".*"}
 
 KEYS = (Key("limited", "b", "rpm=1"), Key("poor", "b", "account=poor"),
         Key("bounded", "b", "budget=50.00/month"))
@@ -76,24 +72,7 @@ def prometheus(module_gateway, tmp_path_factory):
         p.stop()
 
 
-def board():
-    with open(BOARD) as f:
-        return json.load(f)
-
-
-def panels():
-    return [p for p in board()["panels"] if p["type"] != "row"]
-
-
-def filled(expression):
-    for name, value in VARIABLES.items():
-        expression = expression.replace(name, value)
-    assert "$" not in expression, expression
-    return expression
-
-
-EXPRESSIONS = [(p["title"], t["refId"], t["expr"]) for p in panels()
-               for t in p["targets"]]
+EXPRESSIONS = metrics.expressions()
 
 
 @pytest.mark.parametrize("title, ref, expression", EXPRESSIONS,
@@ -175,7 +154,7 @@ def test_the_board():
             assert t["datasource"]["uid"] == "${datasource}"
     assert [p["title"] for p in b["panels"] if p["type"] == "row"] == [
         "Now", "Traffic", "Spend and tokens", "Latency", "Upstreams", "Keys",
-        "Accounts", "Gateway"]
+        "Accounts", "Gateway", "Cluster"]
 
 
 def test_panels_do_not_overlap():

@@ -1,6 +1,7 @@
 """The metrics of a gateway: scraped and parsed, without the module's help."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -16,6 +17,13 @@ LOCATION = """
 """
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+BOARD = os.path.join(gateway.ROOT, "conf/grafana/modelgw.json")
+
+# what Grafana puts in
+
+VARIABLES = {"$__rate_interval": "1m", "$__range": "15m", "$instance": ".*",
+             "$group": ".*", "$model": ".*"}
 
 LINE = re.compile(r"([a-z_]+)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
@@ -145,3 +153,27 @@ class Prometheus:
     def stop(self):
         self.process.terminate()
         self.process.wait(60)
+
+
+def board():
+    with open(BOARD) as f:
+        return json.load(f)
+
+
+def panels():
+    return [p for p in board()["panels"] if p["type"] != "row"]
+
+
+def filled(expression):
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression, expression
+    return expression
+
+
+def expressions(cluster=False):
+    """(panel, reference, expression) of those about a cluster, or the
+    others."""
+    return [(p["title"], t["refId"], t["expr"]) for p in panels()
+            for t in p["targets"]
+            if ("modelgw_cluster_" in t["expr"]) == cluster]
