@@ -76,7 +76,8 @@ void ngx_modelgw_exchange_free(ngx_modelgw_exchange_t *x);
  * are over.  Other than NGX_OK is returned by the join.
  */
 typedef ngx_int_t (*ngx_modelgw_exchange_lease_pt)(void *data, ngx_str_t *name,
-    int64_t granted, int64_t returned, int64_t forced, int64_t spent);
+    int64_t granted, int64_t returned, int64_t forced, int64_t spent,
+    int64_t held);
 
 /*
  * Joins the cluster, on a connection that was just opened.

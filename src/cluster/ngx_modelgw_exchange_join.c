@@ -123,8 +123,8 @@ static const char  ngx_modelgw_exchange_started[] =
 /* $1 num */
 
 static const char  ngx_modelgw_exchange_lent[] =
-    "SELECT account, granted, returned, forced, spent FROM modelgw.leases"
-    " WHERE node = $1";
+    "SELECT account, granted, returned, forced, spent, held"
+    " FROM modelgw.leases WHERE node = $1";
 
 
 static const ngx_modelgw_exchange_reason_t  ngx_modelgw_exchange_reasons[] = {
@@ -525,7 +525,8 @@ ngx_modelgw_exchange_leases(ngx_modelgw_exchange_t *x,
         rc = handler(data, &name, ngx_modelgw_pq_int(result, i, 1),
                      ngx_modelgw_pq_int(result, i, 2),
                      ngx_modelgw_pq_int(result, i, 3),
-                     ngx_modelgw_pq_int(result, i, 4));
+                     ngx_modelgw_pq_int(result, i, 4),
+                     ngx_modelgw_pq_int(result, i, 5));
     }
 
     ngx_modelgw_pq_clear(result);

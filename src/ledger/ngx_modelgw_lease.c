@@ -408,22 +408,28 @@ ngx_modelgw_lease_budget_locked(ngx_modelgw_ledger_t *l,
 ngx_uint_t
 ngx_modelgw_lease_active(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund)
 {
-    int64_t                    left;
-    ngx_modelgw_lease_t       *lease;
-    ngx_modelgw_ledger_key_t  *key;
+    int64_t                        left;
+    ngx_modelgw_lease_t           *lease;
+    ngx_modelgw_ledger_key_t      *key;
+    ngx_modelgw_ledger_account_t  *a;
 
     lease = ngx_modelgw_lease(l, fund);
 
     if (ngx_modelgw_ledger_load(&lease->claims)
         || ngx_modelgw_ledger_load(&lease->used)
         || ngx_modelgw_ledger_load(&lease->recall)
-        || lease->returned != lease->said)
+        || lease->returned != lease->said
+        || lease->told)
     {
         return 1;
     }
 
+    /* what calls hold was lent, but may have been forced since */
+
     if (fund->kind == NGX_MODELGW_FUND_ACCOUNT) {
-        return ngx_modelgw_ledger_account_at(l, fund->index)->balance != 0;
+        a = ngx_modelgw_ledger_account_at(l, fund->index);
+
+        return a->balance || a->held;
     }
 
     left = ngx_modelgw_lease_lent(lease);
@@ -433,7 +439,7 @@ ngx_modelgw_lease_active(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund)
         left -= key->spent;
     }
 
-    return left != 0;
+    return left || key->held;
 }
 
 
@@ -549,7 +555,7 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
     ask->back = (lease->returned != lease->said);
 
     say = (ask->back || ask->answered || ask->need || ask->want || s.left < 0
-           || recalled);
+           || recalled || (target == 0 && lease->told != s.held));
 
     return say ? NGX_OK : NGX_DECLINED;
 }
@@ -631,6 +637,7 @@ ngx_modelgw_lease_turn_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->returned, 0);
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->forced, 0);
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->said, 0);
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->told, 0);
     ngx_modelgw_redo_add(&l->redo, &lease->ends, ends);
     ngx_modelgw_redo_add(&l->redo, &lease->recall, 0);
 }
@@ -674,7 +681,7 @@ ngx_modelgw_lease_add_balance_locked(ngx_modelgw_ledger_t *l,
 void
 ngx_modelgw_lease_said_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, uint64_t ends, int64_t granted, int64_t returned,
-    int64_t forced)
+    int64_t forced, int64_t held)
 {
     int64_t               lent, all;
     ngx_modelgw_lease_t  *lease;
@@ -692,6 +699,7 @@ ngx_modelgw_lease_said_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->returned, all);
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->forced, forced);
     ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->said, returned);
+    ngx_modelgw_redo_add(&l->redo, (uint64_t *) &lease->told, held);
     ngx_modelgw_redo_add(&l->redo, &lease->ends, ends);
     ngx_modelgw_redo_add(&l->redo, &lease->recall, 0);
 

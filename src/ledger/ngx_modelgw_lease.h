@@ -75,6 +75,8 @@ typedef struct {
     int64_t               said;          /* of "returned", what the database
                                             has; it may be less when an answer
                                             was lost */
+    int64_t               told;          /* of what calls hold, what the
+                                            database has, or more recent */
     uint64_t              ends;          /* of a budget: the end of the window
                                             that these are of, ms; 0: not
                                             known */
@@ -179,14 +181,15 @@ ngx_int_t ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l,
  * What the database has said: the totals.  Its granted and forced replace ours;
  * of returned the larger one counts.  The balance changes with them.  What it
  * says of another window than the lease is of, is ignored.  Recalls are
- * forgotten: those that are still on come with each answer, after this.
+ * forgotten: those that are still on come with each answer, after this.  held:
+ * what it was told that calls hold.
  *
  * When a node has joined, a fund of which the database has nothing is said to
- * have 0, 0, 0.
+ * have 0, 0, 0, 0.
  */
 void ngx_modelgw_lease_said_locked(ngx_modelgw_ledger_t *l,
     ngx_modelgw_fund_t *fund, uint64_t ends, int64_t granted, int64_t returned,
-    int64_t forced);
+    int64_t forced, int64_t held);
 
 /* A recall of the fund: it is to be answered in the next exchange. */
 void ngx_modelgw_lease_recall_locked(ngx_modelgw_ledger_t *l,

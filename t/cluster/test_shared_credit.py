@@ -381,3 +381,21 @@ def test_a_budget_comes_back_from_a_node_that_was_restarted(cluster, how):
     assert a.status == 200, a.response
     c.settle()
     c.wait_free()
+
+
+def test_what_is_held_is_told_again(cluster):
+    """After the database was set back to when calls held something: their ends
+    are told, also if nothing is left of which they were."""
+    key = Key("erin", "b", "budget=5.00/total")
+    c = cluster(keys=[key], founding="100", n=2)
+    c.expect()
+    assert call(c, 0, key, BODY).status == 200
+    c.settle()
+    c.wait_free()
+    n = c.one("WITH u AS (UPDATE modelgw.leases SET held = 1000 RETURNING 1) "
+              "SELECT count(*) FROM u")
+    assert n >= 2                   # of the account, and of the budget
+    for node in c.nodes:
+        node.proxy.cut()
+    c.settle()
+    assert c.differences() == []

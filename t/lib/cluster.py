@@ -183,15 +183,20 @@ class Node(Gateway):
         return self.cluster.one("SELECT coalesce(sum(held), 0)::bigint FROM "
                                 "modelgw.leases WHERE node = %s", self.num())
 
-    def shipped(self):
-        """All that it has settled is in the database, and nothing runs."""
+    def unshipped(self):
+        """What is not in the database of what it has settled, and what runs:
+        the figures that are not 0."""
         m = metrics.scrape(self)
-        return not (m.one("modelgw_ledger_queue_calls")
-                    or m.sum("modelgw_calls_in_flight")
-                    or m.one("modelgw_cluster_behind_calls")
-                    or self.journal.holds()
-                    or self.journal.end() > self.row()["pos"]
-                    or self.held())
+        figures = {"queue": m.one("modelgw_ledger_queue_calls"),
+                   "in flight": m.sum("modelgw_calls_in_flight"),
+                   "behind": m.one("modelgw_cluster_behind_calls"),
+                   "holds": len(self.journal.holds()),
+                   "positions": max(self.journal.end() - self.row()["pos"], 0),
+                   "held": self.held()}
+        return {name: int(n) for name, n in figures.items() if n}
+
+    def shipped(self):
+        return not self.unshipped()
 
 
 class Balancer:
@@ -469,10 +474,12 @@ class Cluster:
         of others stay where they are."""
         for _ in range(2):
             for node in self.running():
-                self.wait(node.shipped, lambda: "%s has not shipped: %s, "
-                          "journal %d, %d holds; %s" % (
-                              node.name, node.row(), node.journal.end(),
-                              len(node.journal.holds()),
+                self.wait(node.shipped, lambda: "%s has not shipped: %s, %s, "
+                          "%s; %s" % (
+                              node.name, node.unshipped(), node.row(),
+                              self.query("SELECT * FROM modelgw.leases WHERE "
+                                         "node = %s AND held <> 0",
+                                         node.num()),
                               node.read("error.log")[-1000:]), timeout)
             time.sleep(0.1)
 

@@ -94,7 +94,8 @@ static void ngx_http_modelgw_exchanger_wait_left(
 static ngx_int_t ngx_http_modelgw_exchanger_join(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name,
-    int64_t granted, int64_t returned, int64_t forced, int64_t spent);
+    int64_t granted, int64_t returned, int64_t forced, int64_t spent,
+    int64_t held);
 static ngx_int_t ngx_http_modelgw_exchanger_unknown(
     ngx_http_modelgw_exchanger_t *e);
 static ngx_int_t ngx_http_modelgw_exchanger_unknown_fund(
@@ -598,7 +599,7 @@ ngx_http_modelgw_exchanger_join(ngx_http_modelgw_exchanger_t *e)
 
 static ngx_int_t
 ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
-    int64_t returned, int64_t forced, int64_t spent)
+    int64_t returned, int64_t forced, int64_t spent, int64_t held)
 {
     ngx_http_modelgw_exchanger_t *e = data;
 
@@ -632,7 +633,7 @@ ngx_http_modelgw_exchanger_lease(void *data, ngx_str_t *name, int64_t granted,
     e->lowered |= (lease->granted > granted || lease->forced < forced);
 
     ngx_modelgw_lease_said_locked(e->ledger, &fund, ends, granted, returned,
-                                  forced);
+                                  forced, held);
 
     ngx_modelgw_ledger_unlock(e->ledger);
 
@@ -713,7 +714,7 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
 
     ngx_modelgw_ledger_lock(e->ledger);
 
-    ngx_modelgw_lease_said_locked(e->ledger, fund, lease->ends, 0, 0, 0);
+    ngx_modelgw_lease_said_locked(e->ledger, fund, lease->ends, 0, 0, 0, 0);
 
     ngx_modelgw_ledger_unlock(e->ledger);
 

@@ -892,7 +892,7 @@ ngx_http_modelgw_round_said(ngx_http_modelgw_exchanger_t *e, uint64_t time)
 
         ngx_modelgw_lease_said_locked(e->ledger, &ask->fund, ask->ends,
                                       said->granted, said->returned,
-                                      said->forced);
+                                      said->forced, ask->held);
 
         if (ngx_modelgw_lease(e->ledger, &ask->fund)->claims) {
             e->resolved += ngx_modelgw_claim_said_locked(e->ledger, ask, &claim,

@@ -197,7 +197,7 @@ cli_alive(char **f, ngx_uint_t n)
 
 static ngx_int_t
 cli_lease(void *data, ngx_str_t *name, int64_t granted, int64_t returned,
-    int64_t forced, int64_t spent)
+    int64_t forced, int64_t spent, int64_t held)
 {
     size_t  *len = data;
 
@@ -264,7 +264,7 @@ cli_join(char **f, ngx_uint_t n)
         printf("\tnum=%lu\tepoch=%lu\tpos=%lu\tcluster=%s\tfresh=%d",
                (long) x.num, (long) x.epoch, (long) x.pos, x.cluster,
                (int) x.fresh);
-        (void) cli_lease(&len, NULL, 0, 0, 0, 0);
+        (void) cli_lease(&len, NULL, 0, 0, 0, 0, 0);
         printf("\n");
     }
 }

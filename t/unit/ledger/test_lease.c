@@ -36,12 +36,21 @@ lease_create(void)
 }
 
 
+/* with what is held now */
+
 static void
 lease_said(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund, uint64_t ends,
     int64_t granted, int64_t returned, int64_t forced)
 {
+    int64_t  held;
+
+    held = (fund->kind == NGX_MODELGW_FUND_ACCOUNT)
+           ? ngx_modelgw_ledger_account_at(l, fund->index)->held
+           : ngx_modelgw_ledger_key_at(l, fund->index)->held;
+
     ngx_modelgw_ledger_lock(l);
-    ngx_modelgw_lease_said_locked(l, fund, ends, granted, returned, forced);
+    ngx_modelgw_lease_said_locked(l, fund, ends, granted, returned, forced,
+                                  held);
     ngx_modelgw_ledger_unlock(l);
 }
 
@@ -327,11 +336,8 @@ lease_recall(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund, uint64_t no,
 }
 
 
-/* a call of her key that is settled, durable and freed */
-
-static void
-lease_spend(ngx_modelgw_ledger_t *l, uint32_t key, int64_t hold, int64_t cost,
-    uint64_t time)
+static ngx_modelgw_call_t *
+lease_hold(ngx_modelgw_ledger_t *l, uint32_t key, int64_t hold)
 {
     int64_t              available;
     ngx_modelgw_call_t  *call;
@@ -343,12 +349,30 @@ lease_spend(ngx_modelgw_ledger_t *l, uint32_t key, int64_t hold, int64_t cost,
     assert_int_equal(call_hold(l, call, alice.index, &available), NGX_OK);
     ngx_modelgw_ledger_sent(l, call);
 
+    return call;
+}
+
+
+static void
+lease_end(ngx_modelgw_ledger_t *l, ngx_modelgw_call_t *call, int64_t cost,
+    uint64_t time)
+{
     call->seen.status = 200;
     call->seen.input = 0;
     call->seen.output = cost;
     call->seen.flags = NGX_MODELGW_SEEN_FINAL;
 
     call_settle(l, call, NGX_MODELGW_END_COMPLETE, time, 0);
+}
+
+
+/* a call of her key that is settled, durable and freed */
+
+static void
+lease_spend(ngx_modelgw_ledger_t *l, uint32_t key, int64_t hold, int64_t cost,
+    uint64_t time)
+{
+    lease_end(l, lease_hold(l, key, hold), cost, time);
 
     ngx_modelgw_lease_used(l, ngx_modelgw_ledger_done(l, 0), time);
     ngx_modelgw_ledger_noted(l, 1);
@@ -474,6 +498,72 @@ test_clock(void **state)
     assert_int_equal(lease_ask(l, &alice, TIME + 9999, &ask), NGX_DECLINED);
     assert_int_equal(lease_ask(l, &alice, TIME + 10000, &ask), NGX_OK);
     assert_int_equal(ask.returned, 80);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
+/*
+ * What the database was told to be held is corrected, though nothing is left to
+ * give back: a call has cost all that was held, and was not seen to end.
+ */
+
+static void
+test_held_is_told(void **state)
+{
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_call_t    *call;
+    ngx_modelgw_ledger_t  *l;
+
+    l = lease_create();
+
+    lease_said(l, &alice, 0, 12, 0, 0);
+    call = lease_hold(l, NONE, 12);
+
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.back, 0);
+    assert_int_equal(ask.held, 12);
+    lease_said(l, &alice, 0, 12, 0, 0);
+
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_lease_active(l, &alice), 1);
+
+    lease_end(l, call, 12, TIME);
+
+    assert_int_equal(ngx_modelgw_lease_active(l, &alice), 1);
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.held, 0);
+    lease_said(l, &alice, 0, 12, 0, 0);
+
+    assert_int_equal(ngx_modelgw_lease_active(l, &alice), 0);
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_DECLINED);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
+/* A lease that was forced while a call holds all of it is still in use. */
+
+static void
+test_held_is_forced(void **state)
+{
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_call_t    *call;
+    ngx_modelgw_ledger_t  *l;
+
+    l = lease_create();
+
+    lease_said(l, &alice, 0, 12, 0, 0);
+    call = lease_hold(l, NONE, 12);
+
+    lease_said(l, &alice, 0, 12, 0, 12);
+    ngx_modelgw_lease(l, &alice)->told = 0;
+    assert_int_equal(ngx_modelgw_lease_active(l, &alice), 1);
+
+    lease_end(l, call, 7, TIME);
+    assert_int_equal(ngx_modelgw_lease_active(l, &alice), 1);
+    assert_int_equal(lease_ask(l, &alice, TIME, &ask), NGX_OK);
+    assert_int_equal(ask.held, 0);
 
     ledger_destroy(l, LEDGER_SIZE);
 }
@@ -1226,6 +1316,8 @@ main(void)
         cmocka_unit_test(test_claims),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_held_is_told),
+        cmocka_unit_test(test_held_is_forced),
         cmocka_unit_test(test_recall),
         cmocka_unit_test(test_below),
         cmocka_unit_test(test_leave),

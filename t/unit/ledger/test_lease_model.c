@@ -605,7 +605,7 @@ node_said(node_t *node, ngx_uint_t fund, db_lease_t *d)
     ngx_modelgw_ledger_lock(node->ledger);
     ngx_modelgw_lease_said_locked(node->ledger, &funds[fund],
                                   (fund == BUDGET) ? ENDS : 0, granted,
-                                  returned, d->forced);
+                                  returned, d->forced, 0);
     ngx_modelgw_ledger_unlock(node->ledger);
 }
 

@@ -180,11 +180,11 @@ world_lend(world_t *w)
 {
     ngx_modelgw_ledger_lock(w->ledger);
 
-    ngx_modelgw_lease_said_locked(w->ledger, &account_fund, 0, START, 0, 0);
+    ngx_modelgw_lease_said_locked(w->ledger, &account_fund, 0, START, 0, 0, 0);
     ngx_modelgw_lease_said_locked(w->ledger, &budget_fund,
                                   ngx_modelgw_budget_end(
                                                NGX_MODELGW_WINDOW_DAY, TIME),
-                                  START, 0, 0);
+                                  START, 0, 0, 0);
 
     ngx_modelgw_ledger_unlock(w->ledger);
 }
@@ -735,7 +735,7 @@ child_operation(world_t *w, operation_e op)
     case SAID:
         ngx_modelgw_ledger_lock(w->ledger);
         ngx_modelgw_lease_said_locked(w->ledger, &account_fund, 0,
-                                      START + 3 * EURO, EURO, EURO);
+                                      START + 3 * EURO, EURO, EURO, 0);
         ngx_modelgw_ledger_unlock(w->ledger);
         break;
 
