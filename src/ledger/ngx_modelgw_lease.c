@@ -495,6 +495,11 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
         recalled = (lease->recall != 0);
 
         if (lease->limit == 0 && !recalled) {
+
+            /* nor does it matter any more what was held of that window */
+
+            __atomic_store_n(&lease->told, 0, __ATOMIC_RELAXED);
+
             return NGX_DECLINED;
         }
 

@@ -75,8 +75,9 @@ typedef struct {
     int64_t               said;          /* of "returned", what the database
                                             has; it may be less when an answer
                                             was lost */
-    int64_t               told;          /* of what calls hold, what the
-                                            database has, or more recent */
+    int64_t               told;          /* what calls hold, as the database
+                                            was told with the fund; it hears of
+                                            it with calls, too */
     uint64_t              ends;          /* of a budget: the end of the window
                                             that these are of, ms; 0: not
                                             known */

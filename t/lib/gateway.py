@@ -432,7 +432,8 @@ http {
                                          r" \(98")
                 return self
             except Failed as e:
-                if "bind()" not in str(e) or attempt == 4:
+                if "bind()" not in str(e) or "Sanitizer" in str(e) \
+                   or attempt == 4:
                     raise
                 os.unlink(self.path("error.log"))
                 os.truncate(self.path("stderr"), 0)

@@ -686,7 +686,7 @@ ngx_http_modelgw_exchanger_unknown_fund(ngx_http_modelgw_exchanger_t *e,
 
     lease = ngx_modelgw_lease(e->ledger, fund);
 
-    used = lease->granted || lease->returned || lease->forced
+    used = lease->granted || lease->returned || lease->forced || lease->told
            || (fund->kind == NGX_MODELGW_FUND_ACCOUNT
                && ngx_modelgw_ledger_account_at(e->ledger, fund->index)->balance
                   != 0);

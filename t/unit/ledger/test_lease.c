@@ -542,6 +542,35 @@ test_held_is_told(void **state)
 }
 
 
+/*
+ * Of a window that is over, and whose budget is not known, nothing is told: a
+ * node that leaves waits for all that is in use.
+ */
+
+static void
+test_held_is_over(void **state)
+{
+    uint64_t               ends;
+    ngx_modelgw_ask_t      ask;
+    ngx_modelgw_ledger_t  *l;
+
+    l = lease_create();
+    ends = ngx_modelgw_budget_end(DAY, TIME);
+
+    ngx_modelgw_lease_load(l, &budget, 70, 70, 0, DAY, ends);
+    budget_known(l, DAY, TIME);
+    lease_said(l, &budget, ends, 70, 70, 0);
+    ngx_modelgw_lease(l, &budget)->told = 5;
+
+    assert_int_equal(ngx_modelgw_lease_active(l, &budget), 1);
+    assert_int_equal(lease_ask(l, &budget, TIME + 86400000, &ask),
+                     NGX_DECLINED);
+    assert_int_equal(ngx_modelgw_lease_active(l, &budget), 0);
+
+    ledger_destroy(l, LEDGER_SIZE);
+}
+
+
 /* A lease that was forced while a call holds all of it is still in use. */
 
 static void
@@ -1317,6 +1346,7 @@ main(void)
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_held_is_told),
+        cmocka_unit_test(test_held_is_over),
         cmocka_unit_test(test_held_is_forced),
         cmocka_unit_test(test_recall),
         cmocka_unit_test(test_below),
