@@ -498,7 +498,7 @@ ngx_modelgw_lease_ask_locked(ngx_modelgw_ledger_t *l, ngx_modelgw_fund_t *fund,
 
             /* nor does it matter any more what was held of that window */
 
-            __atomic_store_n(&lease->told, 0, __ATOMIC_RELAXED);
+            lease->told = 0;
 
             return NGX_DECLINED;
         }

@@ -415,7 +415,7 @@ ngx_modelgw_store_wal(ngx_modelgw_store_t *s)
 
 /*
  * SQLite maps "-shm" for reading only if it may not write it, and keeps it so.
- * Mapping again what is mapped returns that, and takes no lock.
+ * Mapping again what is mapped returns that, and waits for no lock.
  */
 
 static ngx_int_t

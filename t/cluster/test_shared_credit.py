@@ -384,8 +384,8 @@ def test_a_budget_comes_back_from_a_node_that_was_restarted(cluster, how):
 
 
 def test_what_is_held_is_told_again(cluster):
-    """After the database was set back to when calls held something: their ends
-    are told, also if nothing is left of which they were."""
+    """After the database was set back to when calls held something: that they
+    have ended is said again, also of a lease of which nothing is left."""
     key = Key("erin", "b", "budget=5.00/total")
     c = cluster(keys=[key], founding="100", n=2)
     c.expect()
