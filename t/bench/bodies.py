@@ -20,6 +20,7 @@ ESCAPED = ("\n", "\n\n", "\n    ", "\n\t\t", '"', '"text"', "\\n", "'")
 NAMES = ("path", "pattern", "command", "limit", "offset", "content", "url",
          "mode", "description", "old_string", "timeout", "id")
 
+NUMBER = "0000000000000000"     # in each request; see load.lua
 EVENTS = 100        # of a stream, all counted
 MODEL = "bench-large"
 UPSTREAM_MODEL = "large-2026-01-01"
@@ -117,7 +118,7 @@ def chat(c, stream=False):
     for turn in c["turns"]:
         turns += chat_turn(turn)
     return dump({
-        "model": MODEL, "stream": stream, "max_tokens": 32000,
+        "model": MODEL, "user": NUMBER, "stream": stream, "max_tokens": 32000,
         "tools": [{"type": "function", "function": {
             "name": name, "description": description, "parameters": schema}}
             for name, description, schema in tools(c)],
@@ -136,7 +137,8 @@ def messages(c, stream=False):
                 {"type": "tool_result", "tool_use_id": call,
                  "content": result}]}]
     return dump({
-        "model": MODEL, "stream": stream, "max_tokens": 32000,
+        "model": MODEL, "metadata": {"user_id": NUMBER}, "stream": stream,
+        "max_tokens": 32000,
         "tools": [{"name": name, "description": description,
                    "input_schema": schema}
                   for name, description, schema in tools(c)],
@@ -165,7 +167,8 @@ def responses(c, stream=False):
             {"type": "function_call_output", "call_id": call,
              "output": result}]
     return dump({
-        "model": MODEL, "stream": stream, "input": items,
+        "model": MODEL, "safety_identifier": NUMBER, "stream": stream,
+        "input": items,
         "tools": functions(c["tools"]) + [
             {"type": "namespace", "name": space, "description": "Tools.",
              "tools": functions(inside)}
@@ -179,9 +182,24 @@ def responses(c, stream=False):
             {"model": MODEL, "ids": ["%032x" % n for n in range(30)]})}})
 
 
+END = b"]}"
+
+
+def lengths(c, write, turns):
+    """Where the last turns of a conversation end in its body, each of which
+    would be a body with END."""
+    whole, n = write(c), len(c["turns"])
+    ends = []
+    for k in range(n - turns + 1, n + 1):
+        body = write(dict(c, turns=c["turns"][:k]))
+        assert body.endswith(END) and whole.startswith(body[:-len(END)])
+        ends.append(len(body) - len(END))
+    return ends
+
+
 def embeddings(c, stream=False):
     return dump({
-        "model": MODEL, "encoding_format": "base64",
+        "model": MODEL, "user": NUMBER, "encoding_format": "base64",
         "input": [c["system"], c["question"]] + [
             result for _, _, _, result in c["turns"]]})
 

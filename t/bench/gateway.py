@@ -9,9 +9,11 @@ What is measured is in cases.py, what is run in harness.py.
 Each case is an nginx of its own with one worker on core 0; wrk and the
 upstream are on core 1.  CPU is what the kernel counts for all threads of the
 worker (user and system), divided by the requests that wrk saw answered.
-Requests in flight when a turn ends count as CPU but not as requests, in all
-cases alike; turns at large bodies are longer so that this remains small.  A
-node of a cluster has shipped its calls before its turn ends.
+writer_us is the part of it that is not the event loop's: the ledger's writer,
+and the threads of a cluster.  Requests in flight when a turn ends count as CPU
+but not as requests, in all cases alike; turns at large bodies are longer so
+that this remains small.  A node of a cluster has shipped its calls before its
+turn ends.
 
 To wake up wrk costs the worker more when something else runs on that core, 1
 to 2 us a request of it: a database beside wrk is not what nginx costs.  In
@@ -28,6 +30,7 @@ Missed targets are printed at the end; they do not affect the exit status.
 """
 
 import argparse
+import collections
 import json
 import os
 import shutil
@@ -42,7 +45,9 @@ import bodies
 import cases
 import harness
 
-FIELDS = ("cpu_us", "rps", "p50_us", "p99_us", "rss_kb")
+FIELDS = ("cpu_us", "writer_us", "rps", "p50_us", "p99_us", "rss_kb")
+WHOLE = FIELDS[2:]
+KINDS = {("stream", "each"): "stream-each"}
 WRITES = {"one": {}, "each": {"x-bench": "each"}, "busy": {}}
 
 
@@ -52,12 +57,14 @@ class Load:
         self.name = name
         self.kind, self.body, self.connections, self.writes = cases.LOADS[name]
         self.headers = WRITES[self.writes]
-        self.bodies, self.files = {}, {}
+        self.bodies, self.files, self.lengths = {}, {}, {}
+        self.sent = collections.Counter()
         for speaks in bodies.REQUESTS:
             path = os.path.join(directory, "%s.%s" % (name, speaks))
             self.bodies[speaks] = cases.request(self.body, speaks,
                                                 self.kind == "stream")
             self.files[speaks] = path
+            self.lengths[speaks] = cases.request_lengths(self.body, speaks)
             with open(path, "wb") as f:
                 f.write(self.bodies[speaks])
         self.keys = os.path.join(directory, "secrets")
@@ -65,7 +72,7 @@ class Load:
             f.writelines(harness.secret(n) + "\n" for n in keys)
 
     def seconds(self, case, seconds):
-        if self.body != "2m" or self.connections == 1:
+        if not self.body.startswith("2m") or self.connections == 1:
             return seconds
         if self.connections > 32 or cases.CASES[case].get("slow"):
             return 4 * seconds
@@ -76,7 +83,7 @@ class Load:
                       self.bodies[cases.CASES[case]["speaks"]], self.headers)
 
     def run(self, case, gateway, seconds):
-        """One turn: {cpu_us, rps, p50_us, p99_us, rss_kb}"""
+        """One turn: a figure for each of FIELDS."""
         with harness.spinner(self.writes == "busy"):
             return self.turn(case, gateway, seconds)
 
@@ -91,16 +98,22 @@ class Load:
              "http://127.0.0.1:%d%s" % (gateway.port, harness.PATHS[speaks])],
             env=dict(os.environ, BODY=self.files[speaks], KEYS=self.keys,
                      HEADERS="\n".join("%s: %s" % item
-                                       for item in self.headers.items())),
+                                       for item in self.headers.items()),
+                     NUMBER=bodies.NUMBER, FIRST=str(self.sent[gateway]),
+                     LENGTHS=" ".join(map(str, self.lengths[speaks])),
+                     END=bodies.END.decode()),
             capture_output=True, text=True, check=True).stdout
         gateway.shipped()
-        cpu = gateway.cpu_us() - before
+        cpu, writer = (after - us for after, us
+                       in zip(gateway.cpu_us(), before))
         wrk = json.loads(out.splitlines()[-1])
         if wrk["failed"] or not wrk["requests"]:
             sys.exit("%s, %s: %d us of CPU\n%s%s" % (
                 case, self.name, cpu, out,
                 gateway.read("error.log")[-2000:] if case != "direct" else ""))
+        self.sent[gateway] = wrk["next"]
         return {"cpu_us": cpu / wrk["requests"],
+                "writer_us": writer / wrk["requests"],
                 "rps": wrk["requests"] * 1e6 / wrk["us"],
                 "p50_us": wrk["p50"], "p99_us": wrk["p99"],
                 "rss_kb": gateway.rss_kb()}
@@ -159,11 +172,13 @@ def rows(load, results, names):
     for case in names:
         if not results.has(case):
             continue
-        row = {"case": case, "kind": load.kind, "body": load.body,
-               "connections": load.connections, "writes": load.writes}
+        row = {"case": case, "kind": KINDS.get((load.kind, load.writes),
+                                               load.kind),
+               "body": load.body, "connections": load.connections,
+               "writes": load.writes}
         for field in FIELDS:
             value = results.median(field, case)
-            row[field] = round(value, 2) if field == "cpu_us" else int(value)
+            row[field] = int(value) if field in WHOLE else round(value, 2)
         row["ratio_to_plain"] = round(results.ratio(case), 3) \
             if results.has("plain") else None
         yield row
@@ -230,16 +245,17 @@ def idle_rows(names, directory, upstream):
 
 # Output.
 
-LINE = "%-14s %-7s %5s %5s %-5s %9s %9s %8s %8s %8s %6s"
+LINE = "%-14s %-11s %11s %5s %-5s %9s %9s %9s %8s %8s %8s %6s"
 
 
 def print_rows(table):
-    print(LINE % ("case", "kind", "body", "conns", "write", "cpu_us", "rps",
+    print(LINE % ("case", "kind", "body", "conns", "write", "cpu_us",
+                  "writer_us", "rps",
                   "p50_us", "p99_us", "rss_kb", "ratio"))
     for row in table:
         print(LINE % tuple(
             "-" if value is None else
-            "%.1f" % value if field == "cpu_us" else
+            "%.1f" % value if field in ("cpu_us", "writer_us") else
             "%.3f" % value if field == "ratio_to_plain" else value
             for field, value in row.items()))
     print(flush=True)
@@ -280,7 +296,7 @@ def plan(args):
     """{load: its cases}"""
     table = dict(cases.QUICK) if args.quick else dict.fromkeys(
         cases.LOADS, list(cases.CASES))
-    table["idle"] = cases.IDLE_CASES
+    table.setdefault("idle", cases.IDLE_CASES)
     if args.load:
         table = {load: table.get(load, list(cases.CASES))
                  for load in args.load}

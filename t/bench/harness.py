@@ -142,14 +142,17 @@ class Process:
         return total * os.sysconf("SC_PAGE_SIZE") // 1024
 
     def cpu_us(self):
-        """Of all threads, user and system."""
-        total = 0
+        """Of all threads, user and system; and of those beside the first."""
+        total = beside = 0
         for pid in self.pids():
             for thread in os.listdir("/proc/%d/task" % pid):
                 path = "/proc/%d/task/%s/schedstat" % (pid, thread)
                 with open(path) as f:
-                    total += int(f.read().split()[0])
-        return total / 1000
+                    us = int(f.read().split()[0]) / 1000
+                total += us
+                if int(thread) != pid:
+                    beside += us
+        return total, beside
 
 
 class Upstream(Process):
@@ -173,7 +176,7 @@ class Direct(Process):
         self.process = upstream.process
 
     def cpu_us(self):
-        return 0
+        return 0, 0
 
     def rss_kb(self):
         return 0
@@ -215,7 +218,8 @@ class Nginx(Process):
                 list(before) + [NGINX, "-p", directory, "-c",
                                 directory + "/nginx.conf", "-e",
                                 directory + "/error.log"],
-                stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+                stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+                env=dict(os.environ, **case.get("env", {})))
         try:
             wait_port(self.port, self.process, 120)
         except SystemExit:
