@@ -462,6 +462,30 @@ def test_P8_cost_of_small_chunks(meter):
     assert pieces <= 10 * whole + 0.1, (pieces, whole)
 
 
+@pytest.mark.skipif(lib.ASAN or lib.GLIBC < (2, 33),
+                    reason="memory is the sanitizer's, or another allocator's")
+def test_memory_is_given_back(gateway, upstreams):
+    """A worker keeps the memory of large bodies, until they do not come any
+    more."""
+    gw = gateway(workers=1, location="client_body_buffer_size 4m;")
+    start = gw.memory("VmRSS")
+    body = GOOD % (',"x":"%s"' % ("x" * 4000000))
+    call = build("POST", "/v1/chat/completions", [gw.bob.bearer()], body)
+    connections = [client.Connection(gw.port) for _ in range(50)]
+    for c in connections:
+        c.send(call[:-1])       # all are in memory at once
+    end = time.monotonic() + client.LIMIT
+    while gw.memory("VmRSS") < start + 150e6:
+        assert time.monotonic() < end, gw.memory("VmRSS")
+        time.sleep(0.05)
+    for c in connections:
+        c.close()
+    end = time.monotonic() + 3 * client.LIMIT
+    while gw.memory("VmRSS") > start + 70e6:
+        assert time.monotonic() < end, gw.memory("VmRSS")
+        time.sleep(0.1)
+
+
 # P7: numbers
 
 WRONG_COUNTS = ["1e400", "1e2", "100.0", "-1", "18446744073709551616",

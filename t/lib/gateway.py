@@ -36,6 +36,7 @@ MODULE = os.environ.get("MODELGW_MODULE", os.path.join(
     ROOT, "build/ngx_http_modelgw_module.so"))
 WORKERS = int(os.environ.get("MODELGW_WORKERS") or 1)
 ASAN = bool(os.environ.get("MODELGW_ASAN"))
+GLIBC = tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")))
 LOG_LEVEL = os.environ.get("MODELGW_LOG_LEVEL", "info")
 
 STARTED = "start worker process "
@@ -243,13 +244,15 @@ class Gateway:
     locations     more locations, above /v1/
     upstreams     the upstream blocks, instead of the usual ones
     operators     list of operators.Operator; none: no modelgw_operators
+    before        the command that runs nginx, and its arguments
     In all of these $dir is the directory, $a and $b are the upstreams' ports.
     """
 
     def __init__(self, directory, a, b, groups=None, keys=(), main="",
                  http="", server="", location="", gateway=None, locations="",
                  upstreams=None, workers=None, log_level=None, keys_text=None,
-                 files=(), start_timeout=60, listen="", operators=None):
+                 files=(), start_timeout=60, listen="", operators=None,
+                 before=()):
         self.dir = str(directory)
         self.a = a
         self.b = b
@@ -267,6 +270,7 @@ class Gateway:
         self.files = dict(files)
         self.listen = listen
         self.operators = operators
+        self.before = list(before)
         self.hidden = []            # more that no log may have
         self.start_timeout = start_timeout    # seconds
         self.expected = []
@@ -446,7 +450,8 @@ http {
         started.add(self)
         self.stderr = open(self.path("stderr"), "ab")
         before = self.log_count(STARTED)
-        self.process = subprocess.Popen(self.command(), stderr=self.stderr,
+        self.process = subprocess.Popen(self.before + self.command(),
+                                        stderr=self.stderr,
                                         stdout=self.stderr,
                                         stdin=subprocess.DEVNULL)
         end = time.monotonic() + self.start_timeout

@@ -103,7 +103,15 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
 
-    if (mmcf == NULL || mmcf->ledger == NULL) {
+    if (mmcf == NULL) {
+        return NGX_OK;
+    }
+
+    if (mmcf->used) {
+        ngx_http_modelgw_heap_init(cycle);
+    }
+
+    if (mmcf->ledger == NULL) {
         return NGX_OK;
     }
 

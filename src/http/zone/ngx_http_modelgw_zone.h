@@ -340,6 +340,14 @@ void ngx_http_modelgw_zone_metrics_failure(ngx_modelgw_metrics_t *m);
 
 
 /*
+ * heap.c: a worker keeps the memory of large bodies, and gives it back when it
+ * is not used; nothing with an allocator other than that of glibc 2.33
+ */
+
+void ngx_http_modelgw_heap_init(ngx_cycle_t *cycle);
+
+
+/*
  * process.c: a worker joins the ledger, settles calls of workers that died,
  * and leaves; the master is last
  */
