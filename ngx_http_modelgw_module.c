@@ -133,6 +133,13 @@ static ngx_command_t  ngx_http_modelgw_commands[] = {
       offsetof(ngx_http_modelgw_loc_conf_t, aliases),
       NULL },
 
+    { ngx_string("modelgw_memo"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_modelgw_loc_conf_t, memo),
+      NULL },
+
     { ngx_string("modelgw_cors"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_modelgw_set_cors,

@@ -19,6 +19,7 @@
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_lease.h"
 #include "ngx_modelgw_ledger.h"
+#include "ngx_modelgw_memo.h"
 #include "ngx_modelgw_responses.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_usage.h"
@@ -135,6 +136,16 @@ typedef enum {
 } ngx_http_modelgw_reason_e;
 
 
+/* a large body: body.c */
+
+typedef struct {
+    ngx_connection_t                   *connection;
+    ngx_recv_pt                         recv;         /* the connection's; NULL:
+                                                         it has it again */
+    ngx_modelgw_memo_read_t             memo;         /* memo.memo NULL: none */
+} ngx_http_modelgw_body_t;
+
+
 /* what the client has sent: access.c, body.c */
 
 typedef struct {
@@ -149,6 +160,7 @@ typedef struct {
     ngx_modelgw_scan_conf_t            *scan_conf;
     ngx_modelgw_scan_t                 *scan;         /* NULL after the
                                                          verdict */
+    ngx_http_modelgw_body_t            *body;         /* NULL: a small one */
     ngx_uint_t                          http_version; /* the client's */
     unsigned                            beta:1;       /* ?beta=true */
 } ngx_http_modelgw_request_t;

@@ -28,14 +28,25 @@
 #include "ngx_http_modelgw.h"
 
 
+#define NGX_HTTP_MODELGW_BODY_PIECE  (256 * 1024)
+#define NGX_HTTP_MODELGW_BODY_LARGE  (64 * 1024)
+
+
 static ngx_int_t ngx_http_modelgw_body_outside(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_body_limited(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_body_large(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static ssize_t ngx_http_modelgw_body_recv(ngx_connection_t *c, u_char *buf,
+    size_t size);
+static void ngx_http_modelgw_body_restore(void *data);
 static void ngx_http_modelgw_body_done(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
+static ngx_int_t ngx_http_modelgw_body_scan(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
 static ngx_int_t ngx_http_modelgw_body_drop(ngx_http_request_t *r,
     ngx_chain_t *in);
 
@@ -188,6 +199,13 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    if (r->headers_in.content_length_n >= NGX_HTTP_MODELGW_BODY_LARGE
+        && r->http_version < NGX_HTTP_VERSION_20
+        && ngx_http_modelgw_body_large(r, ctx) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     ctx->state = NGX_HTTP_MODELGW_READING;
 
     rc = ngx_http_read_client_request_body(r, ngx_http_modelgw_body_done);
@@ -201,12 +219,87 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 }
 
 
+/*
+ * nginx reads as much as there is at a time: of several megabytes the first
+ * bytes have left the cache when they are scanned.  So it is given less.
+ * HTTP/3 reads by c->recv, too, but frames.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_body_large(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_pool_cleanup_t            *cln;
+    ngx_http_modelgw_body_t       *body;
+    ngx_http_modelgw_loc_conf_t   *mlcf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_body_t));
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_http_modelgw_body_restore;
+
+    body = cln->data;
+    body->memo.memo = NULL;
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    if (mlcf->memo && mmcf->memo) {
+        ngx_modelgw_memo_begin(mmcf->memo, &body->memo, ctx->request.scan,
+                               &ctx->request.key->account,
+                               r->headers_in.content_length_n);
+    }
+
+    body->connection = r->connection;
+    body->recv = r->connection->recv;
+    r->connection->recv = ngx_http_modelgw_body_recv;
+
+    ctx->request.body = body;
+
+    return NGX_OK;
+}
+
+
+/* after an error nginx reads with it, too, to discard what comes */
+
+static ssize_t
+ngx_http_modelgw_body_recv(ngx_connection_t *c, u_char *buf, size_t size)
+{
+    ngx_http_request_t      *r;
+    ngx_http_modelgw_ctx_t  *ctx;
+
+    r = c->data;
+    ctx = ngx_http_modelgw_get_ctx(r->main);
+
+    return ctx->request.body->recv(c, buf,
+                                    ngx_min(size, NGX_HTTP_MODELGW_BODY_PIECE));
+}
+
+
+static void
+ngx_http_modelgw_body_restore(void *data)
+{
+    ngx_http_modelgw_body_t *body = data;
+
+    if (body->recv) {
+        body->connection->recv = body->recv;
+        body->recv = NULL;
+    }
+}
+
+
 static void
 ngx_http_modelgw_body_done(ngx_http_request_t *r)
 {
     ngx_http_modelgw_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_modelgw_module);
+
+    if (ctx->request.body) {
+        ngx_http_modelgw_body_restore(ctx->request.body);
+    }
 
     ctx->state = NGX_HTTP_MODELGW_READ;
 
@@ -226,7 +319,6 @@ ngx_http_modelgw_body_filter_init(void)
 static ngx_int_t
 ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_buf_t               *b;
     ngx_chain_t             *cl;
     ngx_http_modelgw_ctx_t  *ctx;
 
@@ -237,11 +329,8 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     for (cl = in; cl && ctx->state == NGX_HTTP_MODELGW_READING; cl = cl->next) {
-        b = cl->buf;
 
-        if (ngx_modelgw_scan_feed(ctx->request.scan, b->pos, b->last - b->pos)
-            != NGX_OK)
-        {
+        if (ngx_http_modelgw_body_scan(r, ctx, cl->buf) != NGX_OK) {
             ctx->state = NGX_HTTP_MODELGW_DROPPING;
         }
     }
@@ -251,6 +340,32 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     return ngx_http_next_request_body_filter(r, in);
+}
+
+
+/* while nginx reads on into the same buffer, what it has read stays there */
+
+static ngx_int_t
+ngx_http_modelgw_body_scan(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
+    ngx_buf_t *b)
+{
+    ngx_buf_t                *buf;
+    ngx_uint_t                more;
+    ngx_http_modelgw_body_t  *body;
+
+    body = ctx->request.body;
+
+    if (body == NULL || body->memo.memo == NULL) {
+        return ngx_modelgw_scan_feed(ctx->request.scan, b->pos,
+                                     b->last - b->pos);
+    }
+
+    buf = r->request_body->buf;
+
+    more = (!b->last_buf && buf && b->last == buf->last
+            && buf->last < buf->end);
+
+    return ngx_modelgw_memo_feed(&body->memo, b->pos, b->last - b->pos, more);
 }
 
 

@@ -158,6 +158,19 @@ ngx_modelgw_scan_conf_t *ngx_modelgw_scan_conf(ngx_modelgw_scan_plan_t *plan);
 ngx_modelgw_scan_t *ngx_modelgw_scan_create(ngx_pool_t *pool,
     ngx_modelgw_scan_conf_t *conf);
 
+/* Returns the bytes that a scanner of the plan takes. */
+size_t ngx_modelgw_scan_size(ngx_modelgw_scan_plan_t *plan);
+
+/*
+ * Puts all of src, in the middle of a document, into dst, which has as many
+ * bytes and goes on from there: one _feed() later both are equal.  dst need not
+ * be a scanner before.
+ */
+void ngx_modelgw_scan_copy(ngx_modelgw_scan_t *dst, ngx_modelgw_scan_t *src);
+
+/* Returns the plan of a scanner. */
+ngx_modelgw_scan_plan_t *ngx_modelgw_scan_plan_of(ngx_modelgw_scan_t *s);
+
 /* Makes a used scanner ready for the next document. */
 void ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s);
 

@@ -24,6 +24,14 @@
 #include "ngx_modelgw_scan_private.h"
 
 
+/* buffers of keys, and bytes of each */
+
+#define ngx_modelgw_scan_keys(plan)                                           \
+    (((plan)->conf.check || (plan)->conf.nmarks) ? 2 : 1)
+#define ngx_modelgw_scan_room(plan)                                           \
+    ngx_align((plan)->key_room + sizeof(uint64_t), sizeof(uint64_t))
+
+
 static ngx_int_t ngx_modelgw_scan_plan_names(ngx_modelgw_scan_plan_t *plan);
 static ngx_int_t ngx_modelgw_scan_plan_name(ngx_modelgw_scan_plan_t *plan,
     ngx_uint_t i);
@@ -43,6 +51,7 @@ static void ngx_modelgw_scan_plan_mark_filter(ngx_modelgw_scan_plan_t *plan,
 static void ngx_modelgw_scan_plan_room(ngx_modelgw_scan_plan_t *plan);
 static void ngx_modelgw_scan_plan_text(ngx_modelgw_scan_plan_t *plan,
     ngx_uint_t i);
+static void ngx_modelgw_scan_lay(ngx_modelgw_scan_t *s);
 
 
 /* the value of a watch that was not found */
@@ -492,20 +501,9 @@ ngx_modelgw_scan_create(ngx_pool_t *pool, ngx_modelgw_scan_conf_t *conf)
 ngx_modelgw_scan_t *
 ngx_modelgw_scan_make(ngx_pool_t *pool, ngx_modelgw_scan_plan_t *plan)
 {
-    size_t               room;
-    ngx_uint_t           n, keys;
     ngx_modelgw_scan_t  *s;
 
-    n = plan->conf.nwatches;
-    keys = (plan->conf.check || plan->conf.nmarks) ? 2 : 1;
-    room = ngx_align(plan->key_room + sizeof(uint64_t), sizeof(uint64_t));
-
-    s = ngx_palloc(pool, sizeof(ngx_modelgw_scan_t)
-                         + n * sizeof(ngx_modelgw_scan_value_t)
-                         + plan->nhashes * sizeof(uint64_t)
-                         + plan->nframes * sizeof(ngx_modelgw_scan_frame_t)
-                         + keys * room
-                         + plan->text_room);
+    s = ngx_palloc(pool, ngx_modelgw_scan_size(plan));
     if (s == NULL) {
         return NULL;
     }
@@ -519,16 +517,71 @@ ngx_modelgw_scan_make(ngx_pool_t *pool, ngx_modelgw_scan_plan_t *plan)
     s->slots = plan->conf.nmarks ? plan->slots : NULL;
     s->key_room = plan->key_room;
 
-    s->values = (ngx_modelgw_scan_value_t *) (s + 1);
-    s->hashes = (uint64_t *) (s->values + n);
-    s->frames = (ngx_modelgw_scan_frame_t *) (s->hashes + plan->nhashes);
-    s->key = (u_char *) (s->frames + plan->nframes);
-    s->folded = s->key + (keys - 1) * room;
-    s->texts = s->folded + room;
-
+    ngx_modelgw_scan_lay(s);
     ngx_modelgw_scan_reset(s);
 
     return s;
+}
+
+
+size_t
+ngx_modelgw_scan_size(ngx_modelgw_scan_plan_t *plan)
+{
+    return sizeof(ngx_modelgw_scan_t)
+           + plan->conf.nwatches * sizeof(ngx_modelgw_scan_value_t)
+           + plan->nhashes * sizeof(uint64_t)
+           + plan->nframes * sizeof(ngx_modelgw_scan_frame_t)
+           + ngx_modelgw_scan_keys(plan) * ngx_modelgw_scan_room(plan)
+           + plan->text_room;
+}
+
+
+ngx_modelgw_scan_plan_t *
+ngx_modelgw_scan_plan_of(ngx_modelgw_scan_t *s)
+{
+    return s->plan;
+}
+
+
+void
+ngx_modelgw_scan_copy(ngx_modelgw_scan_t *dst, ngx_modelgw_scan_t *src)
+{
+    ngx_uint_t  i;
+
+    ngx_memcpy(dst, src, ngx_modelgw_scan_size(src->plan));
+
+    ngx_modelgw_scan_lay(dst);
+
+    dst->start = NULL;
+    dst->frame = dst->frames + (src->frame - src->frames);
+
+    if (src->text) {
+        dst->text = (u_char *) dst + (src->text - (u_char *) src);
+    }
+
+    for (i = 0; i < dst->conf->nwatches; i++) {
+        dst->values[i].text = dst->texts + dst->names[i].text;
+    }
+}
+
+
+/* the parts of a scanner's memory */
+
+static void
+ngx_modelgw_scan_lay(ngx_modelgw_scan_t *s)
+{
+    size_t                    room;
+    ngx_modelgw_scan_plan_t  *plan;
+
+    plan = s->plan;
+    room = ngx_modelgw_scan_room(plan);
+
+    s->values = (ngx_modelgw_scan_value_t *) (s + 1);
+    s->hashes = (uint64_t *) (s->values + plan->conf.nwatches);
+    s->frames = (ngx_modelgw_scan_frame_t *) (s->hashes + plan->nhashes);
+    s->key = (u_char *) (s->frames + plan->nframes);
+    s->folded = s->key + (ngx_modelgw_scan_keys(plan) - 1) * room;
+    s->texts = s->folded + room;
 }
 
 

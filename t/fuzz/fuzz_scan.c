@@ -2,10 +2,13 @@
 /*
  * libFuzzer: the scanner.  The first byte of the input seeds the cuts and
  * chooses whether keys are checked, the rest is a document.  Read whole, read
- * in pieces and read with the scalar loop it must give the same result, the
- * same error text, the same values and counts; a value must be where it is
- * reported to be; and what passes must pass yajl, which is less strict, with
- * the same counts.
+ * in pieces, read with the scalar loop, and read by a copy after each piece it
+ * must give the same result, the same error text, the same values and counts; a
+ * value must be where it is reported to be; and what passes must pass yajl,
+ * which is less strict, with the same counts.
+ *
+ * Read by a memo that knows it, or the most of it, it must give the same, too:
+ * with spaces before it, so that it has some links.
  */
 
 
@@ -13,7 +16,12 @@
 
 #include <yajl/yajl_parse.h>
 
+#include "ngx_modelgw_memo.h"
 #include "ngx_modelgw_scan.h"
+
+
+#define SPACES  1500                     /* and up to 255 more */
+#define LINK    NGX_MODELGW_PREFIX_UNIT
 
 
 typedef struct {
@@ -74,20 +82,40 @@ check(int ok)
 }
 
 
-/* seed 0: whole; the pieces are of 1 to 40 bytes */
-
 static void
-read_doc(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len, uint32_t seed,
-    verdict_t *v)
+end_doc(ngx_modelgw_scan_t *s, ngx_int_t rc, verdict_t *v)
 {
-    size_t     at, n;
-    u_char    *piece;
     ngx_str_t  text;
 
     memset(v, 0, sizeof(verdict_t));
-    v->rc = NGX_OK;
 
-    for (at = 0; at < len && v->rc == NGX_OK; at += n) {
+    v->rc = (rc == NGX_OK) ? ngx_modelgw_scan_done(s) : rc;
+
+    if (v->rc != NGX_OK) {
+        text.data = v->fault;
+        v->kind = ngx_modelgw_scan_fault(s, &text);
+        v->len = text.len;
+        check(text.len > 0 && text.len <= NGX_MODELGW_SCAN_FAULT_LEN);
+    }
+}
+
+
+/*
+ * seed 0: whole; the pieces are of 1 to 40 bytes; spare: another scanner reads
+ * on after each, and the first one has the end
+ */
+
+static void
+read_doc(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len, uint32_t seed,
+    ngx_modelgw_scan_t *spare, verdict_t *v)
+{
+    size_t      at, n, size;
+    u_char     *piece;
+    ngx_int_t   rc;
+
+    rc = NGX_OK;
+
+    for (at = 0; at < len && rc == NGX_OK; at += n) {
         n = len - at;
 
         if (seed) {
@@ -99,20 +127,66 @@ read_doc(ngx_modelgw_scan_t *s, const uint8_t *doc, size_t len, uint32_t seed,
         check(piece != NULL);
 
         memcpy(piece, doc + at, n);
-        v->rc = ngx_modelgw_scan_feed(s, piece, n);
+
+        if (spare) {
+            size = ngx_modelgw_scan_size(ngx_modelgw_scan_plan_of(s));
+
+            memset(spare, 0xa5, size);
+            ngx_modelgw_scan_copy(spare, s);
+            memset(s, 0xa5, size);
+
+            rc = ngx_modelgw_scan_feed(spare, piece, n);
+            ngx_modelgw_scan_copy(s, spare);
+
+        } else {
+            rc = ngx_modelgw_scan_feed(s, piece, n);
+        }
+
         free(piece);
     }
 
-    if (v->rc == NGX_OK) {
-        v->rc = ngx_modelgw_scan_done(s);
+    end_doc(s, rc, v);
+}
+
+
+/*
+ * the pieces are of 1 to 800 bytes; some of them may wait, and some are elsewhere
+ * in memory
+ */
+
+static void
+read_memo(ngx_modelgw_memo_t *m, ngx_modelgw_scan_t *s, ngx_str_t *owner,
+    u_char *doc, size_t len, uint32_t seed, verdict_t *v)
+{
+    size_t                    at, n;
+    u_char                   *copy;
+    ngx_int_t                 rc;
+    ngx_modelgw_memo_read_t   r;
+
+    copy = malloc(len);
+    check(copy != NULL);
+    memcpy(copy, doc, len);
+
+    rc = NGX_OK;
+
+    ngx_modelgw_scan_reset(s);
+    ngx_modelgw_memo_begin(m, &r, s, owner, len);
+
+    for (at = 0; at < len && rc == NGX_OK; at += n) {
+        seed = seed * 1103515245 + 12345;
+        n = ngx_min(len - at, 1 + (seed >> 16) % 800);
+
+        rc = ngx_modelgw_memo_feed(&r, ((seed >> 12) % 4 ? doc : copy) + at, n,
+                                   (seed >> 8) % 8 != 0);
     }
 
-    if (v->rc != NGX_OK) {
-        text.data = v->fault;
-        v->kind = ngx_modelgw_scan_fault(s, &text);
-        v->len = text.len;
-        check(text.len > 0 && text.len <= NGX_MODELGW_SCAN_FAULT_LEN);
+    if (rc == NGX_OK) {
+        rc = ngx_modelgw_memo_feed(&r, doc + len, 0, 0);
     }
+
+    free(copy);
+
+    end_doc(s, rc, v);
 }
 
 
@@ -312,6 +386,69 @@ passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
 }
 
 
+/*
+ * A memo of few states, which forgets some: the document is new, known, known
+ * up to its last byte, and another owner's.
+ */
+
+static void
+remembered(ngx_pool_t *pool, ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b,
+    const uint8_t *data, size_t size)
+{
+    size_t               len;
+    u_char              *doc;
+    uint64_t             skipped;
+    ngx_uint_t           i;
+    verdict_t            whole, other;
+    ngx_modelgw_memo_t  *m;
+
+    static u_char     secret[NGX_MODELGW_PREFIX_KEY] = "not a secret";
+    static ngx_str_t  owner = ngx_string("owner");
+    static ngx_str_t  another = ngx_string("another");
+
+    m = ngx_modelgw_memo_create(pool, 2, LINK, secret);
+
+    if (m == NULL) {
+        return;
+    }
+
+    len = SPACES + data[0] + size - 1;
+
+    doc = malloc(len);
+    check(doc != NULL);
+
+    memset(doc, ' ', len);
+    memcpy(doc + len - (size - 1), data + 1, size - 1);
+
+    for (i = 0; i < 7; i++) {
+        skipped = ngx_modelgw_memo_skipped(m);
+
+        ngx_modelgw_scan_reset(a);
+        read_doc(a, doc, len, 0, NULL, &whole);
+
+        read_memo(m, b, (i == 6) ? &another : &owner, doc, len,
+                  i + 7 * data[0], &other);
+
+        check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
+        same_values(a, b);
+        same_marks(a, b);
+
+        if (i <= 1 || i == 6) {
+            check(ngx_modelgw_memo_skipped(m) == skipped);
+
+        } else if (whole.rc == NGX_OK && len % LINK) {
+            check(ngx_modelgw_memo_skipped(m) > skipped);
+        }
+
+        if (i == 3 || i == 4) {
+            doc[len - 1] ^= 1 + data[0] % 127;
+        }
+    }
+
+    free(doc);
+}
+
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -349,27 +486,35 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     c = ngx_modelgw_scan_create(pool, &scalar);
     check(a && b && c);
 
-    read_doc(a, data + 1, size - 1, 0, &whole);
+    read_doc(a, data + 1, size - 1, 0, NULL, &whole);
 
     /* a scanner after a reset works like a new one */
 
-    read_doc(b, data + 1, size - 1, 4711 + data[0], &other);
+    read_doc(b, data + 1, size - 1, 4711 + data[0], NULL, &other);
     ngx_modelgw_scan_reset(b);
-    read_doc(b, data + 1, size - 1, 1 + data[0], &other);
+    read_doc(b, data + 1, size - 1, 1 + data[0], NULL, &other);
     check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
     same_values(a, b);
     same_marks(a, b);
 
-    read_doc(c, data + 1, size - 1, 0, &other);
+    read_doc(c, data + 1, size - 1, 0, NULL, &other);
     check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
     same_values(a, c);
     same_marks(a, c);
+
+    ngx_modelgw_scan_reset(b);
+    read_doc(b, data + 1, size - 1, 1 + data[0], c, &other);
+    check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
+    same_values(a, b);
+    same_marks(a, b);
 
     sound_values(a, data + 1, size - 1);
 
     if (whole.rc == NGX_OK) {
         passes_yajl(data + 1, size - 1, a);
     }
+
+    remembered(pool, a, b, data, size);
 
     ngx_destroy_pool(pool);
 

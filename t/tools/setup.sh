@@ -60,6 +60,7 @@ chromium            chromium
 postgresql          /usr/lib/postgresql
 postgresql-client   psql
 sqlite3             sqlite3
+valgrind            valgrind
 fonts-dejavu-core   /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 END
         ;;

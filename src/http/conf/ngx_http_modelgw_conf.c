@@ -169,6 +169,7 @@ ngx_http_modelgw_create_loc_conf(ngx_conf_t *cf)
     mlcf->flat_errors = NGX_CONF_UNSET;
     mlcf->error_compat = NGX_CONF_UNSET;
     mlcf->translate_strict = NGX_CONF_UNSET;
+    mlcf->memo = NGX_CONF_UNSET;
     mlcf->aliases = NGX_CONF_UNSET;
     mlcf->cors = NGX_CONF_UNSET_PTR;
     mlcf->max_event_size = NGX_CONF_UNSET_SIZE;
@@ -194,6 +195,7 @@ ngx_http_modelgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_value(conf->flat_errors, prev->flat_errors, NGX_CONF_UNSET);
     ngx_conf_merge_value(conf->error_compat, prev->error_compat, 0);
     ngx_conf_merge_value(conf->translate_strict, prev->translate_strict, 0);
+    ngx_conf_merge_value(conf->memo, prev->memo, 1);
     ngx_conf_merge_value(conf->aliases, prev->aliases, 0);
     ngx_conf_merge_ptr_value(conf->cors, prev->cors, NULL);
     ngx_conf_merge_size_value(conf->max_event_size, prev->max_event_size,

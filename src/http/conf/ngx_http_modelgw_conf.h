@@ -19,6 +19,7 @@
 #include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_modelgw_managed.h"
+#include "ngx_modelgw_memo.h"
 #include "ngx_modelgw_metrics.h"
 #include "ngx_modelgw_scan.h"
 #include "ngx_modelgw_skip.h"
@@ -238,6 +239,8 @@ typedef struct {
     ngx_uint_t                        metrics_keys; /* with counters of their
                                                       own, at most */
 
+    ngx_modelgw_memo_t               *memo;        /* the worker's */
+
     ngx_http_modelgw_lists_t         *lists;       /* NULL after their check */
     ngx_http_handler_pt               proxy;       /* content handler that
                                                       proxy_pass sets; NULL: no
@@ -281,6 +284,7 @@ typedef struct {
 
 typedef struct {
     ngx_flag_t                        enable;
+    ngx_flag_t                        memo;
     ngx_flag_t                        flat_errors; /* NGX_CONF_UNSET: as in
                                                       the server */
     ngx_flag_t                        error_compat;

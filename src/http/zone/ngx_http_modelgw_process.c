@@ -16,12 +16,18 @@
 #include <ngx_http.h>
 
 #include "ngx_modelgw_cost.h"
+#include "ngx_modelgw_key.h"
 #include "ngx_modelgw_ledger.h"
 #include "ngx_http_modelgw_writer.h"
 #include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_SWEEP  500      /* ms */
+
+/* the memo of bodies */
+
+#define NGX_HTTP_MODELGW_PROCESS_STATES  1024
+#define NGX_HTTP_MODELGW_PROCESS_LINK    (32 * 1024)  /* bytes */
 
 /* a worker that does not terminate is killed by its master after 1.5 seconds */
 
@@ -30,6 +36,8 @@
 #define NGX_HTTP_MODELGW_LAST   2000     /* ms, for the master */
 
 
+static void ngx_http_modelgw_process_memo(ngx_cycle_t *cycle,
+    ngx_http_modelgw_main_conf_t *mmcf);
 static ngx_int_t ngx_http_modelgw_process_join(ngx_cycle_t *cycle,
     ngx_http_modelgw_main_conf_t *mmcf);
 static void ngx_http_modelgw_process_timer(ngx_event_t *ev);
@@ -109,6 +117,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
 
     if (mmcf->used) {
         ngx_http_modelgw_heap_init(cycle);
+        ngx_http_modelgw_process_memo(cycle, mmcf);
     }
 
     if (mmcf->ledger == NULL) {
@@ -149,6 +158,29 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
     ngx_add_timer(ev, NGX_HTTP_MODELGW_SWEEP);
 
     return NGX_OK;
+}
+
+
+/* without one, all bodies are scanned */
+
+static void
+ngx_http_modelgw_process_memo(ngx_cycle_t *cycle,
+    ngx_http_modelgw_main_conf_t *mmcf)
+{
+    u_char  secret[NGX_MODELGW_PREFIX_KEY];
+
+    if (ngx_modelgw_key_random(secret, NGX_MODELGW_PREFIX_KEY) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                      "no random bytes, bodies are not remembered");
+        return;
+    }
+
+    mmcf->memo = ngx_modelgw_memo_create(cycle->pool,
+                                         NGX_HTTP_MODELGW_PROCESS_STATES,
+                                         NGX_HTTP_MODELGW_PROCESS_LINK,
+                                         secret);
+
+    ngx_explicit_memzero(secret, NGX_MODELGW_PREFIX_KEY);
 }
 
 
