@@ -363,7 +363,9 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     u_char *last)
 {
     size_t                       n;
+    u_char                      *first;
     ngx_int_t                    rc;
+    ngx_buf_t                   *b;
     ngx_modelgw_cut_t            model;
     ngx_http_modelgw_stream_t   *st;
     ngx_modelgw_repeat_event_t   ev;
@@ -375,6 +377,7 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     }
 
     n = 0;
+    first = *pos;
     rc = NGX_OK;
     model.text = ctx->call.service_json;
 
@@ -383,13 +386,7 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
     {
         st->emit.hint = last - *pos + st->emit.ahead;
 
-        if (ctx->money.slot) {
-            n += ngx_modelgw_repeat_len(&st->repeat, &ev);
-        }
-
-        if (st->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
-            st->responses.next = ev.number + 1;
-        }
+        n += ev.n;
 
         if (st->translate) {
             rc = ngx_http_modelgw_translate_repeat(ctx, &ev.text);
@@ -400,9 +397,19 @@ ngx_http_modelgw_stream_repeats(ngx_http_modelgw_ctx_t *ctx, u_char **pos,
         model.to = ev.to;
 
         rc = ngx_http_modelgw_stream_pass(ctx, &ev.raw, &model, 1);
+
+        b = st->emit.tail;
+
+        if (rc == NGX_OK && b && b->temporary) {
+            n += ngx_modelgw_repeat_copy(&st->repeat, pos, last, b);
+        }
     }
 
-    if (n) {
+    if (*pos != first && st->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
+        st->responses.next = st->repeat.value + 1;
+    }
+
+    if (n && ctx->money.slot) {
         n = ngx_http_modelgw_stream_deltas(&st->responses, n);
         ngx_http_modelgw_settle_seen(ctx, n);
     }
@@ -481,8 +488,7 @@ ngx_http_modelgw_stream_event(ngx_http_request_t *r,
 
     case NGX_MODELGW_DOC_OTHER:
     case NGX_MODELGW_DOC_DELTA:
-        if (ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, model.from,
-                                    model.to)
+        if (ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, &model)
             != NGX_OK)
         {
             return NGX_ERROR;

@@ -293,7 +293,7 @@ ngx_http_modelgw_translate_event(ngx_http_modelgw_ctx_t *ctx,
 
     if (rc == NGX_OK
         && text == st->text.last.data
-        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, 0, 0) != NGX_OK)
+        && ngx_modelgw_repeat_keep(&st->repeat, ev, &st->text, NULL) != NGX_OK)
     {
         return NGX_ERROR;
     }

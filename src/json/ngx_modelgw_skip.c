@@ -346,3 +346,18 @@ ngx_modelgw_skip_variants(ngx_uint_t *n)
 
     return ngx_modelgw_skip_table + first;
 }
+
+
+ngx_uint_t
+ngx_modelgw_skip_wide(ngx_modelgw_skip_pt skip)
+{
+#if defined(__x86_64__)
+
+    return skip == ngx_modelgw_skip_avx2;
+
+#else
+
+    return 0;
+
+#endif
+}

@@ -45,6 +45,9 @@ typedef struct {
  */
 ngx_modelgw_skip_variant_t *ngx_modelgw_skip_variants(ngx_uint_t *n);
 
+/* Returns 1 if the variant is that of AVX2, which the processor has then. */
+ngx_uint_t ngx_modelgw_skip_wide(ngx_modelgw_skip_pt skip);
+
 
 /*
  * ngx_modelgw_skip_short() returns how many plain bytes are at p, at most 16,

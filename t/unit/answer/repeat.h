@@ -1,8 +1,9 @@
 
 /*
- * A stream as floor 1 reads it, with and without the fast path for events that
- * repeat: the results of each event are recorded, and must be the same.  For
- * tests and for fuzz_repeat.c; the program includes unit.h before.
+ * A stream as floor 1 reads it, with and without the fast paths for events that
+ * repeat: what is emitted for them, and all that is known of them, must be the
+ * same after each read.  For tests and for fuzz_repeat.c; the program includes
+ * unit.h before.
  */
 
 
@@ -19,13 +20,21 @@
 
 
 #define REPEAT_MAX_EVENT  4096
+#define REPEAT_READERS    8
 
 
 typedef struct {
     ngx_uint_t                protocol;
-    ngx_uint_t                on;        /* the fast path */
+    ngx_uint_t                translate; /* messages for a chat client */
+    ngx_uint_t                on;        /* the fast paths */
+    ngx_str_t                 model;     /* instead of the model id */
+    uint32_t                  seed;      /* of the room for copies; 0: enough */
     ngx_uint_t                taken;     /* how often */
+    ngx_uint_t                copied;    /* of these, by _copy() */
+
     ngx_uint_t                number;    /* of the last event */
+    size_t                    text;
+    size_t                    finished;
 
     ngx_pool_t               *pool;
     ngx_modelgw_sse_t         sse;
@@ -70,19 +79,24 @@ repeat_put(void *data, u_char *p, size_t len, ngx_uint_t borrowed)
 
 
 static ngx_inline void
-repeat_init(repeat_t *r, ngx_uint_t protocol, ngx_uint_t on)
+repeat_init(repeat_t *r, ngx_uint_t protocol, ngx_uint_t translate,
+    ngx_modelgw_skip_pt skip, uint32_t seed)
 {
-    ngx_uint_t                n;
-    ngx_modelgw_skip_pt       skip;
-    ngx_modelgw_scan_conf_t   conf;
+    ngx_modelgw_scan_conf_t  conf;
 
     ngx_memzero(r, sizeof(repeat_t));
 
     r->protocol = protocol;
-    r->on = on;
+    r->translate = translate;
+    r->seed = seed;
     r->pool = unit_pool_create();
 
-    skip = ngx_modelgw_skip_variants(&n)[0].skip;
+    if (seed & 1) {
+        ngx_str_set(&r->model, "\"a-model-id-that-is-longer-than-the-vectors-"
+                               "that-are-written-at-once-or-two-of-them\"");
+    } else {
+        ngx_str_set(&r->model, "\"s\"");
+    }
 
     ngx_modelgw_usage_conf(&conf, protocol, skip);
     ngx_modelgw_usage_init(&r->usage);
@@ -118,21 +132,21 @@ repeat_free(repeat_t *r)
 }
 
 
-/* an event and its results */
+/* an event as it is emitted, and its results */
 
 static ngx_inline void
 repeat_log(repeat_t *r, ngx_str_t *raw, off_t from, off_t to, size_t text,
     ngx_uint_t finished)
 {
-    int64_t  known[4];
+    r->text += text;
+    r->finished += finished;
 
-    known[0] = from;
-    known[1] = to;
-    known[2] = text;
-    known[3] = finished;
+    if (to) {
+        (void) repeat_put(r, raw->data, from, 0);
+        (void) repeat_put(r, r->model.data, r->model.len, 0);
+    }
 
-    (void) repeat_put(r, raw->data, raw->len, 0);
-    (void) repeat_put(r, (u_char *) known, sizeof(known), 0);
+    (void) repeat_put(r, raw->data + to, raw->len - to, 0);
 }
 
 
@@ -178,6 +192,7 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
 {
     off_t                      from, to;
     ngx_uint_t                 kind;
+    ngx_modelgw_cut_t          model;
     ngx_modelgw_text_t         text;
     ngx_modelgw_scan_value_t  *v;
 
@@ -216,7 +231,7 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
         return;
     }
 
-    if (r->protocol == NGX_MODELGW_MESSAGES) {
+    if (r->translate) {
         r->rc = ngx_modelgw_stream_event(r->stream, &ev->data, &ev->name, 0);
 
         if (ngx_modelgw_stream_text(r->stream) != text.last.data) {
@@ -224,12 +239,72 @@ repeat_event(repeat_t *r, ngx_modelgw_sse_event_t *ev)
         }
     }
 
+    model.from = from;
+    model.to = to;
+    model.text = r->model;
+
     if (r->on && r->rc == NGX_OK
         && (kind == NGX_MODELGW_DOC_OTHER || kind == NGX_MODELGW_DOC_DELTA)
-        && ngx_modelgw_repeat_keep(&r->repeat, ev, &text, from, to) != NGX_OK)
+        && ngx_modelgw_repeat_keep(&r->repeat, ev, &text, &model) != NGX_OK)
     {
         abort();
     }
+}
+
+
+/* to a block of exactly the size that _copy() may use */
+
+static ngx_inline void
+repeat_copy(repeat_t *r, u_char **pos, u_char *last)
+{
+    u_char     *p;
+    size_t      size;
+    ngx_buf_t   b;
+
+    size = 2 * (last - *pos) + 100 * (last - *pos) / 20 + 1024;
+
+    if (r->seed) {
+        r->seed = r->seed * 1103515245 + 12345;
+        size = (r->seed >> 16) % size;
+    }
+
+    ngx_memzero(&b, sizeof(ngx_buf_t));
+
+    b.start = malloc(size + 1);
+
+    if (b.start == NULL) {
+        abort();
+    }
+
+    /* the first byte is before the room */
+
+    b.start[0] = 'x';
+    b.pos = b.start + 1;
+    b.last = b.pos;
+    b.end = b.pos + size;
+
+    p = *pos;
+
+    r->text += ngx_modelgw_repeat_copy(&r->repeat, pos, last, &b);
+
+    if (b.start[0] != 'x' || (b.last == b.pos) != (*pos == p)) {
+        abort();
+    }
+
+    if (*pos != p && r->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
+        r->number = r->repeat.value;
+    }
+
+    (void) repeat_put(r, b.pos, b.last - b.pos, 0);
+
+    for (p += 2; p < *pos; p++) {
+
+        if (*p == LF && (p[-1] == LF || (p[-1] == CR && p[-2] == LF))) {
+            r->copied++;
+        }
+    }
+
+    free(b.start);
 }
 
 
@@ -244,15 +319,17 @@ repeat_short(repeat_t *r, u_char **pos, u_char *last)
         r->taken++;
 
         if (r->repeat.number < NGX_MODELGW_REPEAT_HOLES) {
-            r->number = ev.number;
+            r->number = r->repeat.value;
         }
 
-        repeat_log(r, &ev.raw, ev.from, ev.to,
-                   ngx_modelgw_repeat_len(&r->repeat, &ev), 0);
+        repeat_log(r, &ev.raw, ev.from, ev.to, ev.n, 0);
 
-        if (r->protocol == NGX_MODELGW_MESSAGES) {
+        if (r->translate) {
             r->rc = ngx_modelgw_stream_repeat(r->stream, &ev.text, 0);
+            continue;
         }
+
+        repeat_copy(r, pos, last);
     }
 }
 
@@ -297,22 +374,56 @@ repeat_feed(repeat_t *r, const u_char *p, size_t len)
 }
 
 
+/* what must be the same after each read */
+
+static ngx_inline void
+repeat_same(repeat_t *a, repeat_t *b)
+{
+    if (a->rc != b->rc
+        || a->number != b->number
+        || a->text != b->text
+        || a->finished != b->finished
+        || a->len != b->len
+        || (a->len && ngx_memcmp(a->log, b->log, a->len) != 0)
+        || ngx_memcmp(&a->usage, &b->usage, sizeof(ngx_modelgw_usage_t)) != 0)
+    {
+        abort();
+    }
+}
+
+
 /*
- * Reads the stream both ways, cut at the same places: pieces of chunk bytes,
- * or of any size up to that, by the seed.  Returns how often the fast path was
- * taken; aborts if the results differ.
+ * Reads the stream without the fast paths, and with them for each variant of
+ * vectors, translated where that can be, and not; cut at the same places:
+ * pieces of chunk bytes, or of any size up to that, by the seed.  Returns how
+ * often the fast paths were taken in the first of these; aborts if the results
+ * differ.  *copied, if not NULL, is set to how many events _copy() has read.
  */
 
 static ngx_inline ngx_uint_t
-repeat_compare(ngx_uint_t protocol, const u_char *p, size_t len, size_t chunk,
-    uint32_t seed)
+repeat_compare_copied(ngx_uint_t protocol, const u_char *p, size_t len,
+    size_t chunk, uint32_t seed, ngx_uint_t *copied)
 {
-    size_t      n, done;
-    repeat_t    r[2];
-    ngx_uint_t  taken;
+    size_t                       n, done;
+    repeat_t                     r[REPEAT_READERS];
+    ngx_uint_t                   i, k, nvariants, translate, taken;
+    ngx_modelgw_skip_variant_t  *variants;
 
-    repeat_init(&r[0], protocol, 0);
-    repeat_init(&r[1], protocol, 1);
+    variants = ngx_modelgw_skip_variants(&nvariants);
+    translate = (protocol == NGX_MODELGW_MESSAGES);
+
+    n = 0;
+
+    for (i = 0; i <= translate; i++) {
+
+        for (k = 0; k <= nvariants; k++) {
+            repeat_init(&r[n], protocol, translate - i,
+                        variants[k ? k - 1 : 0].skip, seed);
+            r[n++].on = (k != 0);
+        }
+    }
+
+    k = n;
 
     for (done = 0; done < len; done += n) {
         n = chunk;
@@ -324,26 +435,34 @@ repeat_compare(ngx_uint_t protocol, const u_char *p, size_t len, size_t chunk,
 
         n = ngx_min(n, len - done);
 
-        repeat_feed(&r[0], p + done, n);
-        repeat_feed(&r[1], p + done, n);
+        for (i = 0; i < k; i++) {
+            repeat_feed(&r[i], p + done, n);
+
+            if (r[i].on) {
+                repeat_same(&r[i - i % (nvariants + 1)], &r[i]);
+            }
+        }
     }
 
-    taken = r[1].taken;
+    taken = r[1].taken + r[1].copied;
 
-    if (r[0].rc != r[1].rc
-        || r[0].number != r[1].number
-        || r[0].len != r[1].len
-        || (r[0].len && ngx_memcmp(r[0].log, r[1].log, r[0].len) != 0)
-        || ngx_memcmp(&r[0].usage, &r[1].usage, sizeof(ngx_modelgw_usage_t))
-           != 0)
-    {
-        abort();
+    if (copied) {
+        *copied = r[k - nvariants].copied;
     }
 
-    repeat_free(&r[0]);
-    repeat_free(&r[1]);
+    for (i = 0; i < k; i++) {
+        repeat_free(&r[i]);
+    }
 
     return taken;
+}
+
+
+static ngx_inline ngx_uint_t
+repeat_compare(ngx_uint_t protocol, const u_char *p, size_t len, size_t chunk,
+    uint32_t seed)
+{
+    return repeat_compare_copied(protocol, p, len, chunk, seed, NULL);
 }
 
 

@@ -315,6 +315,87 @@ test_others(void **state)
 }
 
 
+/* several events in a row, of which the last ones are not copied */
+
+#define ROW(event)  event("a") event("bc") event("") event("d")
+
+#define CHAT_END    CHAT("y") CHAT("z") CHAT("\x01")
+#define LATE_END    LATE("x") LATE("y") LATE("z") LATE("w") LATE("v")
+#define LONG        "0123456789abcdef0123456789abcdef0123456789abcdef"
+
+
+static void
+test_rows(void **state)
+{
+    size_t         len;
+    ngx_uint_t     i, seed, copied;
+    static case_t  c[] = {
+
+        /* the first one is scanned, the second one read by _next() */
+
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT_END, 3 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) ROW(CHAT) ROW(CHAT) CHAT_END, 11 },
+        { NGX_MODELGW_CHAT, ROW(LATE) ROW(LATE) LATE_END, 8 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT("\\n\\n\\\"x\\\\") CHAT("\\/") CHAT_END,
+          5 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT(LONG) CHAT("a" LONG "\\n" LONG)
+          CHAT("0123456789abcde\\n") CHAT("0123456789abcdef\\n")
+          CHAT("0123456789abcdef0123456789abcde")
+          CHAT("0123456789abcdef0123456789abcdef")
+          CHAT("0123456789abcdef0123456789abcdefg") CHAT_END, 10 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT("\xc3\xa9") CHAT("\\u00e9\\ud83d")
+          CHAT_END, 5 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT("a\x01") CHAT("a") CHAT_END, 2 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT("\\x") CHAT("a") CHAT_END, 2 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) CHAT("\xff") CHAT("a") CHAT_END, 2 },
+        { NGX_MODELGW_CHAT, ROW(CHAT) "data: {}\n\n" ROW(CHAT) CHAT_END, 4 },
+        { NGX_MODELGW_CHAT, NOISE("a", "xyz") NOISE("bc", "") NOISE("", "x")
+          NOISE("d\xc3\xa9", "\\n") NOISE("", LONG LONG) NOISE("\\t", "\\u00e9")
+          NOISE("a", "b") NOISE("a", "b") NOISE("a", "b") NOISE("a", "b")
+          NOISE("a", "b"), 6 },
+
+        { NGX_MODELGW_MESSAGES, START ROW(MESSAGES) ROW(MESSAGES)
+          MESSAGES("y") MESSAGES("z"), 6 },
+        { NGX_MODELGW_MESSAGES, START ROW(MESSAGES) BLOCK("{}") BLOCK("{}")
+          MESSAGES("y"), 1 },
+
+        { NGX_MODELGW_RESPONSES, NUMBERED("8", "a") NUMBERED("9", "bc")
+          NUMBERED("10", "") NUMBERED("0", "d") NUMBERED("999999999", "e")
+          NUMBERED("7", "e") NUMBERED("6", "e") NUMBERED("5", "e"), 3 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("8", "a") NUMBERED("9", "bc")
+          NUMBERED("10", "") NUMBERED("01", "d") NUMBERED("6", "e")
+          NUMBERED("7", "e") NUMBERED("8", "e") NUMBERED("9", "e"), 1 },
+        { NGX_MODELGW_RESPONSES, NUMBERED_LATE("8", "a", "xyz")
+          NUMBERED_LATE("9", "bc", "") NUMBERED_LATE("10", "", "x")
+          NUMBERED_LATE("11", "", "x") NUMBERED_LATE("12", "", "x")
+          NUMBERED_LATE("13", "", "x") NUMBERED_LATE("14", "", "x"), 2 }
+    };
+
+    for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        len = strlen(c[i].stream);
+
+        (void) repeat_compare_copied(c[i].protocol, (u_char *) c[i].stream, len,
+                                     len, 0, &copied);
+
+        if (copied != c[i].taken) {
+            print_error("%d instead of %d: %s\n", (int) copied,
+                        (int) c[i].taken, c[i].stream);
+            fail();
+        }
+
+        for (seed = 1; seed < 100; seed++) {
+            (void) repeat_compare(c[i].protocol, (u_char *) c[i].stream, len,
+                                  20 * len, seed);
+        }
+
+        for (seed = 1; seed < len; seed++) {
+            (void) repeat_compare(c[i].protocol, (u_char *) c[i].stream, len,
+                                  seed, 0);
+        }
+    }
+}
+
+
 /* as long as an event may be, and longer */
 
 static void
@@ -358,6 +439,7 @@ main(void)
         unit_case(test_numbers),
         unit_case(test_texts),
         unit_case(test_others),
+        unit_case(test_rows),
         unit_case(test_long),
     };
 

@@ -77,6 +77,8 @@ test_variants(void **state)
     for (i = 0; i < n; i++) {
         assert_int_equal(v[i].name.len, ngx_strlen(v[i].name.data));
         assert_int_equal(v[i].skip((u_char *) "", 0), 0);
+        assert_int_equal(ngx_modelgw_skip_wide(v[i].skip),
+                         ngx_strcmp(v[i].name.data, "avx2") == 0);
     }
 }
 
