@@ -62,10 +62,10 @@ def stream(vector, opts):
 
 
 def repeat(vector, opts):
-    """The first events, each twice."""
+    """The first events, each in a row of some."""
     events = encode(vector["in"]["sse"]).split(b"\n\n")
     return bytes((0, opts.get("upstream") == "chat")) + b"".join(
-        2 * (event + b"\n\n") for event in events[:12] if event)
+        5 * (event + b"\n\n") for event in events[:8] if event)
 
 
 def responses_answer(vector, opts):

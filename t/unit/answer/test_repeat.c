@@ -396,6 +396,44 @@ test_rows(void **state)
 }
 
 
+/* any byte of an event in a row may be another one */
+
+static void
+test_bytes(void **state)
+{
+    u_char         *doc, ch;
+    size_t          len, i, k;
+    ngx_uint_t      n;
+    static u_char   other[] = { '"', '\\', 'x', '0', LF, 0xff };
+    static case_t   c[] = {
+        { NGX_MODELGW_CHAT, ROW(CHAT) ROW(CHAT), 0 },
+        { NGX_MODELGW_CHAT, NOISE("a", "xyz") NOISE("bc", "") NOISE("", "x")
+          NOISE("d", "\\n") NOISE("a", "b") NOISE("a", "b") NOISE("a", "b"), 0 },
+        { NGX_MODELGW_RESPONSES, NUMBERED("8", "a") NUMBERED("9", "bc")
+          NUMBERED("10", "") NUMBERED("11", "d") NUMBERED("12", "e")
+          NUMBERED("13", "f") NUMBERED("14", "g") NUMBERED("15", "h"), 0 }
+    };
+
+    for (n = 0; n < sizeof(c) / sizeof(c[0]); n++) {
+        len = strlen(c[n].stream);
+        doc = unit_dup((u_char *) c[n].stream, len);
+
+        for (i = len / 4; i < 3 * len / 4; i++) {
+            ch = doc[i];
+
+            for (k = 0; k < sizeof(other); k++) {
+                doc[i] = other[k];
+                (void) repeat_compare(c[n].protocol, doc, len, len, 0);
+            }
+
+            doc[i] = ch;
+        }
+
+        unit_free(doc);
+    }
+}
+
+
 /* as long as an event may be, and longer */
 
 static void
@@ -440,6 +478,7 @@ main(void)
         unit_case(test_texts),
         unit_case(test_others),
         unit_case(test_rows),
+        unit_case(test_bytes),
         unit_case(test_long),
     };
 
