@@ -25,6 +25,11 @@
 #define NGX_MODELGW_STORE_DELTAS  256    /* accounts charged before a flush */
 #define NGX_MODELGW_STORE_SLOTS   1024   /* of their hash, a power of 2 */
 
+#define NGX_MODELGW_STORE_HOUR_ROWS   512   /* of "hours" before a flush */
+#define NGX_MODELGW_STORE_HOUR_SLOTS  2048  /* of their hash, a power of 2 */
+#define NGX_MODELGW_STORE_HOUR_NAMES  3     /* account, key, model */
+#define NGX_MODELGW_STORE_HOUR_SUMS   12    /* NGX_MODELGW_STORE_SUMS */
+
 #define NGX_MODELGW_STORE_PRICES  64     /* that a writer knows */
 
 #define NGX_MODELGW_STORE_WAL_FILES  2   /* "-wal", "-shm" */
@@ -33,16 +38,20 @@
 #define NGX_MODELGW_STORE_HOUR    3600000  /* milliseconds */
 
 
-/* the calls of a condition, summed up by hour and added to "hours" */
+/* rows that are added to "hours" */
+
+#define ngx_modelgw_store_hours_add_sql(rows)                                 \
+    "INSERT INTO hours (hour, account, key, model," NGX_MODELGW_STORE_SUMS    \
+    ") " rows " ON CONFLICT (hour, account, key, model) DO UPDATE SET"        \
+    ngx_modelgw_store_sums_set("hours.", "+ ", "excluded.")
+
+/* the calls of a condition, summed up by hour */
 
 #define ngx_modelgw_store_hours_sql(condition)                                \
-    "INSERT INTO hours (hour, account, key, model," NGX_MODELGW_STORE_SUMS     \
-    ")"                                                                       \
-    " SELECT ended / 3600000, account, key, model,"                           \
-    NGX_MODELGW_STORE_SUMS_OF_CALLS                                           \
-    "FROM calls WHERE " condition " GROUP BY 1, 2, 3, 4"                      \
-    " ON CONFLICT (hour, account, key, model) DO UPDATE SET"                  \
-    ngx_modelgw_store_sums_set("hours.", "+ ", "excluded.")
+    ngx_modelgw_store_hours_add_sql(                                          \
+        "SELECT ended / 3600000, account, key, model,"                        \
+        NGX_MODELGW_STORE_SUMS_OF_CALLS                                       \
+        "FROM calls WHERE " condition " GROUP BY 1, 2, 3, 4")
 
 /* the time, in milliseconds, before which all calls are in "hours" */
 
@@ -113,6 +122,7 @@ typedef enum {
     NGX_MODELGW_STORE_ACCOUNT,
     NGX_MODELGW_STORE_TOPUP,
     NGX_MODELGW_STORE_LATE,
+    NGX_MODELGW_STORE_HOURS,
     NGX_MODELGW_STORE_OUTBOX,            /* of a journal only, as the rest */
     NGX_MODELGW_STORE_LOWEST,
     NGX_MODELGW_STORE_STATEMENTS
@@ -125,6 +135,15 @@ typedef struct {
     int64_t                      amount;
     ngx_modelgw_ledger_name_t    name;
 } ngx_modelgw_store_delta_t;
+
+
+/* what is added to a row of "hours"; the names are one block of memory */
+
+typedef struct {
+    int64_t                      hour;
+    ngx_str_t                    names[NGX_MODELGW_STORE_HOUR_NAMES];
+    int64_t                      sums[NGX_MODELGW_STORE_HOUR_SUMS];
+} ngx_modelgw_store_hour_t;
 
 
 /* a call of the batch that is not written yet */
@@ -165,6 +184,11 @@ struct ngx_modelgw_store_s {
     uint16_t                     slots[NGX_MODELGW_STORE_SLOTS]; /* 1 plus
                                             the index of a delta; 0: free */
     ngx_modelgw_store_delta_t    deltas[NGX_MODELGW_STORE_DELTAS];
+
+    ngx_uint_t                   nhours;
+    uint16_t                     hour_slots[NGX_MODELGW_STORE_HOUR_SLOTS];
+                                         /* as slots */
+    ngx_modelgw_store_hour_t     hours[NGX_MODELGW_STORE_HOUR_ROWS];
 
     /* of a writer: ids of prices that are stored, at their place */
 
@@ -332,6 +356,14 @@ ngx_int_t ngx_modelgw_store_write_init(ngx_modelgw_store_t *s);
  */
 ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s,
     ngx_modelgw_stmt_t *stmt, ngx_uint_t changes, const char *failed);
+
+/*
+ * Executes one of the writer's statements in a batch, which is rolled back if
+ * it fails or does not change one row; failed: the text then.
+ *     NGX_OK, NGX_ERROR
+ */
+ngx_int_t ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_statement_e i, const char *failed);
 
 /* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,

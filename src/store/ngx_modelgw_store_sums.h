@@ -27,6 +27,14 @@
     " sum(ended - time) AS duration, count(first_byte) AS first_bytes,"       \
     " coalesce(sum(first_byte), 0) AS first_byte "
 
+/* the same, not summed up: what a row of "calls" adds to each */
+
+#define NGX_MODELGW_STORE_SUMS_OF_CALL                                        \
+    " 1, CASE WHEN status BETWEEN 200 AND 299 THEN 0 ELSE 1 END, input,"      \
+    " cache_read, cache_write, cache_write_1h, output, reasoning, cost,"      \
+    " ended - time, CASE WHEN first_byte IS NULL THEN 0 ELSE 1 END,"          \
+    " coalesce(first_byte, 0) "
+
 #define ngx_modelgw_store_sums_set(to, sign, from)                            \
     " calls = " to "calls " sign from "calls,"                                \
     " errors = " to "errors " sign from "errors,"                             \

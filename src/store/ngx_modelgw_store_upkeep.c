@@ -8,6 +8,9 @@
  * ngx_modelgw_store_hours().  A call that is rolled up to its day is taken out
  * of its hour.
  *
+ * _hours() sums the calls up in memory: sorting them for a GROUP BY took more
+ * than inserting them, 27,500 instructions a call where this takes 7,700.
+ *
  * A trigger that was added to the file may drop rows silently: so the rows that
  * each step should change are counted before it.
  */
@@ -41,8 +44,18 @@ static ngx_int_t ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s,
     uint64_t time, ngx_uint_t *n, int64_t *charged);
 static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
-static ngx_int_t ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s,
-    int64_t before, ngx_uint_t max, int64_t *mark, int64_t *n);
+static ngx_int_t ngx_modelgw_store_hours_sum(ngx_modelgw_store_t *s,
+    ngx_uint_t max, int64_t *mark, ngx_uint_t *n);
+static ngx_int_t ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s,
+    sqlite3_stmt *stmt, int64_t ended);
+static ngx_modelgw_store_hour_t *ngx_modelgw_store_hours_row(
+    ngx_modelgw_store_t *s, int64_t hour, ngx_str_t *names);
+static ngx_uint_t ngx_modelgw_store_hours_same(ngx_modelgw_store_hour_t *row,
+    ngx_str_t *names);
+static ngx_int_t ngx_modelgw_store_hours_names(ngx_modelgw_store_hour_t *row,
+    ngx_str_t *names);
+static ngx_int_t ngx_modelgw_store_hours_flush(ngx_modelgw_store_t *s);
+static void ngx_modelgw_store_hours_forget(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_steps(ngx_modelgw_store_t *s,
     ngx_modelgw_store_step_t *step, int64_t first, int64_t second);
 
@@ -147,17 +160,18 @@ static ngx_modelgw_store_step_t  ngx_modelgw_store_rolling[] = {
 };
 
 
-/* calls that ended from the mark, ?1, up to the next one, ?2 */
+/* what each call adds, from the mark, ?1; ?2: the end */
+
+static const char  ngx_modelgw_store_hours_calls[] =
+    "SELECT ended, account, key, model," NGX_MODELGW_STORE_SUMS_OF_CALL
+    "FROM calls WHERE ended >= ?1 AND ended < ?2 ORDER BY ended";
+
+
+/* to the next one, ?1 */
 
 static ngx_modelgw_store_step_t  ngx_modelgw_store_marking[] = {
 
-    { ngx_modelgw_store_hours_sql("ended >= ?1 AND ended < ?2"),
-      "SELECT count(*) FROM (SELECT 1 FROM calls"
-          " WHERE ended >= ?1 AND ended < ?2"
-          " GROUP BY ended / 3600000, account, key, model)",
-      "failed: hours were not updated" },
-
-    { "INSERT INTO marks VALUES ('hours', ?2)"
+    { "INSERT INTO marks VALUES ('hours', ?1)"
       " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
       "SELECT 1",
       "failed: the mark of hours was not set" },
@@ -270,10 +284,14 @@ ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
         return NGX_ERROR;
     }
 
-    if (ngx_modelgw_store_next_mark(s, before, max, &mark, &count) != NGX_OK
-        || ngx_modelgw_store_steps(s, ngx_modelgw_store_marking, s->mark, mark)
+    mark = before;
+
+    if (ngx_modelgw_store_hours_sum(s, max, &mark, n) != NGX_OK
+        || ngx_modelgw_store_hours_flush(s) != NGX_OK
+        || ngx_modelgw_store_steps(s, ngx_modelgw_store_marking, mark, 0)
            != NGX_OK)
     {
+        ngx_modelgw_store_hours_forget(s);
         return ngx_modelgw_store_abandon(s);
     }
 
@@ -283,40 +301,248 @@ ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
 
     s->mark = mark;
 
-    *n = (mark < before) ? max : (ngx_uint_t) count;
-
     return NGX_OK;
 }
 
 
 /*
- * The mark after the first "max" calls, and how many there are before it: more
- * only if they ended in the same millisecond.
+ * Sums up the calls that ended from the mark up to *mark; if there are more
+ * than max, *mark becomes less.  *n: how many there were, at least max if there
+ * are more: more than max only if they ended in the same millisecond.
  */
 
 static ngx_int_t
-ngx_modelgw_store_next_mark(ngx_modelgw_store_t *s, int64_t before,
-    ngx_uint_t max, int64_t *mark, int64_t *n)
+ngx_modelgw_store_hours_sum(ngx_modelgw_store_t *s, ngx_uint_t max,
+    int64_t *mark, ngx_uint_t *n)
 {
-    if (ngx_modelgw_store_step(s,
-            "SELECT coalesce(max(ended), 0) FROM (SELECT ended FROM calls"
-            " WHERE ended >= ?1 ORDER BY ended LIMIT 1 OFFSET ?2)",
-            s->mark, max, mark)
+    int            rc;
+    int64_t        ended, last;
+    sqlite3_stmt  *stmt;
+
+    if (ngx_modelgw_store_prepare(s, ngx_modelgw_store_hours_calls, &stmt)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (*mark == 0 || *mark > before) {
-        *mark = before;
+    (void) sqlite3_bind_int64(stmt, 1, s->mark);
+    (void) sqlite3_bind_int64(stmt, 2, *mark);
 
-    } else if (*mark == s->mark) {
-        (*mark)++;
+    last = s->mark;
+
+    for ( ;; ) {
+        rc = sqlite3_step(stmt);
+        if (rc != SQLITE_ROW) {
+            break;
+        }
+
+        ended = sqlite3_column_int64(stmt, 0);
+
+        if (*n >= max && ended != last) {
+            *mark = ended;
+            rc = SQLITE_DONE;
+            break;
+        }
+
+        last = ended;
+        (*n)++;
+
+        if (ngx_modelgw_store_hours_call(s, stmt, ended) != NGX_OK) {
+            (void) sqlite3_finalize(stmt);
+            return NGX_ERROR;
+        }
     }
 
-    return ngx_modelgw_store_step(s, "SELECT count(*) FROM calls"
-                                     " WHERE ended >= ?1 AND ended < ?2",
-                                  s->mark, *mark, n);
+    if (rc != SQLITE_DONE) {
+        (void) ngx_modelgw_store_fail(s, NULL);
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return (rc == SQLITE_DONE) ? NGX_OK : NGX_ERROR;
+}
+
+
+/* Adds a call; the table is never full between two. */
+
+static ngx_int_t
+ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
+    int64_t ended)
+{
+    int                        i;
+    ngx_str_t                  names[NGX_MODELGW_STORE_HOUR_NAMES];
+    ngx_modelgw_store_hour_t  *row;
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_NAMES; i++) {
+        names[i].data = (u_char *) sqlite3_column_text(stmt, 1 + i);
+        names[i].len = sqlite3_column_bytes(stmt, 1 + i);
+
+        /* the column is NOT NULL: there is no memory */
+
+        if (names[i].data == NULL) {
+            return ngx_modelgw_store_fail(s, NULL);
+        }
+    }
+
+    row = ngx_modelgw_store_hours_row(s, ended / NGX_MODELGW_STORE_HOUR, names);
+    if (row == NULL) {
+        return ngx_modelgw_store_fail_text(s, "failed: no memory");
+    }
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_SUMS; i++) {
+        if (__builtin_add_overflow(row->sums[i],
+                                   sqlite3_column_int64(stmt,
+                                       1 + NGX_MODELGW_STORE_HOUR_NAMES + i),
+                                   &row->sums[i]))
+        {
+            return ngx_modelgw_store_fail_text(s,
+                                        "failed: a sum of an hour overflows");
+        }
+    }
+
+    return (s->nhours == NGX_MODELGW_STORE_HOUR_ROWS)
+           ? ngx_modelgw_store_hours_flush(s) : NGX_OK;
+}
+
+
+/* The row of an hour and names, which is added if it is new, or NULL. */
+
+static ngx_modelgw_store_hour_t *
+ngx_modelgw_store_hours_row(ngx_modelgw_store_t *s, int64_t hour,
+    ngx_str_t *names)
+{
+    uint16_t                  *slot;
+    uint32_t                   i, hash;
+    ngx_modelgw_store_hour_t  *row;
+
+    hash = hour;
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_NAMES; i++) {
+        hash = hash * 31 + ngx_murmur_hash2(names[i].data, names[i].len);
+    }
+
+    for ( /* void */ ; /* void */ ; hash++) {
+        slot = &s->hour_slots[hash % NGX_MODELGW_STORE_HOUR_SLOTS];
+
+        if (*slot == 0) {
+            break;
+        }
+
+        row = &s->hours[*slot - 1];
+
+        if (row->hour == hour && ngx_modelgw_store_hours_same(row, names)) {
+            return row;
+        }
+    }
+
+    row = &s->hours[s->nhours];
+
+    if (ngx_modelgw_store_hours_names(row, names) != NGX_OK) {
+        return NULL;
+    }
+
+    row->hour = hour;
+    ngx_memzero(row->sums, sizeof(row->sums));
+
+    *slot = ++s->nhours;
+
+    return row;
+}
+
+
+static ngx_uint_t
+ngx_modelgw_store_hours_same(ngx_modelgw_store_hour_t *row, ngx_str_t *names)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_NAMES; i++) {
+        if (row->names[i].len != names[i].len
+            || ngx_memcmp(row->names[i].data, names[i].data, names[i].len) != 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_hours_names(ngx_modelgw_store_hour_t *row, ngx_str_t *names)
+{
+    size_t       len;
+    u_char      *p;
+    ngx_uint_t   i;
+
+    len = 1;
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_NAMES; i++) {
+        len += names[i].len;
+    }
+
+    p = malloc(len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_NAMES; i++) {
+        row->names[i].data = p;
+        row->names[i].len = names[i].len;
+
+        p = ngx_cpymem(p, names[i].data, names[i].len);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_modelgw_store_hours_flush(ngx_modelgw_store_t *s)
+{
+    ngx_uint_t                 i, k;
+    sqlite3_stmt              *stmt;
+    ngx_modelgw_store_hour_t  *row;
+
+    stmt = s->stmts[NGX_MODELGW_STORE_HOURS];
+
+    for (i = 0; i < s->nhours; i++) {
+        row = &s->hours[i];
+
+        (void) sqlite3_bind_int64(stmt, 1, row->hour);
+
+        for (k = 0; k < NGX_MODELGW_STORE_HOUR_NAMES; k++) {
+            (void) sqlite3_bind_text(stmt, 2 + k, (char *) row->names[k].data,
+                                     row->names[k].len, SQLITE_STATIC);
+        }
+
+        for (k = 0; k < NGX_MODELGW_STORE_HOUR_SUMS; k++) {
+            (void) sqlite3_bind_int64(stmt,
+                                      2 + NGX_MODELGW_STORE_HOUR_NAMES + k,
+                                      row->sums[k]);
+        }
+
+        if (ngx_modelgw_store_run_row(s, NGX_MODELGW_STORE_HOURS,
+                                      "failed: hours were not updated")
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_modelgw_store_hours_forget(s);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_modelgw_store_hours_forget(ngx_modelgw_store_t *s)
+{
+    while (s->nhours) {
+        free(s->hours[--s->nhours].names[0].data);
+    }
+
+    ngx_memzero(s->hour_slots, sizeof(s->hour_slots));
 }
 
 

@@ -138,11 +138,8 @@ static void ngx_modelgw_store_month_write(ngx_modelgw_out_t *out, int64_t n);
  */
 
 #define ngx_modelgw_store_usage_calls(from, to)                               \
-    " UNION ALL SELECT ended, key, model, account, 1,"                        \
-    " CASE WHEN status BETWEEN 200 AND 299 THEN 0 ELSE 1 END, input,"         \
-    " cache_read, cache_write, cache_write_1h, output, reasoning, cost,"      \
-    " ended - time, CASE WHEN first_byte IS NULL THEN 0 ELSE 1 END,"          \
-    " coalesce(first_byte, 0) FROM calls"                                     \
+    " UNION ALL SELECT ended, key, model, account,"                           \
+    NGX_MODELGW_STORE_SUMS_OF_CALL "FROM calls"                               \
     NGX_MODELGW_STORE_WHERE " AND ended >= " from " AND ended < " to
 
 static const char  ngx_modelgw_store_usage_sql[] =

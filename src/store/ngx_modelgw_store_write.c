@@ -103,8 +103,6 @@ static ngx_int_t ngx_modelgw_store_flush(ngx_modelgw_store_t *s);
 static void ngx_modelgw_store_forget(ngx_modelgw_store_t *s);
 static ngx_int_t ngx_modelgw_store_run(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_uint_t *changes);
-static ngx_int_t ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
-    ngx_modelgw_store_statement_e i, const char *failed);
 static ngx_int_t ngx_modelgw_store_statement(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, ngx_modelgw_stmt_t *stmt);
 static ngx_int_t ngx_modelgw_store_statement_run(ngx_modelgw_store_t *s,
@@ -158,6 +156,10 @@ static const char  *ngx_modelgw_store_sql[NGX_MODELGW_STORE_STATEMENTS] = {
         " ON CONFLICT (id) DO NOTHING",
 
     [NGX_MODELGW_STORE_LATE] = ngx_modelgw_store_hours_sql("id = ?1"),
+
+    [NGX_MODELGW_STORE_HOURS] = ngx_modelgw_store_hours_add_sql(
+        "VALUES (?1, ?2, ?3, ?4,"
+        " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"),
 
     [NGX_MODELGW_STORE_OUTBOX] =
         "INSERT INTO outbox"
@@ -856,7 +858,7 @@ ngx_modelgw_store_run(ngx_modelgw_store_t *s, ngx_modelgw_store_statement_e i,
 
 /* The same; it has to change one row. */
 
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, const char *failed)
 {

@@ -1,8 +1,8 @@
 
 /*
  * The cost of a call for the writer: CPU and time of batches of calls, of one
- * account and of many, and of the roll-up; then the time of operators'
- * queries.
+ * account and of many, of the sums by hours and of the roll-up; then the time
+ * of operators' queries.
  *
  *     make bench-store
  */
@@ -139,6 +139,27 @@ calls(ngx_modelgw_store_t *s, ngx_uint_t n, ngx_uint_t size, ngx_uint_t many,
 
 
 static void
+hours(ngx_modelgw_store_t *s)
+{
+    double      cpu;
+    ngx_uint_t  n, sum;
+
+    cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    sum = 0;
+
+    do {
+        check(s, ngx_modelgw_store_hours(s, 1895330020, 1000, &n));
+        sum += n;
+    } while (n >= 1000);
+
+    cpu = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+
+    printf("summing up %u calls by hours: %.2f us CPU a call\n",
+           (unsigned) sum, cpu / sum * 1e6);
+}
+
+
+static void
 queries(const char *path)
 {
     double                       wall;
@@ -234,6 +255,7 @@ main(int argc, char **argv)
 
     calls(s, CALLS, 150, 100, 1);
 
+    hours(s);
     queries(path);
     roll_up(s);
 

@@ -7,6 +7,8 @@
 
 #include "unit_store.h"
 
+#include "ngx_modelgw_store_sums.h"
+
 #include <sys/wait.h>
 #include <signal.h>
 
@@ -295,6 +297,74 @@ test_usage(void **state)
     assert_int_equal(hours(s, MIDNIGHT, 7), 0);
     same_usages(u, &before);
 
+    ngx_modelgw_store_close(s);
+}
+
+
+/*
+ * Every sum is what SQLite says: of more keys than are summed up at a time, and
+ * of calls that end in the same millisecond, more than a step should take.
+ */
+
+static void
+test_sums(void **state)
+{
+    int                   i;
+    char                  key[16];
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    static const char  differ[] =
+        "SELECT count(*) FROM (SELECT ended / 3600000, account, key, model,"
+        NGX_MODELGW_STORE_SUMS_OF_CALLS "FROM calls WHERE ended < (SELECT value"
+        " FROM marks) GROUP BY 1, 2, 3, 4 EXCEPT SELECT hour, account, key,"
+        " model," NGX_MODELGW_STORE_SUMS "FROM hours)";
+
+    s = unit_open(u);
+    put_accounts(s);
+    unit_begin(s);
+
+    for (i = 0; i < 3000; i++) {
+        sprintf(key, "key-%d", i * 7 % 700);
+
+        call = unit_call(i + 1, key, i);
+        call.model_len -= i % 2;
+        call.started = MIDNIGHT + i % 100;
+        call.ended = MIDNIGHT + ((i < 1500) ? HOUR : i * 1000ULL);
+        call.first_byte = (i % 3) ? (uint32_t) i : NGX_MODELGW_LEDGER_NONE;
+        call.seen.status = (i % 5) ? 200 : 500;
+        call.charge.tokens.input = i + 1;
+        call.charge.tokens.cache_read = i + 2;
+        call.charge.tokens.cache_write = i + 3;
+        call.charge.tokens.cache_write_1h = i + 4;
+        call.charge.tokens.output = i + 5;
+        call.charge.tokens.reasoning = i + 6;
+        unit_put_call(s, &call, (i % 2) ? "account-1" : "account-0");
+    }
+
+    call = unit_call(i + 1, "key-0", i);
+    call.ended = MIDNIGHT + HOUR + 5;
+    unit_put_call(s, &call, "account-1");
+    unit_commit(s);
+
+    assert_int_equal(hours(s, MIDNIGHT + 1600000, 1000), 100);
+    assert_int_equal(unit_sql(u, differ), 0);
+
+    /* 1,400, then 1,500 in one millisecond, then one */
+
+    assert_int_equal(hours(s, MIDNIGHT + UNIT_DAY, 1405), 2900);
+    assert_int_equal(unit_sql(u, differ), 0);
+    assert_int_equal(unit_sql(u, "SELECT value FROM marks"),
+                     MIDNIGHT + HOUR + 5);
+
+    assert_int_equal(hours(s, MIDNIGHT + UNIT_DAY, 1405), 1);
+    assert_int_equal(unit_sql(u, differ), 0);
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"), 3001);
+    assert_int_equal(unit_sql(u, "SELECT value FROM marks"),
+                     MIDNIGHT + UNIT_DAY);
+
+    unit_audit(u);
     ngx_modelgw_store_close(s);
 }
 
@@ -1201,6 +1271,7 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_store_case(test_usage),
+        unit_store_case(test_sums),
         unit_store_case(test_borders),
         unit_store_case(test_zones),
         unit_store_case(test_zones_of_days),
