@@ -256,19 +256,25 @@ static ngx_int_t
 ngx_http_modelgw_forward_header(ngx_http_modelgw_ctx_t *ctx,
     ngx_http_modelgw_forward_hops_t *hops, ngx_table_elt_t *h)
 {
-    ngx_uint_t                 i;
-    ngx_http_modelgw_group_t  *group;
+    ngx_int_t   rc;
+    ngx_uint_t  i;
 
-    group = ngx_http_modelgw_ctx_group(ctx);
+    /* before the name is looked up, which may remember it */
 
-    if (ngx_http_modelgw_pass_header_own(group, &h->key)
-        || ngx_http_modelgw_headers_holds(&h->key, &ctx->request.secret)
+    if (ngx_http_modelgw_headers_holds(&h->key, &ctx->request.secret)) {
+        return NGX_ABORT;
+    }
+
+    rc = ngx_http_modelgw_pass_header_action(ngx_http_modelgw_ctx_group(ctx),
+                                             h);
+
+    if (rc == NGX_ABORT
         || ngx_http_modelgw_headers_holds(&h->value, &ctx->request.secret))
     {
         return NGX_ABORT;
     }
 
-    if (!ngx_http_modelgw_pass_header_listed(group, &h->key)) {
+    if (rc == NGX_DECLINED) {
         ngx_http_modelgw_unlisted_count(&h->key);
         return NGX_DECLINED;
     }

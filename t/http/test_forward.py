@@ -263,6 +263,54 @@ def test_H4_key_in_a_name(gw):
 
 # pass_header
 
+# what is known of a name is remembered, by the bytes that were sent
+
+def slot(name):
+    """As in conf/ngx_http_modelgw_pass_header.c."""
+    h = 0
+    for c in name.lower().encode():
+        h = h * 31 + c
+    return (h + ord(name[0])) % 256
+
+
+def test_H4_names_of_one_slot(gw):
+    """Of the same length; each takes the place of the one before it."""
+    forms = ["x-stainless-%03d", "x-claude-abc%03d", "x-unlisted-x%03d",
+             "x-codex-key-%03d", "X-Stainless-%03d", "proxy-unlist%03d"]
+    slots = [{slot(form % i): form % i for i in range(1000)} for form in forms]
+    common = min(set.intersection(*map(set, slots)))
+    names = [by_slot[common] for by_slot in slots]
+    assert len({len(n) for n in names}) == 1
+    names += ["x-codex-" + "y" * 38, "x-codex-" + "y" * 39]
+    for name in names * 2 + names[::-1] + [n for n in names for _ in "12"]:
+        passes = name.lower().startswith((
+            "x-stainless-", "x-claude-", "x-codex-y"))
+        request = sent(gw, [(name, "v")])
+        assert (request.get(name) == "v") == passes, name
+        assert (b": v\r\n" in request.head) == passes, name
+
+
+def test_H4_name_that_is_the_begin_of_another(gw):
+    begin = "x-claude"
+    name = next(n for n in ("x-claude-%05d" % i for i in range(100000))
+                if slot(n) == slot(begin))
+    for _ in range(2):
+        assert sent(gw, [(name, "v")]).get(name) == "v"
+        assert sent(gw, [(begin, "v")]).get(begin) is None
+
+
+def test_H4_names_of_two_groups(gateway):
+    g = gateway(workers=1, groups=lib.group_a()
+                + lib.group_b(extra="pass_header x-foo;"))
+    for _ in range(2):
+        assert g.chat(headers=[("x-foo", "1"), ("x-app", "1")]).status == 200
+        assert g.b.last().get("x-foo") == "1" == g.b.last().get("x-app")
+        assert g.messages(headers=[("x-foo", "1"), ("x-app", "1")]).status \
+            == 200
+        assert g.a.last().get("x-foo") is None
+        assert g.a.last().get("x-app") == "1"
+
+
 @pytest.fixture(scope="module")
 def more_gateway(module_gateway):
     return module_gateway(groups=lib.group_a() + lib.group_b(

@@ -60,6 +60,17 @@ typedef struct {
 } ngx_http_modelgw_names_t;
 
 
+/* a header name as a client has sent it, which is passed or the module's own */
+
+#define NGX_HTTP_MODELGW_KNOWN_HEADERS  256
+
+typedef struct {
+    u_char                            len;         /* 0: none */
+    u_char                            own;         /* 1: it is not passed */
+    u_char                            name[46];
+} ngx_http_modelgw_known_header_t;
+
+
 /* place of a directive, for messages after the http block has been read */
 
 typedef struct {
@@ -133,6 +144,9 @@ typedef struct {
                                                       not denied by default */
 
     ngx_http_modelgw_names_t          pass;        /* those of pass_header */
+    ngx_http_modelgw_known_header_t   known[NGX_HTTP_MODELGW_KNOWN_HEADERS];
+                                                   /* of this worker, see
+                                                      pass_header.c */
 
     ngx_modelgw_scan_plan_t          *plans[NGX_MODELGW_PROTOCOLS];
                                                    /* scanners of requests */
@@ -576,15 +590,14 @@ ngx_uint_t ngx_http_modelgw_names_overlap(ngx_http_modelgw_name_t *a,
 /* To be called before the configuration is read. */
 void ngx_http_modelgw_pass_header_init(void);
 
-/* Whether a header of that name is passed to the group's upstream. */
-ngx_uint_t ngx_http_modelgw_pass_header_listed(ngx_http_modelgw_group_t *group,
-    ngx_str_t *name);
-
 /*
- * Whether the header is set by the module or the proxy, so it is never passed.
+ * Whether a client's header is passed to the group's upstream, by its name.
+ *     NGX_OK        it is
+ *     NGX_DECLINED  it is not, as it is not listed
+ *     NGX_ABORT     it never is, as the module or the proxy sets it
  */
-ngx_uint_t ngx_http_modelgw_pass_header_own(ngx_http_modelgw_group_t *group,
-    ngx_str_t *name);
+ngx_int_t ngx_http_modelgw_pass_header_action(ngx_http_modelgw_group_t *group,
+    ngx_table_elt_t *h);
 
 /* Adds the names of the line. */
 char *ngx_http_modelgw_pass_header(ngx_conf_t *cf,
