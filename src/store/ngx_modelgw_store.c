@@ -241,6 +241,8 @@ ngx_modelgw_store_close(ngx_modelgw_store_t *s)
         (void) sqlite3_finalize(s->stmts[i]);
     }
 
+    ngx_modelgw_store_hours_free(s);
+
     /* what is not committed is rolled back */
 
     if (s->cluster) {
@@ -324,7 +326,9 @@ ngx_modelgw_store_setup(ngx_modelgw_store_t *s, ngx_modelgw_store_file_t *file,
 
     (void) sqlite3_busy_timeout(s->db, 0);
 
-    if (ngx_modelgw_store_write_init(s) != NGX_OK) {
+    if (ngx_modelgw_store_hours_init(s) != NGX_OK
+        || ngx_modelgw_store_write_init(s) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -25,8 +25,14 @@
 #define NGX_MODELGW_STORE_DELTAS  256    /* accounts charged before a flush */
 #define NGX_MODELGW_STORE_SLOTS   1024   /* of their hash, a power of 2 */
 
-#define NGX_MODELGW_STORE_HOUR_ROWS   512   /* of "hours" before a flush */
-#define NGX_MODELGW_STORE_HOUR_SLOTS  2048  /* of their hash, a power of 2 */
+/* calls are summed up as they are written, in windows: a step counts those of
+   one, and there are windows for twice the time between steps */
+
+#define NGX_MODELGW_STORE_WINDOW      2500  /* ms */
+#define NGX_MODELGW_STORE_WINDOWS     8
+
+#define NGX_MODELGW_STORE_HOUR_ROWS   1024  /* of "hours" before a flush */
+#define NGX_MODELGW_STORE_HOUR_SLOTS  4096  /* of their hash, a power of 2 */
 #define NGX_MODELGW_STORE_HOUR_NAMES  3     /* account, key, model */
 #define NGX_MODELGW_STORE_HOUR_SUMS   12    /* NGX_MODELGW_STORE_SUMS */
 
@@ -146,6 +152,18 @@ typedef struct {
 } ngx_modelgw_store_hour_t;
 
 
+/* sums of calls that ended in a window, by rows of "hours" */
+
+typedef struct {
+    int64_t                      window; /* number of it, since the Epoch */
+    ngx_uint_t                   calls;  /* in the rows */
+    ngx_uint_t                   nrows;
+    uint16_t                     slots[NGX_MODELGW_STORE_HOUR_SLOTS]; /* as
+                                            those of deltas */
+    ngx_modelgw_store_hour_t     rows[NGX_MODELGW_STORE_HOUR_ROWS];
+} ngx_modelgw_store_hours_t;
+
+
 /* a call of the batch that is not written yet */
 
 typedef struct {
@@ -185,10 +203,9 @@ struct ngx_modelgw_store_s {
                                             the index of a delta; 0: free */
     ngx_modelgw_store_delta_t    deltas[NGX_MODELGW_STORE_DELTAS];
 
-    ngx_uint_t                   nhours;
-    uint16_t                     hour_slots[NGX_MODELGW_STORE_HOUR_SLOTS];
-                                         /* as slots */
-    ngx_modelgw_store_hour_t     hours[NGX_MODELGW_STORE_HOUR_ROWS];
+    ngx_modelgw_store_hours_t   *hours;  /* of a writer: of windows, at the
+                                            remainder of their number; then one
+                                            of calls that are read */
 
     /* of a writer: ids of prices that are stored, at their place */
 
@@ -364,6 +381,15 @@ ngx_int_t ngx_modelgw_store_once(ngx_modelgw_store_t *s,
  */
 ngx_int_t ngx_modelgw_store_run_row(ngx_modelgw_store_t *s,
     ngx_modelgw_store_statement_e i, const char *failed);
+
+/*
+ * Sums of calls, for ngx_modelgw_store_hours(): allocates them (NGX_OK,
+ * NGX_ERROR), adds a call that was inserted, frees them.
+ */
+ngx_int_t ngx_modelgw_store_hours_init(ngx_modelgw_store_t *s);
+void ngx_modelgw_store_hours_note(ngx_modelgw_store_t *s,
+    ngx_modelgw_store_row_t *row);
+void ngx_modelgw_store_hours_free(ngx_modelgw_store_t *s);
 
 /* Stores a call's price in its batch, if it may be new: NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_modelgw_store_price_of(ngx_modelgw_store_t *s,

@@ -544,6 +544,8 @@ ngx_modelgw_store_calls_insert(ngx_modelgw_store_t *s, ngx_uint_t first,
         if (ngx_modelgw_store_price_of(s, s->rows[i].call) != NGX_OK) {
             return NGX_ERROR;
         }
+
+        ngx_modelgw_store_hours_note(s, &s->rows[i]);
     }
 
     if (s->journal

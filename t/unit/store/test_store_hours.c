@@ -301,70 +301,203 @@ test_usage(void **state)
 }
 
 
+/* all that is in "hours" is what SQLite says of the calls before the mark */
+
+static void
+sums_as_called(unit_store_t *u)
+{
+    assert_int_equal(unit_sql(u,
+        "SELECT count(*) FROM (SELECT ended / 3600000, account, key, model,"
+        NGX_MODELGW_STORE_SUMS_OF_CALLS "FROM calls WHERE ended < (SELECT value"
+        " FROM marks) GROUP BY 1, 2, 3, 4 EXCEPT SELECT hour, account, key,"
+        " model," NGX_MODELGW_STORE_SUMS "FROM hours)"), 0);
+
+    assert_int_equal(unit_sql(u, "SELECT coalesce(sum(calls), 0) FROM hours"),
+                     unit_sql(u, "SELECT count(*) FROM calls WHERE ended <"
+                                 " (SELECT value FROM marks)"));
+    unit_audit(u);
+}
+
+
+/* each with other numbers, some without a first byte, some errors */
+
+static ngx_modelgw_call_t
+counted_call(int i, int keys)
+{
+    char                key[16];
+    ngx_modelgw_call_t  call;
+
+    sprintf(key, "key-%d", i * 7 % keys);
+
+    call = unit_call(i + 1, key, i);
+    call.model_len -= i % 2;
+    call.first_byte = (i % 3) ? (uint32_t) i : NGX_MODELGW_LEDGER_NONE;
+    call.seen.status = (i % 5) ? 200 : 500;
+    call.charge.tokens.input = i + 1;
+    call.charge.tokens.cache_read = i + 2;
+    call.charge.tokens.cache_write = i + 3;
+    call.charge.tokens.cache_write_1h = i + 4;
+    call.charge.tokens.output = i + 5;
+    call.charge.tokens.reasoning = i + 6;
+
+    return call;
+}
+
+
 /*
- * Every sum is what SQLite says: of more keys than are summed up at a time, and
- * of calls that end in the same millisecond, more than a step should take.
+ * Calls that are read: of more keys than are summed up at a time, and more in a
+ * millisecond than a step should take.
  */
 
 static void
 test_sums(void **state)
 {
     int                   i;
-    char                  key[16];
     unit_store_t         *u = *state;
     ngx_modelgw_call_t    call;
     ngx_modelgw_store_t  *s;
-
-    static const char  differ[] =
-        "SELECT count(*) FROM (SELECT ended / 3600000, account, key, model,"
-        NGX_MODELGW_STORE_SUMS_OF_CALLS "FROM calls WHERE ended < (SELECT value"
-        " FROM marks) GROUP BY 1, 2, 3, 4 EXCEPT SELECT hour, account, key,"
-        " model," NGX_MODELGW_STORE_SUMS "FROM hours)";
 
     s = unit_open(u);
     put_accounts(s);
     unit_begin(s);
 
-    for (i = 0; i < 3000; i++) {
-        sprintf(key, "key-%d", i * 7 % 700);
-
-        call = unit_call(i + 1, key, i);
-        call.model_len -= i % 2;
-        call.started = MIDNIGHT + i % 100;
+    for (i = 0; i <= 3000; i++) {
+        call = counted_call(i, 2000);
         call.ended = MIDNIGHT + ((i < 1500) ? HOUR : i * 1000ULL);
-        call.first_byte = (i % 3) ? (uint32_t) i : NGX_MODELGW_LEDGER_NONE;
-        call.seen.status = (i % 5) ? 200 : 500;
-        call.charge.tokens.input = i + 1;
-        call.charge.tokens.cache_read = i + 2;
-        call.charge.tokens.cache_write = i + 3;
-        call.charge.tokens.cache_write_1h = i + 4;
-        call.charge.tokens.output = i + 5;
-        call.charge.tokens.reasoning = i + 6;
+
+        if (i == 3000) {
+            call.ended = MIDNIGHT + HOUR + 5;
+        }
+
+        call.started = MIDNIGHT + i % 100;
         unit_put_call(s, &call, (i % 2) ? "account-1" : "account-0");
     }
 
-    call = unit_call(i + 1, "key-0", i);
-    call.ended = MIDNIGHT + HOUR + 5;
-    unit_put_call(s, &call, "account-1");
     unit_commit(s);
+    ngx_modelgw_store_close(s);
+
+    s = unit_open(u);
 
     assert_int_equal(hours(s, MIDNIGHT + 1600000, 1000), 100);
-    assert_int_equal(unit_sql(u, differ), 0);
+    sums_as_called(u);
 
     /* 1,400, then 1,500 in one millisecond, then one */
 
     assert_int_equal(hours(s, MIDNIGHT + UNIT_DAY, 1405), 2900);
-    assert_int_equal(unit_sql(u, differ), 0);
     assert_int_equal(unit_sql(u, "SELECT value FROM marks"),
                      MIDNIGHT + HOUR + 5);
+    sums_as_called(u);
 
     assert_int_equal(hours(s, MIDNIGHT + UNIT_DAY, 1405), 1);
-    assert_int_equal(unit_sql(u, differ), 0);
-    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"), 3001);
     assert_int_equal(unit_sql(u, "SELECT value FROM marks"),
                      MIDNIGHT + UNIT_DAY);
+    sums_as_called(u);
 
-    unit_audit(u);
+    ngx_modelgw_store_close(s);
+}
+
+
+/*
+ * Calls that are summed up as they are written: used if they are all of their
+ * window, whatever is written late or twice, with a clock that is set, more
+ * keys than there is room for, or a writer that starts again.
+ */
+
+static void
+test_noted(void **state)
+{
+    int                   i, round, used, last;
+    uint64_t              now;
+    ngx_uint_t            n;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    srand(4);
+
+    s = unit_open(u);
+    put_accounts(s);
+
+    now = MIDNIGHT + HOUR - 300 * 1000;
+    used = 0;
+    last = 0;
+
+    for (round = 0; round < 250; round++) {
+        unit_begin(s);
+
+        for (i = rand() % 40 + ((round % 50) ? 0 : 1100); i > 0; i--) {
+            call = counted_call((rand() % 50) ? last++ : rand() % (last + 1),
+                                (round % 50) ? 10 : 3000);
+            call.ended = now - rand() % 1000;
+
+            if (rand() % 500 == 0) {
+                call.ended += rand() % 120000 - 60000;
+            }
+
+            call.started = call.ended - rand() % 500;
+            unit_put_call(s, &call, "account-1");
+        }
+
+        unit_commit(s);
+
+        now += rand() % 4000;
+
+        if (rand() % 30 == 0) {
+            ngx_modelgw_store_close(s);
+            s = unit_open(u);
+        }
+
+        if (rand() % 4) {
+            continue;
+        }
+
+        do {
+            n = hours(s, now - 2000, 5);
+
+            /* calls that are read are 5, or some more in one millisecond */
+
+            used += (n > 10);
+
+        } while (n >= 5);
+
+        sums_as_called(u);
+    }
+
+    assert_true(used > 20);
+
+    ngx_modelgw_store_close(s);
+}
+
+
+/* a mark inside of a window, and as many calls after it as in the window */
+
+static void
+test_noted_in_part(void **state)
+{
+    int                   i;
+    unit_store_t         *u = *state;
+    ngx_modelgw_call_t    call;
+    ngx_modelgw_store_t  *s;
+
+    s = unit_open(u);
+    put_accounts(s);
+    unit_begin(s);
+
+    for (i = 0; i < 3; i++) {
+        call = counted_call(i, 10);
+        call.ended = MIDNIGHT + i * 1300;
+        call.started = call.ended;
+        unit_put_call(s, &call, "account-1");
+    }
+
+    unit_commit(s);
+
+    for (i = 0; i < 3; i++) {
+        (void) hours(s, MIDNIGHT + 30000, 1);
+        sums_as_called(u);
+    }
+
+    assert_int_equal(unit_sql(u, "SELECT sum(calls) FROM hours"), 3);
     ngx_modelgw_store_close(s);
 }
 
@@ -1272,6 +1405,8 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_store_case(test_usage),
         unit_store_case(test_sums),
+        unit_store_case(test_noted),
+        unit_store_case(test_noted_in_part),
         unit_store_case(test_borders),
         unit_store_case(test_zones),
         unit_store_case(test_zones_of_days),
