@@ -2,6 +2,7 @@
 is reached only by a call that was admitted."""
 
 import os
+import re
 
 import pytest
 
@@ -425,6 +426,20 @@ def test_other_servers_are_left_alone(gateway):
     assert r.status == 418 and r.body == b'{"odd": 1}'
     assert r.get("set-cookie") == "a=b"
     assert b"<html" in h1(port, "GET", "/" + "x" * 60000).body
+
+
+@pytest.mark.skipif(lib.ASAN, reason="the sanitizer's pools have no blocks")
+@pytest.mark.parametrize("line,size", [
+    ("", 8192), ("request_pool_size 1k;", 8192),
+    ("request_pool_size 9k;", 9216)])
+def test_two_blocks_of_the_pool_hold_a_call(gateway, line, size):
+    g = gateway(workers=1, log_level="debug", server=line)
+    assert g.chat().status == 200
+    g.stop()
+    text = g.read("error.log")
+    if "modelgw answer: status" not in text:
+        pytest.skip("the module is built without its debug log")
+    assert len(re.findall(r" posix_memalign: \w+:%d @16" % size, text)) == 2
 
 
 @pytest.mark.parametrize("size", [0, 100, 3 << 20])

@@ -44,6 +44,10 @@
 #define NGX_HTTP_MODELGW_LINT_BUFFER   (1024 * 1024)       /* bytes */
 #define NGX_HTTP_MODELGW_LINT_TIMEOUT  (300 * 1000)        /* ms */
 
+/* bytes; a call takes 12 to 16 KB of the pool of its request */
+
+#define NGX_HTTP_MODELGW_LINT_POOL     (8 * 1024)
+
 
 typedef struct {
     ngx_http_core_srv_conf_t    *cscf;
@@ -205,7 +209,9 @@ ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name)
  * X-Accel-* of an upstream must not control nginx, errors of an upstream are
  * rewritten by us, and its trailers are not passed.  Clients that close their
  * connections are handled by modelgw_abort.  "/v1" is not redirected to
- * "/v1/", as to clients it is an unknown path like any other.
+ * "/v1/", as to clients it is an unknown path like any other.  The pools of
+ * requests to the server have larger blocks than nginx's default of 4 KB: two
+ * of them hold a call, which needs a small part of a fourth one otherwise.
  */
 
 static void
@@ -216,6 +222,9 @@ ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint)
     proxy = lint->proxy;
 
     lint->clcf->auto_redirect = 0;
+
+    lint->cscf->request_pool_size = ngx_max(lint->cscf->request_pool_size,
+                                            NGX_HTTP_MODELGW_LINT_POOL);
 
     proxy->ignore_headers |= NGX_HTTP_UPSTREAM_IGN_XA_REDIRECT
                              |NGX_HTTP_UPSTREAM_IGN_XA_EXPIRES
