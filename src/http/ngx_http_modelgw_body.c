@@ -5,7 +5,8 @@
  *
  * The scanner is in the chain of request body filters, before the one that
  * saves to memory or to a file: it gets each byte once, while it is in the
- * cache, with HTTP/1.1 and HTTP/2, whatever the sizes of body and buffer.
+ * cache, with HTTP/1.1 and HTTP/2, whatever the sizes of body and buffer.  Of a
+ * large body, what may be known waits in nginx's buffer: see memo.h.
  *
  * The owner of the request:
  *
@@ -38,6 +39,8 @@ static ngx_int_t ngx_http_modelgw_body_limited(ngx_http_request_t *r,
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_body_large(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+static void ngx_http_modelgw_body_memo(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ssize_t ngx_http_modelgw_body_recv(ngx_connection_t *c, u_char *buf,
     size_t size);
@@ -228,10 +231,8 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 static ngx_int_t
 ngx_http_modelgw_body_large(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 {
-    ngx_pool_cleanup_t            *cln;
-    ngx_http_modelgw_body_t       *body;
-    ngx_http_modelgw_loc_conf_t   *mlcf;
-    ngx_http_modelgw_main_conf_t  *mmcf;
+    ngx_pool_cleanup_t       *cln;
+    ngx_http_modelgw_body_t  *body;
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_body_t));
     if (cln == NULL) {
@@ -241,24 +242,38 @@ ngx_http_modelgw_body_large(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
     cln->handler = ngx_http_modelgw_body_restore;
 
     body = cln->data;
-    body->memo.memo = NULL;
-
-    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
-    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
-
-    if (mlcf->memo && mmcf->memo) {
-        ngx_modelgw_memo_begin(mmcf->memo, &body->memo, ctx->request.scan,
-                               &ctx->request.key->account,
-                               r->headers_in.content_length_n);
-    }
-
     body->connection = r->connection;
     body->recv = r->connection->recv;
     r->connection->recv = ngx_http_modelgw_body_recv;
 
     ctx->request.body = body;
 
+    ngx_http_modelgw_body_memo(r, ctx);
+
     return NGX_OK;
+}
+
+
+static void
+ngx_http_modelgw_body_memo(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_modelgw_memo_read_t       *memo;
+    ngx_http_modelgw_loc_conf_t   *mlcf;
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_modelgw_module);
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    memo = &ctx->request.body->memo;
+
+    if (!mlcf->memo || mmcf->memo == NULL) {
+        memo->memo = NULL;
+        return;
+    }
+
+    ngx_modelgw_memo_begin(mmcf->memo, memo, ctx->request.scan,
+                           &ctx->request.key->account,
+                           r->headers_in.content_length_n);
 }
 
 

@@ -33,7 +33,7 @@
 
 #define NGX_HTTP_MODELGW_EMIT_SMALL  2048
 
-/* bytes of a buf: a page, more than a block of the pool, so it can be freed */
+/* bytes of a buf: a page, which no pool has in a block, so it can be freed */
 
 #define NGX_HTTP_MODELGW_EMIT_MIN    4096
 

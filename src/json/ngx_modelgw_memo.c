@@ -4,9 +4,9 @@
  *
  * A document is a chain of links, all of the same length.  Where a link ends,
  * the hash of all before it is kept; of each document only the last one has a
- * state, since a client goes on from there.  Links before the last one tell that
- * these bytes were seen: while they were, scanning waits, for a state may
- * follow.  As soon as a link is new, all that has waited is scanned.
+ * state, since a client goes on from there.  Links before it tell that these
+ * bytes were seen: while they were, scanning waits, for a state may follow.  As
+ * soon as a link is new, all that has waited is scanned.
  *
  * If the first link is new, nothing after it is hashed, and there is no state:
  * most documents that begin like no other do not come again.
@@ -69,6 +69,8 @@ static u_char *ngx_modelgw_memo_waiting(ngx_modelgw_memo_read_t *r,
     u_char *p);
 static u_char *ngx_modelgw_memo_reach(ngx_modelgw_memo_read_t *r, u_char *from,
     u_char *p);
+static ngx_modelgw_memo_link_t *ngx_modelgw_memo_link(
+    ngx_modelgw_memo_read_t *r);
 static u_char *ngx_modelgw_memo_scan(ngx_modelgw_memo_read_t *r, u_char *from,
     u_char *p);
 static ngx_modelgw_memo_link_t *ngx_modelgw_memo_find(ngx_modelgw_memo_t *m,
@@ -233,24 +235,7 @@ ngx_modelgw_memo_reach(ngx_modelgw_memo_read_t *r, u_char *from, u_char *p)
     ngx_modelgw_memo_link_t  *link;
 
     m = r->memo;
-
-    link = ngx_modelgw_memo_find(m, &r->prefix.hash);
-
-    if (link == NULL) {
-
-        if (r->read == (off_t) m->size) {
-            r->last = r->read;
-        }
-
-        r->seen = 0;
-        link = ngx_modelgw_memo_add(m, &r->prefix.hash);
-
-    } else {
-        r->again = 1;
-
-        ngx_queue_remove(&link->queue);
-        ngx_queue_insert_head(&m->links, &link->queue);
-    }
+    link = ngx_modelgw_memo_link(r);
 
     if (link->state) {
         ngx_queue_remove(&link->state->queue);
@@ -277,6 +262,36 @@ ngx_modelgw_memo_reach(ngx_modelgw_memo_read_t *r, u_char *from, u_char *p)
     }
 
     return from;
+}
+
+
+/* the link that has just been read */
+
+static ngx_modelgw_memo_link_t *
+ngx_modelgw_memo_link(ngx_modelgw_memo_read_t *r)
+{
+    ngx_modelgw_memo_t       *m;
+    ngx_modelgw_memo_link_t  *link;
+
+    m = r->memo;
+    link = ngx_modelgw_memo_find(m, &r->prefix.hash);
+
+    if (link) {
+        r->again = 1;
+
+        ngx_queue_remove(&link->queue);
+        ngx_queue_insert_head(&m->links, &link->queue);
+
+        return link;
+    }
+
+    r->seen = 0;
+
+    if (r->read == (off_t) m->size) {
+        r->last = r->read;
+    }
+
+    return ngx_modelgw_memo_add(m, &r->prefix.hash);
 }
 
 

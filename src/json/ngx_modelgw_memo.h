@@ -7,7 +7,8 @@
  * the plan and the owner: so a hit is the state that a scan of these bytes
  * gives, but for a collision, of which nobody can find one without the secret.
  * Owners do not see each other's: neither their states, nor, by the time that
- * a scan takes, whether there are any.
+ * a scan takes, whether there are any.  What was not used for longest goes,
+ * whosever it is: that tells an owner how much others have read, not what.
  */
 
 
@@ -52,7 +53,7 @@ ngx_modelgw_memo_t *ngx_modelgw_memo_create(ngx_pool_t *pool,
 /*
  * Begins a document of len bytes for a scanner that has read nothing, whose
  * plan lives as long as the memo.  The owner's name has at most
- * NGX_MODELGW_PREFIX_UNIT - 16 bytes.
+ * NGX_MODELGW_PREFIX_UNIT - 32 bytes.
  */
 void ngx_modelgw_memo_begin(ngx_modelgw_memo_t *m, ngx_modelgw_memo_read_t *r,
     ngx_modelgw_scan_t *scan, ngx_str_t *owner, off_t len);
@@ -64,7 +65,7 @@ void ngx_modelgw_memo_begin(ngx_modelgw_memo_t *m, ngx_modelgw_memo_read_t *r,
 ngx_int_t ngx_modelgw_memo_feed(ngx_modelgw_memo_read_t *r, u_char *p,
     size_t len, ngx_uint_t more);
 
-/* Returns how many bytes were not scanned, of all documents. */
+/* Returns how many bytes were not scanned, of all documents: for tests. */
 uint64_t ngx_modelgw_memo_skipped(ngx_modelgw_memo_t *m);
 
 

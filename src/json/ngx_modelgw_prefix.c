@@ -278,17 +278,18 @@ ngx_modelgw_prefix_begin(ngx_modelgw_prefix_t *h,
     uint64_t  *head;
 
     h->key = key;
-    h->hash.low = 1;
+    h->hash.low = 0;
     h->hash.high = 0;
     h->len = 0;
 
     ngx_memzero(h->part, NGX_MODELGW_PREFIX_UNIT);
 
     head = (uint64_t *) h->part;
-    head[0] = number;
-    head[1] = label->len;
+    head[0] = 1;
+    head[2] = number;
+    head[3] = label->len;
 
-    ngx_memcpy(&head[2], label->data, label->len);
+    ngx_memcpy(&head[4], label->data, label->len);
 
     key->units(key, &h->hash, h->part, NGX_MODELGW_PREFIX_UNIT);
 }

@@ -66,7 +66,7 @@ ngx_modelgw_prefix_key_t *ngx_modelgw_prefix_key(ngx_pool_t *pool,
 
 /*
  * Begins the hash of a document.  The label, of at most
- * NGX_MODELGW_PREFIX_UNIT - 16 bytes, and the number are hashed before it.
+ * NGX_MODELGW_PREFIX_UNIT - 32 bytes, and the number are hashed before it.
  */
 void ngx_modelgw_prefix_begin(ngx_modelgw_prefix_t *h,
     ngx_modelgw_prefix_key_t *key, uint64_t number, ngx_str_t *label);

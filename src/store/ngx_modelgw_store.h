@@ -297,9 +297,10 @@ ngx_int_t ngx_modelgw_store_roll_up(ngx_modelgw_store_t *s, uint64_t time,
 
 
 /*
- * Adds to the sums by hour at most "max" of the calls, those that ended first,
- * that ended before "time" (seconds since the Epoch) and are not in them, in a
- * batch of its own.
+ * Adds to the sums by hour calls that are not in them, those that ended first,
+ * in a batch of its own: of those that ended up to some seconds before "time"
+ * (seconds since the Epoch) at most "max", or more that were summed up as they
+ * were written, or ended in the same millisecond.
  *     NGX_OK        *n were added; fewer than max: there are no more
  *     NGX_ERROR
  */

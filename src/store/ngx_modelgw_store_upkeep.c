@@ -54,8 +54,8 @@ static ngx_modelgw_store_hour_t *ngx_modelgw_store_hours_note_row(
     ngx_modelgw_store_hours_t *hours, ngx_modelgw_store_row_t *row);
 static void ngx_modelgw_store_hours_note_sums(ngx_modelgw_call_t *call,
     int64_t *sums);
-static ngx_modelgw_store_hours_t *ngx_modelgw_store_hours_noted(
-    ngx_modelgw_store_t *s, int64_t *mark, ngx_uint_t *n);
+static ngx_int_t ngx_modelgw_store_hours_noted(ngx_modelgw_store_t *s,
+    int64_t *mark, ngx_uint_t *n, ngx_modelgw_store_hours_t **hours);
 static ngx_int_t ngx_modelgw_store_hours_sum(ngx_modelgw_store_t *s,
     ngx_uint_t max, int64_t *mark, ngx_uint_t *n);
 static ngx_int_t ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s,
@@ -282,6 +282,7 @@ ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
     ngx_uint_t *n)
 {
     int64_t                     before, mark, count;
+    ngx_int_t                   rc;
     ngx_modelgw_store_hours_t  *hours;
 
     *n = 0;
@@ -308,17 +309,15 @@ ngx_modelgw_store_hours(ngx_modelgw_store_t *s, uint64_t time, ngx_uint_t max,
 
     mark = before;
 
-    hours = ngx_modelgw_store_hours_noted(s, &mark, n);
+    rc = ngx_modelgw_store_hours_noted(s, &mark, n, &hours);
 
-    if (hours == NULL) {
+    if (rc == NGX_DECLINED) {
         hours = &s->hours[NGX_MODELGW_STORE_WINDOWS];
-
-        if (ngx_modelgw_store_hours_sum(s, max, &mark, n) != NGX_OK) {
-            return ngx_modelgw_store_abandon(s);
-        }
+        rc = ngx_modelgw_store_hours_sum(s, max, &mark, n);
     }
 
-    if (ngx_modelgw_store_hours_flush(s, hours) != NGX_OK
+    if (rc != NGX_OK
+        || ngx_modelgw_store_hours_flush(s, hours) != NGX_OK
         || ngx_modelgw_store_steps(s, ngx_modelgw_store_marking, mark, 0)
            != NGX_OK)
     {
@@ -460,36 +459,47 @@ ngx_modelgw_store_hours_note_sums(ngx_modelgw_call_t *call, int64_t *sums)
 
 /*
  * The sums of the window that begins at the mark and ends before *mark, which
- * becomes its end; NULL: they are not of all calls.
+ * becomes its end.
+ *     NGX_OK        *hours is set
+ *     NGX_DECLINED  they are not of all calls
+ *     NGX_ERROR
  */
 
-static ngx_modelgw_store_hours_t *
+static ngx_int_t
 ngx_modelgw_store_hours_noted(ngx_modelgw_store_t *s, int64_t *mark,
-    ngx_uint_t *n)
+    ngx_uint_t *n, ngx_modelgw_store_hours_t **hours)
 {
     int64_t                     window, end, count;
-    ngx_modelgw_store_hours_t  *hours;
+    ngx_modelgw_store_hours_t  *h;
 
     window = s->mark / NGX_MODELGW_STORE_WINDOW;
     end = s->mark + NGX_MODELGW_STORE_WINDOW;
 
-    hours = &s->hours[window % NGX_MODELGW_STORE_WINDOWS];
+    h = &s->hours[window % NGX_MODELGW_STORE_WINDOWS];
 
-    if (hours->window != window || hours->calls == 0
-        || s->mark % NGX_MODELGW_STORE_WINDOW || end > *mark
-        || ngx_modelgw_store_step(s, "SELECT count(*) FROM calls"
-                                     " WHERE ended >= ?1 AND ended < ?2",
-                                  s->mark, end, &count)
-           != NGX_OK
-        || count != (int64_t) hours->calls)
+    if (h->window != window || h->calls == 0
+        || s->mark % NGX_MODELGW_STORE_WINDOW || end > *mark)
     {
-        return NULL;
+        return NGX_DECLINED;
+    }
+
+    if (ngx_modelgw_store_step(s, "SELECT count(*) FROM calls"
+                                  " WHERE ended >= ?1 AND ended < ?2",
+                               s->mark, end, &count)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (count != (int64_t) h->calls) {
+        return NGX_DECLINED;
     }
 
     *mark = end;
     *n = count;
+    *hours = h;
 
-    return hours;
+    return NGX_OK;
 }
 
 

@@ -171,7 +171,7 @@ ngx_http_modelgw_pass_header_action(ngx_http_modelgw_group_t *group,
         return ngx_http_modelgw_pass_header_decide(group, &h->key);
     }
 
-    /* one name in two forms of case has one hash, but two slots */
+    /* "name" and "Name" have one hash, but two slots */
 
     known = &group->known[(h->hash + h->key.data[0])
                           % NGX_HTTP_MODELGW_KNOWN_HEADERS];

@@ -17,8 +17,12 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#if (__GLIBC__)
+#if defined(__GLIBC__)
 #include <malloc.h>
+
+#if __GLIBC_PREREQ(2, 33)
+#define NGX_HTTP_MODELGW_HEAP  1
+#endif
 #endif
 
 #include "ngx_http_modelgw_zone.h"
@@ -31,7 +35,7 @@
 #define NGX_HTTP_MODELGW_HEAP_LOOK  10000               /* ms */
 
 
-#if (__GLIBC__ && __GLIBC_PREREQ(2, 33))
+#if (NGX_HTTP_MODELGW_HEAP)
 
 static void ngx_http_modelgw_heap_timer(ngx_event_t *ev);
 static size_t ngx_http_modelgw_heap_free(void);

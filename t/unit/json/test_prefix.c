@@ -61,7 +61,7 @@ horner(u128 hash, u_char *p, size_t len)
 }
 
 
-/* of the head: the number, the length of the label, the label, zeros */
+/* of the head: 1, the number, the length of the label, the label, zeros */
 
 static u128
 reference(uint64_t number, ngx_str_t *name, size_t len)
@@ -70,13 +70,14 @@ reference(uint64_t number, ngx_str_t *name, size_t len)
     uint64_t  word;
 
     memset(head, 0, UNIT);
-    memcpy(head, &number, 8);
+    head[0] = 1;
+    memcpy(head + 16, &number, 8);
 
     word = name->len;
-    memcpy(head + 8, &word, 8);
-    memcpy(head + 16, name->data, name->len);
+    memcpy(head + 24, &word, 8);
+    memcpy(head + 32, name->data, name->len);
 
-    return horner(horner(1, head, UNIT), doc, len);
+    return horner(horner(0, head, UNIT), doc, len);
 }
 
 
