@@ -263,13 +263,13 @@ QUICK = {
                      + SCRIPTS,
     "stream-each-32": ["plain", "metering", "all"],
     "json-1k-1": ["direct", "plain", "all"],
-    "json-1k-32": FEW + ["kept"],
+    "json-1k-32": FEW,
     "json-20k-32": FEW + ["kept", "translate"] + SCRIPTS,
     "json-turn-32": ["plain"] + TRANSLATED,
     "json-200k-32": ["plain", "kept", "all"],
-    "json-200k-resent-32": ["plain", "kept", "all"],
+    "json-200k-resent-32": ["plain", "all"],
     "json-2m-32": ["plain", "kept", "all"],
-    "json-2m-resent-32": ["plain", "kept", "all"],
+    "json-2m-resent-32": ["plain", "all"],
     "idle": ["plain", "metering", "all"],
 }
 
