@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 
@@ -15,6 +16,7 @@ import pytest
 
 import client
 import gateway as lib
+import memory_fails
 from client import assert_flat, build
 from upstream import chat_completion, reply_json
 
@@ -298,6 +300,25 @@ def test_reload(gateway, upstreams):
     good(gw, body)
     gw.reload()
     good(gw, body)
+
+
+@memory_fails.skip
+def test_no_memory_at_start(gateway, upstreams, tmp_path):
+    """Without memory for it, a worker scans all."""
+    memory = memory_fails.Memory(str(tmp_path / "counts"))
+    with memory_fails.altered(memory):
+        gw = gateway(workers=1)
+    gw.expect("exited on signal 9")
+    body = conversation(200 << 10, "start")
+    for n in range(1, 4):
+        (pid,) = gw.pids()
+        os.kill(pid, signal.SIGSTOP)        # it allocates, too
+        memory.fail(n)
+        gw.kill_workers()
+        for _ in range(3):
+            good(gw, body)
+        assert memory.count() > n
+        memory.fail(0)
 
 
 # what it costs, and whom
