@@ -14,6 +14,7 @@
 #include <ngx_http.h>
 
 #include "ngx_http_modelgw.h"
+#include "ngx_http_modelgw_zone.h"
 
 
 #define NGX_HTTP_MODELGW_UNLISTED           24
@@ -27,17 +28,15 @@ typedef struct {
 } ngx_http_modelgw_unlisted_t;
 
 
-static void ngx_http_modelgw_unlisted_timer(void);
 static void ngx_http_modelgw_unlisted_handler(ngx_event_t *ev);
 
 
 static ngx_http_modelgw_unlisted_t
     ngx_http_modelgw_unlisted[NGX_HTTP_MODELGW_UNLISTED];
 
-static ngx_uint_t        ngx_http_modelgw_unlisted_n;
-static ngx_uint_t        ngx_http_modelgw_unlisted_others;
-static ngx_event_t       ngx_http_modelgw_unlisted_event;
-static ngx_connection_t  ngx_http_modelgw_unlisted_connection;
+static ngx_uint_t   ngx_http_modelgw_unlisted_n;
+static ngx_uint_t   ngx_http_modelgw_unlisted_others;
+static ngx_event_t  ngx_http_modelgw_unlisted_event;
 
 
 void
@@ -50,7 +49,9 @@ ngx_http_modelgw_unlisted_count(ngx_str_t *name)
     }
 
     if (!ngx_http_modelgw_unlisted_event.timer_set) {
-        ngx_http_modelgw_unlisted_timer();
+        ngx_http_modelgw_process_add_timer(&ngx_http_modelgw_unlisted_event,
+                                        ngx_http_modelgw_unlisted_handler,
+                                        NGX_HTTP_MODELGW_UNLISTED_INTERVAL);
     }
 
     last = ngx_http_modelgw_unlisted + ngx_http_modelgw_unlisted_n;
@@ -76,26 +77,6 @@ ngx_http_modelgw_unlisted_count(ngx_str_t *name)
     u->count = 1;
 
     ngx_http_modelgw_unlisted_n++;
-}
-
-
-static void
-ngx_http_modelgw_unlisted_timer(void)
-{
-    ngx_event_t  *ev;
-
-    /* debug messages of timers need a connection */
-
-    ngx_http_modelgw_unlisted_connection.fd = (ngx_socket_t) -1;
-
-    ev = &ngx_http_modelgw_unlisted_event;
-
-    ev->handler = ngx_http_modelgw_unlisted_handler;
-    ev->data = &ngx_http_modelgw_unlisted_connection;
-    ev->log = ngx_cycle->log;
-    ev->cancelable = 1;
-
-    ngx_add_timer(ev, NGX_HTTP_MODELGW_UNLISTED_INTERVAL);
 }
 
 

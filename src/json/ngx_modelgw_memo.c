@@ -146,7 +146,6 @@ ngx_modelgw_memo_begin(ngx_modelgw_memo_t *m, ngx_modelgw_memo_read_t *r,
     r->from = NULL;
     r->last = len - len % m->size;
     r->seen = 1;
-    r->again = 0;
 
     ngx_modelgw_prefix_begin(&r->prefix, m->key,
                              (uintptr_t) ngx_modelgw_scan_plan_of(scan),
@@ -252,7 +251,7 @@ ngx_modelgw_memo_reach(ngx_modelgw_memo_read_t *r, u_char *from, u_char *p)
     if (r->read == r->last) {
         r->seen = 0;
 
-        if (r->again && link->state == NULL) {
+        if (link->state == NULL) {
             from = ngx_modelgw_memo_scan(r, from, p);
 
             if (from) {
@@ -277,8 +276,6 @@ ngx_modelgw_memo_link(ngx_modelgw_memo_read_t *r)
     link = ngx_modelgw_memo_find(m, &r->prefix.hash);
 
     if (link) {
-        r->again = 1;
-
         ngx_queue_remove(&link->queue);
         ngx_queue_insert_head(&m->links, &link->queue);
 
@@ -288,7 +285,7 @@ ngx_modelgw_memo_link(ngx_modelgw_memo_read_t *r)
     r->seen = 0;
 
     if (r->read == (off_t) m->size) {
-        r->last = r->read;
+        r->last = 0;
     }
 
     return ngx_modelgw_memo_add(m, &r->prefix.hash);

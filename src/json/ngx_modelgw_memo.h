@@ -5,7 +5,7 @@
  *
  * A state is found by the keyed hash of all bytes before it (prefix.h), with
  * the plan and the owner: so a hit is the state that a scan of these bytes
- * gives, but for a collision, of which nobody can find one without the secret.
+ * gives, but for a collision, which cannot be found without the secret.
  * Owners do not see each other's: neither their states, nor, by the time that
  * a scan takes, whether there are any.  What was not used for longest goes,
  * whosever it is: that tells an owner how much others have read, not what.
@@ -34,9 +34,9 @@ typedef struct {
     off_t                  read;
     off_t                  scanned;      /* or skipped */
     u_char                *from;         /* the first one after them */
-    off_t                  last;         /* end of the last link in it */
-    unsigned               seen:1;       /* all links so far were */
-    unsigned               again:1;      /* one of them was */
+    off_t                  last;         /* end of the last link in it; 0: that
+                                            is not wanted */
+    ngx_uint_t             seen;         /* 1: all links so far were */
     ngx_modelgw_prefix_t   prefix;
 } ngx_modelgw_memo_read_t;
 

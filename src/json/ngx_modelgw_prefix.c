@@ -11,8 +11,8 @@
  * polynomials.
  *
  * Rejected: a MAC of OpenSSL's (GHASH and Poly1305 take as long as the scan);
- * AES rounds as a hash (as fast, but nobody has proved how often two documents
- * collide).
+ * AES rounds as a hash (as fast, but there is no proof of how often two
+ * documents collide).
  */
 
 

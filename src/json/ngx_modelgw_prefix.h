@@ -6,8 +6,8 @@
  * is where it is evaluated.  Two documents that differ, in length or in a byte,
  * have the same hash for at most n of all 2^128 secrets, if the longer one has
  * n blocks of 16 bytes (Wegman and Carter, "New hash functions and their use in
- * authentication and set equality", 1981).  Nobody who does not know the secret
- * can do better than to guess, as long as hashes are not shown to anyone.
+ * authentication and set equality", 1981).  Without the
+ * secret there is no better way than to guess, as long as hashes are not shown.
  */
 
 

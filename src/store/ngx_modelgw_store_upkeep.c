@@ -50,8 +50,6 @@ static ngx_int_t ngx_modelgw_store_recover_holds(ngx_modelgw_store_t *s,
     uint64_t time, ngx_uint_t *n, int64_t *charged);
 static ngx_int_t ngx_modelgw_store_roll_up_to(ngx_modelgw_store_t *s,
     int64_t before, ngx_uint_t max, int64_t *last, ngx_uint_t *n);
-static ngx_modelgw_store_hour_t *ngx_modelgw_store_hours_note_row(
-    ngx_modelgw_store_hours_t *hours, ngx_modelgw_store_row_t *row);
 static void ngx_modelgw_store_hours_note_sums(ngx_modelgw_call_t *call,
     int64_t *sums);
 static ngx_int_t ngx_modelgw_store_hours_noted(ngx_modelgw_store_t *s,
@@ -60,6 +58,8 @@ static ngx_int_t ngx_modelgw_store_hours_sum(ngx_modelgw_store_t *s,
     ngx_uint_t max, int64_t *mark, ngx_uint_t *n);
 static ngx_int_t ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s,
     sqlite3_stmt *stmt, int64_t ended);
+static ngx_int_t ngx_modelgw_store_hours_add(ngx_modelgw_store_hours_t *hours,
+    int64_t ended, ngx_str_t *names, int64_t *sums);
 static ngx_modelgw_store_hour_t *ngx_modelgw_store_hours_row(
     ngx_modelgw_store_hours_t *hours, int64_t hour, ngx_str_t *names);
 static ngx_uint_t ngx_modelgw_store_hours_same(ngx_modelgw_store_hour_t *row,
@@ -376,43 +376,19 @@ ngx_modelgw_store_hours_note(ngx_modelgw_store_t *s,
     ngx_modelgw_store_row_t *row)
 {
     int64_t                     window, sums[NGX_MODELGW_STORE_HOUR_SUMS];
-    ngx_uint_t                  i;
-    ngx_modelgw_store_hour_t   *hour;
+    ngx_str_t                   names[NGX_MODELGW_STORE_HOUR_NAMES];
+    ngx_modelgw_call_t         *call;
     ngx_modelgw_store_hours_t  *hours;
 
-    window = row->call->ended / NGX_MODELGW_STORE_WINDOW;
+    call = row->call;
+
+    window = call->ended / NGX_MODELGW_STORE_WINDOW;
     hours = &s->hours[window % NGX_MODELGW_STORE_WINDOWS];
 
     if (hours->window != window) {
         ngx_modelgw_store_hours_forget(hours);
         hours->window = window;
     }
-
-    hour = ngx_modelgw_store_hours_note_row(hours, row);
-    if (hour == NULL) {
-        return;
-    }
-
-    ngx_modelgw_store_hours_note_sums(row->call, sums);
-
-    for (i = 0; i < NGX_MODELGW_STORE_HOUR_SUMS; i++) {
-        if (__builtin_add_overflow(hour->sums[i], sums[i], &hour->sums[i])) {
-            return;
-        }
-    }
-
-    hours->calls++;
-}
-
-
-static ngx_modelgw_store_hour_t *
-ngx_modelgw_store_hours_note_row(ngx_modelgw_store_hours_t *hours,
-    ngx_modelgw_store_row_t *row)
-{
-    ngx_str_t            names[NGX_MODELGW_STORE_HOUR_NAMES];
-    ngx_modelgw_call_t  *call;
-
-    call = row->call;
 
     /* as they are inserted: account, key, model */
 
@@ -425,9 +401,13 @@ ngx_modelgw_store_hours_note_row(ngx_modelgw_store_hours_t *hours,
     names[2].data = call->model;
     names[2].len = ngx_min(call->model_len, NGX_MODELGW_LEDGER_MODEL);
 
-    return ngx_modelgw_store_hours_row(hours,
-                                       call->ended / NGX_MODELGW_STORE_HOUR,
-                                       names);
+    ngx_modelgw_store_hours_note_sums(call, sums);
+
+    if (ngx_modelgw_store_hours_add(hours, call->ended, names, sums)
+        == NGX_OK)
+    {
+        hours->calls++;
+    }
 }
 
 
@@ -561,15 +541,15 @@ ngx_modelgw_store_hours_sum(ngx_modelgw_store_t *s, ngx_uint_t max,
 }
 
 
-/* Adds a call. */
+/* Adds a call that is read. */
 
 static ngx_int_t
 ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
     int64_t ended)
 {
     int                         i;
+    int64_t                     sums[NGX_MODELGW_STORE_HOUR_SUMS];
     ngx_str_t                   names[NGX_MODELGW_STORE_HOUR_NAMES];
-    ngx_modelgw_store_hour_t   *row;
     ngx_modelgw_store_hours_t  *hours;
 
     hours = &s->hours[NGX_MODELGW_STORE_WINDOWS];
@@ -591,20 +571,48 @@ ngx_modelgw_store_hours_call(ngx_modelgw_store_t *s, sqlite3_stmt *stmt,
         }
     }
 
+    for (i = 0; i < NGX_MODELGW_STORE_HOUR_SUMS; i++) {
+        sums[i] = sqlite3_column_int64(stmt,
+                                       1 + NGX_MODELGW_STORE_HOUR_NAMES + i);
+    }
+
+    switch (ngx_modelgw_store_hours_add(hours, ended, names, sums)) {
+
+    case NGX_OK:
+        return NGX_OK;
+
+    case NGX_DECLINED:
+        return ngx_modelgw_store_fail_text(s, "failed: no memory");
+
+    default: /* NGX_ERROR */
+        return ngx_modelgw_store_fail_text(s,
+                                        "failed: a sum of an hour overflows");
+    }
+}
+
+
+/*
+ *     NGX_OK
+ *     NGX_DECLINED  there is no room or no memory
+ *     NGX_ERROR     a sum overflows; some are added
+ */
+
+static ngx_int_t
+ngx_modelgw_store_hours_add(ngx_modelgw_store_hours_t *hours, int64_t ended,
+    ngx_str_t *names, int64_t *sums)
+{
+    ngx_uint_t                 i;
+    ngx_modelgw_store_hour_t  *row;
+
     row = ngx_modelgw_store_hours_row(hours, ended / NGX_MODELGW_STORE_HOUR,
                                       names);
     if (row == NULL) {
-        return ngx_modelgw_store_fail_text(s, "failed: no memory");
+        return NGX_DECLINED;
     }
 
     for (i = 0; i < NGX_MODELGW_STORE_HOUR_SUMS; i++) {
-        if (__builtin_add_overflow(row->sums[i],
-                                   sqlite3_column_int64(stmt,
-                                       1 + NGX_MODELGW_STORE_HOUR_NAMES + i),
-                                   &row->sums[i]))
-        {
-            return ngx_modelgw_store_fail_text(s,
-                                        "failed: a sum of an hour overflows");
+        if (__builtin_add_overflow(row->sums[i], sums[i], &row->sums[i])) {
+            return NGX_ERROR;
         }
     }
 

@@ -26,7 +26,7 @@ BUFFER = 2 * 1024 * 1024    # of the shipped proxy.conf
 
 
 def conversation(size, word="word", turn=1024, model="fam-b-one"):
-    """A body of so many bytes, in turns of about as many as "turn" says."""
+    """A body of size bytes, in turns of about as many as "turn" says."""
     def dump(turns):
         return json.dumps({"model": model, "messages": turns},
                           separators=(",", ":")).encode()

@@ -41,36 +41,24 @@ static void ngx_http_modelgw_heap_timer(ngx_event_t *ev);
 static size_t ngx_http_modelgw_heap_free(void);
 
 
-static ngx_event_t       ngx_http_modelgw_heap_event;
-static ngx_connection_t  ngx_http_modelgw_heap_connection;
+static ngx_event_t  ngx_http_modelgw_heap_event;
 
-static size_t            ngx_http_modelgw_heap_most;  /* to be kept */
-static ngx_uint_t        ngx_http_modelgw_heap_seen;  /* more, at a look */
+static size_t       ngx_http_modelgw_heap_most;  /* to be kept */
+static ngx_uint_t   ngx_http_modelgw_heap_seen;  /* more, at a look */
 
 
 void
-ngx_http_modelgw_heap_init(ngx_cycle_t *cycle)
+ngx_http_modelgw_heap_init(void)
 {
-    ngx_event_t  *ev;
-
     (void) mallopt(M_TRIM_THRESHOLD, NGX_HTTP_MODELGW_HEAP_TRIM);
     (void) mallopt(M_MMAP_THRESHOLD, NGX_HTTP_MODELGW_HEAP_MMAP);
     (void) mallopt(M_TOP_PAD, NGX_HTTP_MODELGW_HEAP_PAD);
 
     ngx_http_modelgw_heap_most = NGX_HTTP_MODELGW_HEAP_KEPT;
 
-    /* debug messages of timers use a connection */
-
-    ngx_http_modelgw_heap_connection.fd = (ngx_socket_t) -1;
-
-    ev = &ngx_http_modelgw_heap_event;
-
-    ev->handler = ngx_http_modelgw_heap_timer;
-    ev->data = &ngx_http_modelgw_heap_connection;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
-
-    ngx_add_timer(ev, NGX_HTTP_MODELGW_HEAP_LOOK);
+    ngx_http_modelgw_process_add_timer(&ngx_http_modelgw_heap_event,
+                                       ngx_http_modelgw_heap_timer,
+                                       NGX_HTTP_MODELGW_HEAP_LOOK);
 }
 
 
@@ -141,7 +129,7 @@ ngx_http_modelgw_heap_free(void)
 #else
 
 void
-ngx_http_modelgw_heap_init(ngx_cycle_t *cycle)
+ngx_http_modelgw_heap_init(void)
 {
 }
 

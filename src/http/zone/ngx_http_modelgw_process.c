@@ -53,7 +53,10 @@ static uint64_t ngx_http_modelgw_process_time(void);
 
 
 static ngx_event_t       ngx_http_modelgw_sweep_event;
-static ngx_connection_t  ngx_http_modelgw_sweep_connection;
+
+/* debug messages of timers use a connection */
+
+static ngx_connection_t  ngx_http_modelgw_timer_connection;
 static uint64_t          ngx_http_modelgw_process_start;  /* ms, by the ledger's
                                                             clock */
 
@@ -106,7 +109,6 @@ static struct {
 ngx_int_t
 ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
 {
-    ngx_event_t                   *ev;
     ngx_http_modelgw_main_conf_t  *mmcf;
 
     mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_modelgw_module);
@@ -116,7 +118,7 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
     }
 
     if (mmcf->used) {
-        ngx_http_modelgw_heap_init(cycle);
+        ngx_http_modelgw_heap_init();
         ngx_http_modelgw_process_memo(cycle, mmcf);
     }
 
@@ -144,20 +146,26 @@ ngx_http_modelgw_process_init(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
-    /* debug messages of timers use a connection */
-
-    ngx_http_modelgw_sweep_connection.fd = (ngx_socket_t) -1;
-
-    ev = &ngx_http_modelgw_sweep_event;
-
-    ev->handler = ngx_http_modelgw_process_timer;
-    ev->data = &ngx_http_modelgw_sweep_connection;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
-
-    ngx_add_timer(ev, NGX_HTTP_MODELGW_SWEEP);
+    ngx_http_modelgw_process_add_timer(&ngx_http_modelgw_sweep_event,
+                                       ngx_http_modelgw_process_timer,
+                                       NGX_HTTP_MODELGW_SWEEP);
 
     return NGX_OK;
+}
+
+
+void
+ngx_http_modelgw_process_add_timer(ngx_event_t *ev,
+    ngx_event_handler_pt handler, ngx_msec_t msec)
+{
+    ngx_http_modelgw_timer_connection.fd = (ngx_socket_t) -1;
+
+    ev->handler = handler;
+    ev->data = &ngx_http_modelgw_timer_connection;
+    ev->log = ngx_cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, msec);
 }
 
 

@@ -344,7 +344,16 @@ void ngx_http_modelgw_zone_metrics_failure(ngx_modelgw_metrics_t *m);
  * is not used; nothing with an allocator other than that of glibc 2.33
  */
 
-void ngx_http_modelgw_heap_init(ngx_cycle_t *cycle);
+void ngx_http_modelgw_heap_init(void);
+
+
+/*
+ * process.c: adds a timer of this process for an event that has none, and does
+ * not keep a worker from exiting; msec: milliseconds
+ */
+
+void ngx_http_modelgw_process_add_timer(ngx_event_t *ev,
+    ngx_event_handler_pt handler, ngx_msec_t msec);
 
 
 /*
