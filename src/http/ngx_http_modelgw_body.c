@@ -33,11 +33,21 @@
 #define NGX_HTTP_MODELGW_BODY_LARGE  (64 * 1024)
 
 
+/* the buffer of the connection's next call */
+
+typedef struct {
+    ngx_connection_t  *connection;
+    size_t             size;
+} ngx_http_modelgw_body_next_t;
+
+
 static ngx_int_t ngx_http_modelgw_body_outside(ngx_http_request_t *r);
 static ngx_int_t ngx_http_modelgw_body_limited(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static ngx_int_t ngx_http_modelgw_body_start(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
+static ngx_int_t ngx_http_modelgw_body_next(ngx_http_request_t *r);
+static void ngx_http_modelgw_body_resize(void *data);
 static ngx_int_t ngx_http_modelgw_body_large(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx);
 static void ngx_http_modelgw_body_memo(ngx_http_request_t *r,
@@ -202,11 +212,17 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (r->headers_in.content_length_n >= NGX_HTTP_MODELGW_BODY_LARGE
-        && r->http_version < NGX_HTTP_VERSION_20
-        && ngx_http_modelgw_body_large(r, ctx) != NGX_OK)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (r->http_version < NGX_HTTP_VERSION_20) {
+
+        if (ngx_http_modelgw_body_next(r) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        if (r->headers_in.content_length_n >= NGX_HTTP_MODELGW_BODY_LARGE
+            && ngx_http_modelgw_body_large(r, ctx) != NGX_OK)
+        {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
     }
 
     ctx->state = NGX_HTTP_MODELGW_READING;
@@ -219,6 +235,102 @@ ngx_http_modelgw_body_start(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx)
 
     ngx_http_finalize_request(r, NGX_DONE);
     return NGX_DONE;
+}
+
+
+/*
+ * A call that comes in one recv() costs two system calls less, and a buffer
+ * less.  So a kept connection gets a buffer that all of this call fits into,
+ * and a quarter more: the next one has this one's conversation, and is longer.
+ * If the call is large, it gets nginx's own again.
+ */
+
+static ngx_int_t
+ngx_http_modelgw_body_next(ngx_http_request_t *r)
+{
+    off_t                          size, used;
+    ngx_buf_t                     *b;
+    ngx_pool_cleanup_t            *cln;
+    ngx_http_core_srv_conf_t      *cscf;
+    ngx_http_modelgw_body_next_t  *next;
+
+    b = r->connection->buffer;
+
+    if (r->header_in != b || !r->keepalive) {
+        return NGX_OK;
+    }
+
+    cscf = ngx_http_get_module_srv_conf(r, ngx_http_core_module);
+
+    used = b->end - b->start;
+    size = b->pos - b->start + ngx_max(r->headers_in.content_length_n, 0);
+
+    if (size + size / 8 <= used && size > used / 4) {
+        return NGX_OK;
+    }
+
+    if (size > (off_t) cscf->client_header_buffer_size
+        && size < NGX_HTTP_MODELGW_BODY_LARGE)
+    {
+        size += size / 4;
+
+    } else {
+        size = cscf->client_header_buffer_size;
+    }
+
+    if (size == used) {
+        return NGX_OK;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_modelgw_body_next_t));
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_http_modelgw_body_resize;
+
+    next = cln->data;
+    next->connection = r->connection;
+    next->size = size;
+
+    return NGX_OK;
+}
+
+
+/*
+ * The request is over.  nginx frees the buffer of a connection that waits, and
+ * allocates one of the same size when the next bytes come.
+ */
+
+static void
+ngx_http_modelgw_body_resize(void *data)
+{
+    ngx_http_modelgw_body_next_t *next = data;
+
+    u_char            *p;
+    ngx_buf_t         *b;
+    ngx_connection_t  *c;
+
+    c = next->connection;
+    b = c->buffer;
+
+    /* a pipelined request is in it */
+
+    if (b->pos != b->last) {
+        return;
+    }
+
+    p = ngx_palloc(c->pool, next->size);
+    if (p == NULL) {
+        return;
+    }
+
+    (void) ngx_pfree(c->pool, b->start);
+
+    b->start = p;
+    b->pos = p;
+    b->last = p;
+    b->end = p + next->size;
 }
 
 

@@ -48,6 +48,10 @@
 
 #define NGX_HTTP_MODELGW_LINT_POOL     (8 * 1024)
 
+/* bytes; headers of an SDK, and a short body */
+
+#define NGX_HTTP_MODELGW_LINT_HEADER   (2 * 1024)
+
 
 typedef struct {
     ngx_http_core_srv_conf_t    *cscf;
@@ -211,7 +215,9 @@ ngx_http_modelgw_lint_module(ngx_conf_t *cf, const char *name)
  * connections are handled by modelgw_abort.  "/v1" is not redirected to
  * "/v1/", as to clients it is an unknown path like any other.  The pools of
  * requests to the server have larger blocks than nginx's default of 4 KB: two
- * of them hold a call, which needs a small part of a fourth one otherwise.
+ * of them hold a call, which needs a small part of a fourth one otherwise.  And
+ * what is read first is larger than the default of 1 KB: a small call comes in
+ * one recv().
  */
 
 static void
@@ -225,6 +231,10 @@ ngx_http_modelgw_lint_adjust(ngx_http_modelgw_lint_t *lint)
 
     lint->cscf->request_pool_size = ngx_max(lint->cscf->request_pool_size,
                                             NGX_HTTP_MODELGW_LINT_POOL);
+
+    lint->cscf->client_header_buffer_size =
+                                ngx_max(lint->cscf->client_header_buffer_size,
+                                        NGX_HTTP_MODELGW_LINT_HEADER);
 
     proxy->ignore_headers |= NGX_HTTP_UPSTREAM_IGN_XA_REDIRECT
                              |NGX_HTTP_UPSTREAM_IGN_XA_EXPIRES
