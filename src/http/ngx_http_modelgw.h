@@ -161,6 +161,9 @@ typedef struct {
     ngx_modelgw_scan_t                 *scan;         /* NULL after the
                                                          verdict */
     ngx_http_modelgw_body_t            *body;         /* NULL: a small one */
+    ngx_uint_t                          document;     /* number of the body on
+                                                         the worker's tape; 0:
+                                                         not put there */
     ngx_uint_t                          http_version; /* the client's */
     unsigned                            beta:1;       /* ?beta=true */
 } ngx_http_modelgw_request_t;
@@ -749,6 +752,20 @@ ngx_int_t ngx_http_modelgw_translate_whole(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
     ngx_str_t *doc, ngx_modelgw_tape_t **tape);
+
+/*
+ * Has the scanner of the request put the body on the worker's tape, which it is
+ * fed as a whole now.
+ */
+void ngx_http_modelgw_translate_scan(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx);
+
+/*
+ * As _index(), for the body of the request: it is done already, if that was
+ * asked for, and no other request has used the tape since.
+ */
+ngx_int_t ngx_http_modelgw_translate_body(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *doc, ngx_modelgw_tape_t **tape);
 
 /* forward.c */
 

@@ -482,6 +482,15 @@ ngx_http_modelgw_body_scan(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     body = ctx->request.body;
 
+    /* another request may use the tape before more comes */
+
+    if (ctx->call.translate
+        && b->last - b->pos == r->headers_in.content_length_n
+        && b->last - b->pos < NGX_HTTP_MODELGW_BODY_LARGE)
+    {
+        ngx_http_modelgw_translate_scan(r, ctx);
+    }
+
     if (body == NULL || body->memo.memo == NULL) {
         return ngx_modelgw_scan_feed(ctx->request.scan, b->pos,
                                      b->last - b->pos);

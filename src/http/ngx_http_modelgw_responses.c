@@ -333,7 +333,7 @@ ngx_http_modelgw_responses_body(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_index(r, &doc, &w->tape);
+    rc = ngx_http_modelgw_translate_body(r, ctx, &doc, &w->tape);
 
     if (rc == NGX_OK) {
         w->r = r;

@@ -103,7 +103,7 @@ ngx_http_modelgw_translate_request(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_modelgw_translate_index(r, &doc, &tape);
+    rc = ngx_http_modelgw_translate_body(r, ctx, &doc, &tape);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_modelgw_error(r, ctx, NGX_HTTP_BAD_REQUEST,
@@ -543,6 +543,42 @@ ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
     rc = ngx_modelgw_tape_feed(*tape, doc->data, doc->len);
 
     return (rc == NGX_OK) ? ngx_modelgw_tape_done(*tape, doc->data) : rc;
+}
+
+
+void
+ngx_http_modelgw_translate_scan(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx)
+{
+    ngx_modelgw_tape_t  *tape;
+
+    tape = ngx_http_modelgw_translate_tape(r);
+
+    if (tape) {
+        ngx_modelgw_scan_tape(ctx->request.scan, tape);
+        ctx->request.document = tape->documents;
+    }
+}
+
+
+ngx_int_t
+ngx_http_modelgw_translate_body(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_str_t *doc, ngx_modelgw_tape_t **tape)
+{
+    ngx_http_modelgw_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_get_module_main_conf(r, ngx_http_modelgw_module);
+
+    if (ctx->request.document
+        && ctx->request.document == mmcf->tape->documents
+        && mmcf->tape->rc == NGX_OK)
+    {
+        *tape = mmcf->tape;
+
+        return ngx_modelgw_tape_done(*tape, doc->data);
+    }
+
+    return ngx_http_modelgw_translate_index(r, doc, tape);
 }
 
 

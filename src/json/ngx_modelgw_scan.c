@@ -185,11 +185,12 @@ static const u_char  ngx_modelgw_scan_grammar[sw_end + 1][c_n] = {
 
 static const struct {
     ngx_uint_t  type;
+    ngx_uint_t  node;
     u_char     *text;
 } ngx_modelgw_scan_words[] = {
-    { NGX_MODELGW_SCAN_TRUE, (u_char *) "true" },
-    { NGX_MODELGW_SCAN_FALSE, (u_char *) "false" },
-    { NGX_MODELGW_SCAN_NULL, (u_char *) "null" }
+    { NGX_MODELGW_SCAN_TRUE, NGX_MODELGW_TAPE_TRUE, (u_char *) "true" },
+    { NGX_MODELGW_SCAN_FALSE, NGX_MODELGW_TAPE_FALSE, (u_char *) "false" },
+    { NGX_MODELGW_SCAN_NULL, NGX_MODELGW_TAPE_NULL, (u_char *) "null" }
 };
 
 
@@ -337,6 +338,20 @@ ngx_modelgw_scan_stop(ngx_modelgw_scan_t *s, ngx_modelgw_scan_fault_e fault,
 }
 
 
+void
+ngx_modelgw_scan_tape_begin(ngx_modelgw_scan_t *s, ngx_uint_t type, u_char *p)
+{
+    ngx_modelgw_tape_begin(s->tape, type, ngx_modelgw_scan_offset(s, p), 0);
+}
+
+
+void
+ngx_modelgw_scan_tape_end(ngx_modelgw_scan_t *s, u_char *p)
+{
+    ngx_modelgw_tape_end(s->tape, ngx_modelgw_scan_offset(s, p));
+}
+
+
 static u_char *
 ngx_modelgw_scan_structure(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
@@ -438,6 +453,10 @@ ngx_modelgw_scan_open(ngx_modelgw_scan_t *s, u_char *p, ngx_uint_t type)
         return NULL;
     }
 
+    ngx_modelgw_scan_begin(s, (type == NGX_MODELGW_SCAN_OBJECT)
+                              ? NGX_MODELGW_TAPE_OBJECT
+                              : NGX_MODELGW_TAPE_ARRAY, p);
+
     if (s->depth == 0) {
         s->root = ngx_modelgw_scan_offset(s, p);
     }
@@ -470,6 +489,10 @@ ngx_modelgw_scan_close(ngx_modelgw_scan_t *s, u_char *p)
         ngx_modelgw_scan_watch_close(s, p);
     }
 
+    if (s->tape) {
+        ngx_modelgw_tape_close(s->tape, ngx_modelgw_scan_offset(s, p));
+    }
+
     s->depth--;
     s->objects >>= 1;
     s->state = s->depth ? ngx_modelgw_scan_after(s) : sw_end;
@@ -492,6 +515,8 @@ ngx_modelgw_scan_word(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         return NULL;
     }
 
+    ngx_modelgw_scan_begin(s, ngx_modelgw_scan_words[i].node, p);
+
     s->state = sw_literal;
     s->next = ngx_modelgw_scan_after(s);
     s->rest = ngx_modelgw_scan_words[i].text + 1;
@@ -510,6 +535,8 @@ ngx_modelgw_scan_literal(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         }
 
         if (*++s->rest == '\0') {
+            ngx_modelgw_scan_end(s, p + 1);
+
             s->state = s->next;
             return ngx_modelgw_scan_watch_value_end(s, p + 1);
         }
@@ -797,6 +824,8 @@ ngx_modelgw_scan_string_hex(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 static u_char *
 ngx_modelgw_scan_string_end(ngx_modelgw_scan_t *s, u_char *p)
 {
+    ngx_modelgw_scan_end(s, p);
+
     s->state = s->next;
 
     if (!s->capture) {
@@ -948,6 +977,8 @@ ngx_modelgw_scan_number_begin(ngx_modelgw_scan_t *s, u_char *p,
         return NULL;
     }
 
+    ngx_modelgw_scan_begin(s, NGX_MODELGW_TAPE_NUMBER, p);
+
     /* a number begins like after a minus */
 
     s->state = sw_minus;
@@ -1005,6 +1036,8 @@ ngx_modelgw_scan_number(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
     }
 
     if (next == sw_end) {
+        ngx_modelgw_scan_end(s, p);
+
         s->state = s->next;
         return ngx_modelgw_scan_watch_value_end(s, p);
     }

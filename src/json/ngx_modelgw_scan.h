@@ -15,6 +15,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_skip.h"
+#include "ngx_modelgw_tape.h"
 
 
 #define NGX_MODELGW_SCAN_MAX_DEPTH    64     /* containers, with the root */
@@ -170,6 +171,16 @@ void ngx_modelgw_scan_copy(ngx_modelgw_scan_t *dst, ngx_modelgw_scan_t *src);
 
 /* Returns the plan of a scanner. */
 ngx_modelgw_scan_plan_t *ngx_modelgw_scan_plan_of(ngx_modelgw_scan_t *s);
+
+/*
+ * Before the first _feed(): puts the document on the tape, which is empty,
+ * while it is scanned.  When it has passed, the tape is what
+ * ngx_modelgw_tape_feed() makes of it, tape->rc included, and is ended as after
+ * that; of a document that has a fault, or has more than
+ * NGX_MODELGW_TAPE_MAX_SIZE bytes, it has no meaning.  The tape must live as
+ * long as the scanner is fed, or until _reset().
+ */
+void ngx_modelgw_scan_tape(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape);
 
 /* Makes a used scanner ready for the next document. */
 void ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s);

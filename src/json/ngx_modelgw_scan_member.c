@@ -18,6 +18,21 @@
 #define NGX_MODELGW_SCAN_AHEAD   (NGX_MODELGW_SKIP_SHORT + 8)
 
 
+/* compiled for each caller: most documents have no tape, and must not ask */
+
+#define ngx_modelgw_scan_member_inline  inline __attribute__((always_inline))
+
+#define ngx_modelgw_scan_member_begin(s, tape, type, p)                       \
+    if (tape) {                                                               \
+        ngx_modelgw_tape_begin(tape, type, ngx_modelgw_scan_offset(s, p), 0); \
+    }
+
+#define ngx_modelgw_scan_member_end(s, tape, p)                               \
+    if (tape) {                                                               \
+        ngx_modelgw_tape_end(tape, ngx_modelgw_scan_offset(s, p));            \
+    }
+
+
 #define ngx_modelgw_scan_blank(p, last)                                       \
     (((p) < (last) && *(p) == ' ') ? (p) + 1 : (p))
 
@@ -28,10 +43,13 @@ static u_char *ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s,
     u_char *from, u_char *last);
 static void ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s,
     u_char *from, ssize_t len, u_char *last);
-static u_char *ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p,
-    u_char *last);
-static u_char *ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s,
-    u_char *p, u_char *last, ngx_modelgw_scan_state_e next);
+static ngx_modelgw_scan_member_inline u_char *ngx_modelgw_scan_member_loop(
+    ngx_modelgw_scan_t *s, u_char *p, u_char *last, ngx_modelgw_tape_t *tape);
+static __attribute__((noinline)) u_char *ngx_modelgw_scan_member_taped(
+    ngx_modelgw_scan_t *s, u_char *p, u_char *last);
+static ngx_modelgw_scan_member_inline u_char *ngx_modelgw_scan_member_inside(
+    ngx_modelgw_scan_t *s, u_char *p, u_char *last,
+    ngx_modelgw_scan_state_e next, ngx_modelgw_tape_t *tape);
 
 
 u_char *
@@ -52,15 +70,16 @@ ngx_modelgw_scan_member_comma(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 u_char *
 ngx_modelgw_scan_member_key(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
-    if (ngx_modelgw_scan_watched(s)) {
-        p = ngx_modelgw_scan_member_watched(s, p + 1, last);
-
-    } else if (last - p >= NGX_MODELGW_SCAN_AHEAD) {
-        return ngx_modelgw_scan_member_loop(s, p, last);
-
-    } else {
-        p = ngx_modelgw_scan_member_any(s, p + 1, last);
+    if (!ngx_modelgw_scan_watched(s) && last - p >= NGX_MODELGW_SCAN_AHEAD) {
+        return s->tape ? ngx_modelgw_scan_member_taped(s, p, last)
+                       : ngx_modelgw_scan_member_loop(s, p, last, NULL);
     }
+
+    ngx_modelgw_scan_begin(s, NGX_MODELGW_TAPE_STRING, p);
+
+    p = ngx_modelgw_scan_watched(s)
+        ? ngx_modelgw_scan_member_watched(s, p + 1, last)
+        : ngx_modelgw_scan_member_any(s, p + 1, last);
 
     if (p == NULL || p == last || s->state != sw_colon || *p != ':') {
         return p;
@@ -90,6 +109,8 @@ ngx_modelgw_scan_member_watched(ngx_modelgw_scan_t *s, u_char *from,
     len = ngx_modelgw_skip_string(from, last);
 
     if (len < NGX_MODELGW_SKIP_SHORT) {
+        ngx_modelgw_scan_end(s, from + len + 1);
+
         s->state = sw_colon;
         return ngx_modelgw_scan_watch_key_short(s, from, len);
     }
@@ -119,6 +140,7 @@ ngx_modelgw_scan_member_any(ngx_modelgw_scan_t *s, u_char *from, u_char *last)
 
         if (p < last && *p == '"') {
             ngx_modelgw_scan_member_marked(s, from, p - from, last);
+            ngx_modelgw_scan_end(s, p + 1);
 
             s->state = sw_colon;
             return p + 1;
@@ -155,15 +177,19 @@ ngx_modelgw_scan_member_marked(ngx_modelgw_scan_t *s, u_char *from, ssize_t len,
 /*
  * Members of objects that are not watched, which are most of a body.  The state
  * is the place in the code: keys, strings, and objects in such objects are read
- * as most programs write them, the rest is left to the table.
+ * as most programs write them, the rest is left to the table.  It is compiled
+ * twice: tape is s->tape.
  */
 
-static u_char *
-ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+static ngx_modelgw_scan_member_inline u_char *
+ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
+    ngx_modelgw_tape_t *tape)
 {
     size_t  len;
 
     do {
+        ngx_modelgw_scan_member_begin(s, tape, NGX_MODELGW_TAPE_STRING, p);
+
         len = ngx_modelgw_skip_short(p + 1);
 
         if (p[len + 1] != '"') {
@@ -176,6 +202,8 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
         p += len + 2;
 
+        ngx_modelgw_scan_member_end(s, tape, p);
+
         if (*p != ':') {
             s->state = sw_colon;
             return p;
@@ -184,6 +212,8 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         p += (p[1] == ' ') ? 2 : 1;
 
         if (*p == '{' && s->depth < NGX_MODELGW_SCAN_MAX_DEPTH) {
+            ngx_modelgw_scan_member_begin(s, tape, NGX_MODELGW_TAPE_OBJECT, p);
+
             s->depth++;
             s->objects = (s->objects << 1) | 1;
             s->state = sw_first_key;
@@ -196,7 +226,9 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
             return p;
         }
 
-        p = ngx_modelgw_scan_member_inside(s, p + 1, last, sw_member);
+        ngx_modelgw_scan_member_begin(s, tape, NGX_MODELGW_TAPE_STRING, p);
+
+        p = ngx_modelgw_scan_member_inside(s, p + 1, last, sw_member, tape);
 
         if (p == NULL || s->state != sw_member) {
             return p;
@@ -204,6 +236,11 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 
         while (last - p >= NGX_MODELGW_SCAN_AHEAD && *p == '}') {
             p++;
+
+            if (tape) {
+                ngx_modelgw_tape_close(tape, ngx_modelgw_scan_offset(s, p));
+            }
+
             s->depth--;
             s->objects >>= 1;
 
@@ -226,6 +263,13 @@ ngx_modelgw_scan_member_loop(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 }
 
 
+static u_char *
+ngx_modelgw_scan_member_taped(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
+{
+    return ngx_modelgw_scan_member_loop(s, p, last, s->tape);
+}
+
+
 u_char *
 ngx_modelgw_scan_member_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
 {
@@ -235,16 +279,18 @@ ngx_modelgw_scan_member_text(ngx_modelgw_scan_t *s, u_char *p, u_char *last)
         return NULL;
     }
 
+    ngx_modelgw_scan_begin(s, NGX_MODELGW_TAPE_STRING, p);
+
     return ngx_modelgw_scan_member_inside(s, p + 1, last,
-                                          ngx_modelgw_scan_after(s));
+                                          ngx_modelgw_scan_after(s), s->tape);
 }
 
 
 /* reads the inside of a string that is a value */
 
-static ngx_inline u_char *
+static ngx_modelgw_scan_member_inline u_char *
 ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
-    ngx_modelgw_scan_state_e next)
+    ngx_modelgw_scan_state_e next, ngx_modelgw_tape_t *tape)
 {
     size_t  len;
 
@@ -258,15 +304,23 @@ ngx_modelgw_scan_member_inside(ngx_modelgw_scan_t *s, u_char *p, u_char *last,
         len = ngx_modelgw_skip_string(p, last);
 
         if (len < NGX_MODELGW_SKIP_SHORT) {
+            p += len + 1;
+
+            ngx_modelgw_scan_member_end(s, tape, p);
+
             s->state = next;
-            return p + len + 1;
+            return p;
         }
 
         p += s->skip(p, last - p);
 
         if (p < last && *p == '"') {
+            p++;
+
+            ngx_modelgw_scan_member_end(s, tape, p);
+
             s->state = next;
-            return p + 1;
+            return p;
         }
     }
 

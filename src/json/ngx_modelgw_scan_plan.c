@@ -598,6 +598,7 @@ ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
     s->found = 0;
     s->nhashes = 0;
     s->due = 0;
+    s->tape = NULL;
     s->fault = NGX_MODELGW_SCAN_OK;
 
     s->frame = s->frames;
@@ -609,6 +610,13 @@ ngx_modelgw_scan_reset(ngx_modelgw_scan_t *s)
     s->frame->checked = s->conf->check;
 
     ngx_memzero(s->marks, s->conf->nmarks * sizeof(uint32_t));
+}
+
+
+void
+ngx_modelgw_scan_tape(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape)
+{
+    s->tape = tape;
 }
 
 

@@ -18,6 +18,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_scan.h"
+#include "ngx_modelgw_tape_private.h"
 
 
 #define NGX_MODELGW_SCAN_NONE  ((ngx_uint_t) -1)
@@ -235,6 +236,8 @@ struct ngx_modelgw_scan_s {
                                             have */
     uint32_t                   marks[NGX_MODELGW_SCAN_MAX_MARKS];
 
+    ngx_modelgw_tape_t        *tape;     /* NULL: not wanted */
+
     ngx_modelgw_skip_pt        skip;
     ngx_modelgw_scan_plan_t   *plan;
     ngx_modelgw_scan_conf_t   *conf;
@@ -255,6 +258,21 @@ struct ngx_modelgw_scan_s {
 
 
 #define ngx_modelgw_scan_offset(s, p)  ((s)->base + ((p) - (s)->start))
+
+/*
+ * If there is a tape: a value begins at p; the string, number or literal that
+ * has begun last ends before p
+ */
+
+#define ngx_modelgw_scan_begin(s, type, p)                                    \
+    if ((s)->tape) {                                                          \
+        ngx_modelgw_scan_tape_begin(s, type, p);                              \
+    }
+
+#define ngx_modelgw_scan_end(s, p)                                            \
+    if ((s)->tape) {                                                          \
+        ngx_modelgw_scan_tape_end(s, p);                                      \
+    }
 
 /* the state after a value */
 #define ngx_modelgw_scan_after(s)                                             \
@@ -278,6 +296,11 @@ struct ngx_modelgw_scan_s {
 /* scan.c: a fault at byte p; always returns NULL */
 u_char *ngx_modelgw_scan_stop(ngx_modelgw_scan_t *s,
     ngx_modelgw_scan_fault_e fault, u_char *p);
+
+/* scan.c: on the tape, which there is, a value begins, or has ended */
+void ngx_modelgw_scan_tape_begin(ngx_modelgw_scan_t *s, ngx_uint_t type,
+    u_char *p);
+void ngx_modelgw_scan_tape_end(ngx_modelgw_scan_t *s, u_char *p);
 
 /* scan.c: reads the inside of a string; the state is sw_string */
 u_char *ngx_modelgw_scan_string(ngx_modelgw_scan_t *s, u_char *p,

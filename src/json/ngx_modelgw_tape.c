@@ -6,8 +6,9 @@
  *
  * The scanner refuses all that is not strict JSON, so this is only a tokenizer:
  * it looks for quotes, brackets and first bytes of values, and ignores commas,
- * colons and white space.  Pieces may have any size, so it may run beside the
- * scanner.  Strings, most of a document, are skipped by ngx_modelgw_skip.h.
+ * colons and white space.  Pieces may have any size.  Strings, most of a
+ * document, are skipped by ngx_modelgw_skip.h.  The scanner writes a tape
+ * itself where it is known that one is wanted.
  *
  * Nodes have offsets, not pointers: a body is at another address when it is
  * complete.  The inside of a string is read only when it is needed.
@@ -20,10 +21,9 @@
  * Reading stays inside of [base, base + size) whatever the document was.
  *
  * Rejected: a tree of values (an allocation for each, and numbers converted to
- * double are not the client's numbers any more); making the tape in the
- * scanner's loop (most documents are only scanned, and the scanner needs more
- * of keys and numbers); a hash of each object's names (costs more than it saves
- * below some hundred members); yajl, which would copy every string.
+ * double are not the client's numbers any more); a hash of each object's names
+ * (costs more than it saves below some hundred members); yajl, which would copy
+ * every string.
  */
 
 
@@ -31,7 +31,7 @@
 #include <ngx_core.h>
 
 #include "ngx_modelgw_string.h"
-#include "ngx_modelgw_tape.h"
+#include "ngx_modelgw_tape_private.h"
 
 
 #define NGX_MODELGW_TAPE_FIRST  64       /* nodes of a new tape */
@@ -103,10 +103,6 @@ static u_char *ngx_modelgw_tape_long(ngx_modelgw_tape_t *tape, u_char *p,
     u_char *last);
 static u_char *ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p,
     u_char *last);
-static ngx_inline ngx_int_t ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape,
-    ngx_uint_t type, u_char *p);
-static ngx_int_t ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape);
-static void ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p);
 static ngx_inline ngx_uint_t ngx_modelgw_tape_same(u_char *p, size_t n,
     const char *text, size_t len);
 static ngx_uint_t ngx_modelgw_tape_unescaped(u_char *p, u_char *last,
@@ -133,6 +129,7 @@ ngx_modelgw_tape_init(ngx_modelgw_tape_t *tape, ngx_pool_t *pool,
     tape->nodes = NULL;
     tape->size = 0;
     tape->first = NGX_MODELGW_TAPE_FIRST;
+    tape->documents = 0;
 
     ngx_modelgw_tape_reset(tape);
 }
@@ -149,6 +146,7 @@ ngx_modelgw_tape_reset(ngx_modelgw_tape_t *tape)
         tape->first = NGX_MODELGW_TAPE_AGAIN;
     }
 
+    tape->documents++;
     tape->n = 0;
     tape->base = NULL;
     tape->rc = NGX_OK;
@@ -210,7 +208,7 @@ ngx_modelgw_tape_feed(ngx_modelgw_tape_t *tape, u_char *p, size_t len)
 static u_char *
 ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 {
-    ngx_int_t   rc;
+    uint32_t    from;
     ngx_uint_t  type;
 
     while (p < last) {
@@ -222,14 +220,15 @@ ngx_modelgw_tape_outside(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
         }
 
         if (type == NGX_MODELGW_TAPE_CLOSE) {
-            ngx_modelgw_tape_close(tape, p);
+            ngx_modelgw_tape_close(tape, ngx_modelgw_tape_offset(tape, p));
             continue;
         }
 
-        rc = ngx_modelgw_tape_begin(tape, type, p - 1);
+        from = ngx_modelgw_tape_offset(tape, p - 1);
 
-        if (rc != NGX_OK) {
-            tape->rc = rc;
+        ngx_modelgw_tape_begin(tape, type, from, from + 1);
+
+        if (tape->rc != NGX_OK) {
             return p;
         }
 
@@ -264,10 +263,7 @@ ngx_modelgw_tape_string(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 
     p++;
 
-    if (tape->depth <= NGX_MODELGW_TAPE_MAX_DEPTH) {
-        tape->nodes[tape->n - 1].to = ngx_modelgw_tape_offset(tape, p);
-    }
-
+    ngx_modelgw_tape_end(tape, ngx_modelgw_tape_offset(tape, p));
     tape->state = sw_outside;
 
     return p;
@@ -325,73 +321,24 @@ ngx_modelgw_tape_bare(ngx_modelgw_tape_t *tape, u_char *p, u_char *last)
 
     /* the document may end here, too */
 
-    if (tape->depth <= NGX_MODELGW_TAPE_MAX_DEPTH) {
-        tape->nodes[tape->n - 1].to = ngx_modelgw_tape_offset(tape, p);
-    }
+    ngx_modelgw_tape_end(tape, ngx_modelgw_tape_offset(tape, p));
 
     return p;
 }
 
 
-/*
- * A value begins at p.  Below the maximal depth it gets no node, but the
- * innermost container with a node is marked as not empty.
- */
-
-static ngx_inline ngx_int_t
-ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, u_char *p)
-{
-    ngx_int_t            rc;
-    ngx_modelgw_node_t  *node;
-
-    if (tape->depth > NGX_MODELGW_TAPE_MAX_DEPTH) {
-
-        if (tape->depth == NGX_MODELGW_TAPE_MAX_DEPTH + 1) {
-            tape->counts[tape->depth] = 2;
-        }
-
-        if (type > NGX_MODELGW_TAPE_STRING) {
-            tape->depth++;
-        }
-
-        return NGX_OK;
-    }
-
-    if (tape->n == tape->size) {
-        rc = ngx_modelgw_tape_grow(tape);
-
-        if (rc != NGX_OK) {
-            return rc;
-        }
-    }
-
-    tape->counts[tape->depth]++;
-
-    node = &tape->nodes[tape->n];
-    node->from = ngx_modelgw_tape_offset(tape, p);
-    node->to = node->from + 1;
-    node->after = tape->n + 1;
-    node->type = type;
-    node->count = 0;
-
-    if (type > NGX_MODELGW_TAPE_STRING) {
-        tape->open[tape->depth++] = tape->n;
-        tape->counts[tape->depth] = 0;
-    }
-
-    tape->n++;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
+ngx_int_t
 ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape)
 {
     ngx_uint_t           size;
     ngx_modelgw_node_t  *nodes;
 
+    if (tape->rc != NGX_OK) {
+        return tape->rc;
+    }
+
     if (tape->size == NGX_MODELGW_TAPE_MAX_NODES) {
+        tape->rc = NGX_DECLINED;
         return NGX_DECLINED;
     }
 
@@ -399,6 +346,7 @@ ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape)
 
     nodes = ngx_palloc(tape->pool, size * sizeof(ngx_modelgw_node_t));
     if (nodes == NULL) {
+        tape->rc = NGX_ERROR;
         return NGX_ERROR;
     }
 
@@ -414,10 +362,10 @@ ngx_modelgw_tape_grow(ngx_modelgw_tape_t *tape)
 }
 
 
-/* a container ends before p; the names of members have been counted, too */
+/* the names of members have been counted, too */
 
-static void
-ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p)
+void
+ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, uint32_t end)
 {
     ngx_modelgw_node_t  *node;
 
@@ -432,7 +380,7 @@ ngx_modelgw_tape_close(ngx_modelgw_tape_t *tape, u_char *p)
     }
 
     node = &tape->nodes[tape->open[tape->depth]];
-    node->to = ngx_modelgw_tape_offset(tape, p);
+    node->to = end;
     node->after = tape->n;
     node->count = tape->counts[tape->depth + 1];
 

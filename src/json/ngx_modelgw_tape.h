@@ -60,6 +60,7 @@ typedef struct {
     ngx_uint_t            n;             /* nodes in use */
     ngx_uint_t            size;          /* nodes allocated */
     ngx_uint_t            first;         /* nodes to allocate first */
+    ngx_uint_t            documents;     /* so far: _init(), _reset() */
     u_char               *base;          /* the document, when it is complete */
 
     /* the state between two pieces */

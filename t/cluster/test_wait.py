@@ -20,6 +20,7 @@ LINE = Line(input=1, output=2, max_output=4000)     # of fam-b-one
 BODY = chat(max_tokens=50)
 HOLD = Bound(json.dumps(BODY).encode(), LINE, "chat").hold
 BOB = "bob-1"
+ALICE = "alice"
 PLACES = "location = /ready { modelgw_ready; }"
 
 
@@ -137,6 +138,30 @@ def test_it_goes_on(one, target, body):
     assert conn.response().status == 200    # the connection is kept
     assert scraped(node).one("modelgw_cluster_waits_total",
                               result="lent") >= 1
+
+
+def test_translated_calls_wait(one):
+    """Each is the upstream's call that its own body makes, whatever the worker
+    has read since."""
+    c = one()
+    node = c.nodes[0]
+    c.wait(lambda: c.free(ALICE) is not None, "there is no account")
+    c.put(ALICE, 10 ** 12)
+    node.proxy.hole()
+    texts = ["one", "two and more", "three"]
+    conns = []
+    for n, text in enumerate(texts):
+        conns.append(Connection(node.port))
+        conns[-1].send(build("POST", "/v1/chat/completions",
+                             [node.alice.bearer()], chat(
+            "fam-a-large", messages=[{"role": "user", "content": text}],
+            temperature=n / 2)))
+        waiting(node, n + 1)
+    node.proxy.clear()
+    assert [conn.response().status for conn in conns] == [200, 200, 200]
+    sent = [json.loads(q.body) for q in c.a.requests]
+    assert sorted((q["temperature"], q["messages"][0]["content"][0]["text"])
+                  for q in sent) == [(n / 2, t) for n, t in enumerate(texts)]
 
 
 def test_pipelined_calls(one):

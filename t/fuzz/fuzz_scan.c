@@ -7,6 +7,9 @@
  * value must be where it is reported to be; and what passes must pass yajl,
  * which is less strict, with the same counts.
  *
+ * Put on a tape while it is read, it must give the same, too, and a tape that
+ * agrees with a slow walk over the document.
+ *
  * Read by a memo that knows it, or the most of it, it must give the same, too:
  * with spaces before it, so that it has some links.
  */
@@ -15,6 +18,8 @@
 #include "stub.h"
 
 #include <yajl/yajl_parse.h>
+
+#include "unit_tape.h"
 
 #include "ngx_modelgw_memo.h"
 #include "ngx_modelgw_scan.h"
@@ -386,6 +391,33 @@ passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
 }
 
 
+/* a: the scanner that has read it whole, to that verdict */
+
+static void
+taped(ngx_pool_t *pool, ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b,
+    const uint8_t *doc, size_t len, uint32_t seed, verdict_t *whole)
+{
+    verdict_t           other;
+    ngx_modelgw_tape_t  tape;
+
+    ngx_modelgw_tape_init(&tape, pool, ngx_modelgw_scan_conf(
+                                       ngx_modelgw_scan_plan_of(b))->skip);
+
+    ngx_modelgw_scan_reset(b);
+    ngx_modelgw_scan_tape(b, &tape);
+    read_doc(b, doc, len, seed, NULL, &other);
+
+    check(memcmp(whole, &other, sizeof(verdict_t)) == 0);
+    same_values(a, b);
+    same_marks(a, b);
+
+    if (whole->rc == NGX_OK) {
+        check(ngx_modelgw_tape_done(&tape, (u_char *) doc) == NGX_OK);
+        check(unit_tape_sound(&tape, doc, len));
+    }
+}
+
+
 /*
  * A memo of few states, which forgets some: the document is new, known, known
  * up to its last byte, and another owner's.
@@ -507,6 +539,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(memcmp(&whole, &other, sizeof(verdict_t)) == 0);
     same_values(a, b);
     same_marks(a, b);
+
+    taped(pool, a, b, data + 1, size - 1, 0, &whole);
+    taped(pool, a, b, data + 1, size - 1, 1 + data[0], &whole);
 
     sound_values(a, data + 1, size - 1);
 

@@ -2,12 +2,14 @@
 /*
  * The tape.  Each document is fed whole, in chunks of 1 to 31 bytes and cut in
  * two at every byte, with every variant of the string loop; the tape must
- * agree with a recursive walk over the document.
+ * agree with a recursive walk over the document.  So must that of the scanner.
  */
 
 
 #include "unit.h"
 #include "unit_tape.h"
+
+#include "ngx_modelgw_scan.h"
 
 
 static const char  *docs[] = {
@@ -125,6 +127,159 @@ test_shapes(void **state)
         for (i = 0; i < NDOCS; i++) {
             replay(&tape, docs[i]);
         }
+    }
+}
+
+
+/* read by the scanner, which watches some of it, and counts some */
+
+static void
+scan(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc,
+    size_t size)
+{
+    size_t   len, at, n;
+    u_char  *piece;
+
+    len = strlen(doc);
+
+    ngx_modelgw_scan_reset(s);
+    ngx_modelgw_tape_reset(tape);
+    ngx_modelgw_scan_tape(s, tape);
+
+    for (at = 0; at < len; at += n) {
+        n = at ? len - at : ngx_min(size, len);
+
+        piece = unit_dup((u_char *) doc + at, n);
+        assert_int_equal(ngx_modelgw_scan_feed(s, piece, n), NGX_OK);
+        unit_free(piece);
+    }
+
+    assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
+}
+
+
+static void
+scan_doc(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc)
+{
+    size_t  len, at, size, i;
+
+    len = strlen(doc);
+
+    for (at = 1; at <= len; at++) {
+        scan(s, tape, doc, at);
+        check(tape, doc);
+    }
+
+    for (i = 0; (size = unit_chunk(i, len)) != 0; i++) {
+        ngx_modelgw_scan_reset(s);
+        ngx_modelgw_tape_reset(tape);
+        ngx_modelgw_scan_tape(s, tape);
+
+        for (at = 0; at < len; at += size) {
+            assert_int_equal(
+                ngx_modelgw_scan_feed(s, (u_char *) doc + at,
+                                      ngx_min(size, len - at)),
+                NGX_OK);
+        }
+
+        check(tape, doc);
+    }
+}
+
+
+static void
+test_scanned(void **state)
+{
+    char                         doc[2048];
+    ngx_uint_t                   i, j, k, n;
+    ngx_modelgw_scan_t          *s;
+    ngx_modelgw_tape_t           tape;
+    ngx_modelgw_scan_conf_t      conf;
+    ngx_modelgw_skip_variant_t  *variants;
+
+    static const char  *forms[] = {
+        "%s", "{\"k\":%s}", "{\"model\": %s , \"x\":{ \"model\":%s}}",
+        "\n{\"a long name of a member, in which there is a value\":{\"y\":[%s,"
+            "%s]},\"\\u006dodel\":%s,\"k\":{\"k\":{\"k\":\"\"}},\"z\":{}}"
+    };
+
+    static ngx_modelgw_scan_watch_t  watches[] = {
+        { ngx_string("model"), NGX_MODELGW_SCAN_ANY },
+        { ngx_string("k"), NGX_MODELGW_SCAN_ANY },
+        { ngx_string("k.a"), NGX_MODELGW_SCAN_ANY }
+    };
+
+    static ngx_modelgw_scan_mark_t  marks[] = {
+        { ngx_string("role"), ngx_null_string },
+        { ngx_string("type"), ngx_string("func") }
+    };
+
+    ngx_memzero(&conf, sizeof(conf));
+    conf.watches = watches;
+    conf.marks = marks;
+
+    variants = ngx_modelgw_skip_variants(&n);
+
+    for (k = 0; k < 4 * n; k++) {
+        conf.skip = variants[k / 4].skip;
+        conf.nwatches = (k & 1) ? 3 : 0;
+        conf.nmarks = (k & 2) ? 2 : 0;
+
+        s = ngx_modelgw_scan_create(*state, &conf);
+        assert_non_null(s);
+
+        ngx_modelgw_tape_init(&tape, *state, conf.skip);
+
+        for (i = 0; i < NDOCS; i++) {
+
+            for (j = 0; j < sizeof(forms) / sizeof(forms[0]); j++) {
+                (void) snprintf(doc, sizeof(doc), forms[j], docs[i], docs[i],
+                                docs[i]);
+
+                if (doc[0] == '{' || doc[0] == '\n') {
+                    scan_doc(s, &tape, doc);
+                }
+            }
+        }
+    }
+}
+
+
+/* no memory, or too many values: said at the end, and no harm is done */
+
+static void
+test_scanned_no_tape(void **state)
+{
+    ngx_uint_t                n, i;
+    ngx_modelgw_scan_t       *s;
+    ngx_modelgw_tape_t        tape;
+    ngx_modelgw_scan_conf_t   conf;
+
+    ngx_memzero(&conf, sizeof(conf));
+    conf.skip = ngx_modelgw_skip_variants(&n)[0].skip;
+
+    s = ngx_modelgw_scan_create(*state, &conf);
+    assert_non_null(s);
+
+    for (i = 0; i < NDOCS; i++) {
+
+        if (docs[i][0] != '{') {
+            continue;
+        }
+
+        ngx_modelgw_tape_init(&tape, *state, conf.skip);
+        tape.rc = NGX_ERROR;
+
+        ngx_modelgw_scan_reset(s);
+        ngx_modelgw_scan_tape(s, &tape);
+
+        assert_int_equal(ngx_modelgw_scan_feed(s, (u_char *) docs[i],
+                                               strlen(docs[i])),
+                         NGX_OK);
+        assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
+        assert_int_equal(tape.n, 0);
+        assert_int_equal(ngx_modelgw_tape_done(&tape, (u_char *) docs[i]),
+                         NGX_DECLINED);
     }
 }
 
@@ -710,6 +865,8 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         unit_case(test_shapes),
+        unit_case(test_scanned),
+        unit_case(test_scanned_no_tape),
         unit_case(test_members),
         unit_case(test_members_at_once),
         unit_case(test_walks),
