@@ -278,7 +278,9 @@ ngx_http_modelgw_body_next(ngx_http_request_t *r)
         size = cscf->client_header_buffer_size;
     }
 
-    if (size == used) {
+    /* what nginx allocates in a block of the pool, it cannot free */
+
+    if (size == used || size <= (off_t) r->connection->pool->max) {
         return NGX_OK;
     }
 

@@ -84,6 +84,19 @@ def test_any_order_of_sizes(gateway, server, workers):
                 good(gw, c, size // 2, chunked=1000)
 
 
+def test_pool_does_not_grow(gateway):
+    """Where a small buffer is in a block of the connection's pool."""
+    gw = gateway(workers=1, log_level="debug",
+                 server="connection_pool_size 4k;")
+    with gw.connect() as c:
+        for _ in range(50):
+            good(gw, c, 10)
+            good(gw, c, 2600)
+            good(gw, c, 5000)
+    assert reads(gw)
+    assert gw.read("error.log").count(":4096 @16") < 10
+
+
 def test_pipelined(gateway):
     gw = gateway()
     sizes = [20000, 1000, 30000, 70000, 25000, 10]
