@@ -754,15 +754,17 @@ ngx_int_t ngx_http_modelgw_translate_index(ngx_http_request_t *r,
     ngx_str_t *doc, ngx_modelgw_tape_t **tape);
 
 /*
- * Has the scanner of the request put the body on the worker's tape, which it is
- * fed as a whole now.
+ * Scans the body of the request, all of which is in the buf, and puts it on the
+ * worker's tape.
+ *     NGX_OK        no fault so far
+ *     NGX_DECLINED  a fault, see ngx_modelgw_scan_fault()
  */
-void ngx_http_modelgw_translate_scan(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx);
+ngx_int_t ngx_http_modelgw_translate_scan(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
 
 /*
- * As _index(), for the body of the request: it is done already, if that was
- * asked for, and no other request has used the tape since.
+ * As _index(), for the body of the request: it is done, if _scan() has put it
+ * on the tape, and no other document is there now.
  */
 ngx_int_t ngx_http_modelgw_translate_body(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_str_t *doc, ngx_modelgw_tape_t **tape);

@@ -36,8 +36,8 @@
 /* the buffer of the connection's next call */
 
 typedef struct {
-    ngx_connection_t  *connection;
-    size_t             size;
+    ngx_http_request_t  *request;
+    size_t               size;
 } ngx_http_modelgw_body_next_t;
 
 
@@ -254,33 +254,33 @@ ngx_http_modelgw_body_next(ngx_http_request_t *r)
     ngx_http_core_srv_conf_t      *cscf;
     ngx_http_modelgw_body_next_t  *next;
 
-    b = r->connection->buffer;
-
-    if (r->header_in != b || !r->keepalive) {
+    if (!r->keepalive) {
         return NGX_OK;
     }
 
     cscf = ngx_http_get_module_srv_conf(r, ngx_http_core_module);
 
+    b = r->connection->buffer;
     used = b->end - b->start;
-    size = b->pos - b->start + ngx_max(r->headers_in.content_length_n, 0);
 
-    if (size + size / 8 <= used && size > used / 4) {
+    /* of a chunked body nothing is known */
+
+    size = ngx_max(r->headers_in.content_length_n, 0);
+    size = r->request_length + ngx_min(size, NGX_HTTP_MODELGW_BODY_LARGE);
+
+    if (size >= NGX_HTTP_MODELGW_BODY_LARGE) {
+        size = 0;
+
+    } else if (size + size / 8 <= used && size > used / 4) {
         return NGX_OK;
     }
 
-    if (size > (off_t) cscf->client_header_buffer_size
-        && size < NGX_HTTP_MODELGW_BODY_LARGE)
-    {
-        size += size / 4;
+    /* nginx cannot free what it allocates in a block of the pool */
 
-    } else {
-        size = cscf->client_header_buffer_size;
-    }
+    size = ngx_max(size + size / 4, (off_t) cscf->client_header_buffer_size);
+    size = ngx_max(size, (off_t) r->connection->pool->max + 1);
 
-    /* what nginx allocates in a block of the pool, it cannot free */
-
-    if (size == used || size <= (off_t) r->connection->pool->max) {
+    if (size == used) {
         return NGX_OK;
     }
 
@@ -292,7 +292,7 @@ ngx_http_modelgw_body_next(ngx_http_request_t *r)
     cln->handler = ngx_http_modelgw_body_resize;
 
     next = cln->data;
-    next->connection = r->connection;
+    next->request = r;
     next->size = size;
 
     return NGX_OK;
@@ -313,12 +313,12 @@ ngx_http_modelgw_body_resize(void *data)
     ngx_buf_t         *b;
     ngx_connection_t  *c;
 
-    c = next->connection;
+    c = next->request->connection;
     b = c->buffer;
 
     /* a pipelined request is in it */
 
-    if (b->pos != b->last) {
+    if (next->request->header_in == b && b->pos != b->last) {
         return;
     }
 
@@ -484,13 +484,14 @@ ngx_http_modelgw_body_scan(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     body = ctx->request.body;
 
-    /* another request may use the tape before more comes */
+    /* nginx counts what has come of a chunked body in content_length_n */
 
     if (ctx->call.translate
+        && !r->headers_in.chunked
         && b->last - b->pos == r->headers_in.content_length_n
         && b->last - b->pos < NGX_HTTP_MODELGW_BODY_LARGE)
     {
-        ngx_http_modelgw_translate_scan(r, ctx);
+        return ngx_http_modelgw_translate_scan(r, ctx, b);
     }
 
     if (body == NULL || body->memo.memo == NULL) {

@@ -546,18 +546,28 @@ ngx_http_modelgw_translate_index(ngx_http_request_t *r, ngx_str_t *doc,
 }
 
 
-void
+/* without memory for a tape the body is scanned only */
+
+ngx_int_t
 ngx_http_modelgw_translate_scan(ngx_http_request_t *r,
-    ngx_http_modelgw_ctx_t *ctx)
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b)
 {
+    ngx_int_t            rc;
     ngx_modelgw_tape_t  *tape;
 
     tape = ngx_http_modelgw_translate_tape(r);
 
-    if (tape) {
-        ngx_modelgw_scan_tape(ctx->request.scan, tape);
-        ctx->request.document = tape->documents;
-    }
+    ngx_modelgw_scan_tape(ctx->request.scan, tape);
+
+    rc = ngx_modelgw_scan_feed(ctx->request.scan, b->pos, b->last - b->pos);
+
+    /* from here on it may be another request's */
+
+    ngx_modelgw_scan_tape(ctx->request.scan, NULL);
+
+    ctx->request.document = tape ? tape->documents : 0;
+
+    return rc;
 }
 
 
@@ -571,11 +581,10 @@ ngx_http_modelgw_translate_body(ngx_http_request_t *r,
 
     if (ctx->request.document
         && ctx->request.document == mmcf->tape->documents
-        && mmcf->tape->rc == NGX_OK)
+        && ngx_modelgw_tape_done(mmcf->tape, doc->data) == NGX_OK)
     {
         *tape = mmcf->tape;
-
-        return ngx_modelgw_tape_done(*tape, doc->data);
+        return NGX_OK;
     }
 
     return ngx_http_modelgw_translate_index(r, doc, tape);

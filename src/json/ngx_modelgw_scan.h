@@ -177,8 +177,8 @@ ngx_modelgw_scan_plan_t *ngx_modelgw_scan_plan_of(ngx_modelgw_scan_t *s);
  * while it is scanned.  When it has passed, the tape is what
  * ngx_modelgw_tape_feed() makes of it, tape->rc included, and is ended as after
  * that; of a document that has a fault, or has more than
- * NGX_MODELGW_TAPE_MAX_SIZE bytes, it has no meaning.  The tape must live as
- * long as the scanner is fed, or until _reset().
+ * NGX_MODELGW_TAPE_MAX_SIZE bytes, it has no meaning.  Until all is fed, the
+ * tape is the scanner's alone.  NULL, at any time, or _reset(): no tape.
  */
 void ngx_modelgw_scan_tape(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape);
 

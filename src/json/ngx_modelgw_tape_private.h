@@ -70,7 +70,10 @@ ngx_modelgw_tape_begin(ngx_modelgw_tape_t *tape, ngx_uint_t type, uint32_t from,
 }
 
 
-/* the string, number or literal that has begun last ends before "end" */
+/*
+ * The string, number or literal that has begun last ends before "end".  If
+ * tape->rc is set, it may have no node.
+ */
 
 static ngx_inline void
 ngx_modelgw_tape_end(ngx_modelgw_tape_t *tape, uint32_t end)

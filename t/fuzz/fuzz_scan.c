@@ -391,20 +391,18 @@ passes_yajl(const uint8_t *doc, size_t len, ngx_modelgw_scan_t *s)
 }
 
 
-/* a: the scanner that has read it whole, to that verdict */
+/* a: the scanner that has read it whole, to that verdict; the tape is used */
 
 static void
-taped(ngx_pool_t *pool, ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b,
-    const uint8_t *doc, size_t len, uint32_t seed, verdict_t *whole)
+taped(ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b,
+    const uint8_t *doc, size_t len, uint32_t seed, ngx_modelgw_tape_t *tape,
+    verdict_t *whole)
 {
-    verdict_t           other;
-    ngx_modelgw_tape_t  tape;
+    verdict_t  other;
 
-    ngx_modelgw_tape_init(&tape, pool, ngx_modelgw_scan_conf(
-                                       ngx_modelgw_scan_plan_of(b))->skip);
-
+    ngx_modelgw_tape_reset(tape);
     ngx_modelgw_scan_reset(b);
-    ngx_modelgw_scan_tape(b, &tape);
+    ngx_modelgw_scan_tape(b, tape);
     read_doc(b, doc, len, seed, NULL, &other);
 
     check(memcmp(whole, &other, sizeof(verdict_t)) == 0);
@@ -412,8 +410,8 @@ taped(ngx_pool_t *pool, ngx_modelgw_scan_t *a, ngx_modelgw_scan_t *b,
     same_marks(a, b);
 
     if (whole->rc == NGX_OK) {
-        check(ngx_modelgw_tape_done(&tape, (u_char *) doc) == NGX_OK);
-        check(unit_tape_sound(&tape, doc, len));
+        check(ngx_modelgw_tape_done(tape, (u_char *) doc) == NGX_OK);
+        check(unit_tape_sound(tape, doc, len));
     }
 }
 
@@ -488,6 +486,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ngx_pool_t                   *pool;
     ngx_uint_t                    n;
     ngx_modelgw_scan_t           *a, *b, *c;
+    ngx_modelgw_tape_t            tape;
     ngx_modelgw_scan_conf_t       conf, scalar;
     ngx_modelgw_skip_variant_t   *variants;
 
@@ -540,8 +539,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     same_values(a, b);
     same_marks(a, b);
 
-    taped(pool, a, b, data + 1, size - 1, 0, &whole);
-    taped(pool, a, b, data + 1, size - 1, 1 + data[0], &whole);
+    ngx_modelgw_tape_init(&tape, pool, conf.skip);
+
+    taped(a, b, data + 1, size - 1, 0, &tape, &whole);
+    taped(a, b, data + 1, size - 1, 1 + data[0], &tape, &whole);
 
     sound_values(a, data + 1, size - 1);
 

@@ -84,6 +84,29 @@ def test_any_order_of_sizes(gateway, server, workers):
                 good(gw, c, size // 2, chunked=1000)
 
 
+def test_large_call_is_the_last_of_its_buffer(gateway):
+    """Also where it has fit."""
+    gw = gateway(workers=1, log_level="debug")
+    with gw.connect() as c:
+        sizes = [good(gw, c, size) for size in (60000, 66000, 1000)]
+    assert reads(gw)[-2:] == [(sizes[1], sizes[0] * 5 // 4),
+                              (sizes[2], SMALL)]
+
+
+def test_long_headers_of_each_call(gateway):
+    """They do not fit into the first buffer."""
+    gw = gateway(workers=1, log_level="debug")
+    with gw.connect() as c:
+        for _ in range(3):
+            body, text = call(gw, 3000)
+            head, end = text.split(b"\r\n\r\n", 1)
+            text = head + b"".join(b"\r\nx-%d: %s" % (n, 500 * b"y")
+                                   for n in range(8)) + b"\r\n\r\n" + end
+            c.send(text)
+            assert c.response().status == 200 and sent(gw) == body
+    assert reads(gw)[-2:] == 2 * [(len(text), len(text) * 5 // 4)]
+
+
 def test_pool_does_not_grow(gateway):
     """Where a small buffer is in a block of the connection's pool."""
     gw = gateway(workers=1, log_level="debug",

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import gateway as lib
-from client import assert_flat
+from client import assert_flat, build
 from gateway import chat
 from upstream import message, reply_json
 
@@ -204,3 +204,47 @@ def test_messages_pass_as_before(gw):
     assert r.json()["type"] == "message"
     assert gw.a.last().body == body.replace(b"fam-a-large",
                                             b"large-2026-01-01")
+
+
+# bodies that come in pieces, while the worker reads others
+
+def pieces(g, key, framing, body):
+    """(a connection, with the head of a call sent; pieces to send)"""
+    c = g.connect()
+    c.send(build("POST", CHAT, [key.bearer()] + [
+        ("Transfer-Encoding", "chunked")] * (framing == "chunked"),
+        length=None if framing == "chunked" else len(b"".join(body))))
+    if framing == "chunked":
+        body = [b"%x\r\n%s\r\n" % (len(p), p) for p in body]
+        body[-1] += b"0\r\n\r\n"
+    return c, body
+
+
+def text_of(text):
+    return json.dumps(chat("fam-a-large", messages=[
+        {"role": "user", "content": text}])).encode()
+
+
+@pytest.mark.parametrize("framing", ["chunked", "sized"])
+@pytest.mark.parametrize("other", [
+    [b'{"model":"fam-a-large","x":"' + 3000 * b"S", b'S"', b"}"],
+    [b'{"model":"fam-a-large",', b'"messages":[{"role":"user"', b"}]}"],
+    [b'{"model":"fam-a-large","messages":[[[[[', b"1,2,3]]]", b"]]}"],
+    [text_of("A" * 300)[:-1], b"}", b"\n"]])
+@pytest.mark.parametrize("cut", [-1, -20, 1, 0])
+def test_pieces_of_two_bodies(gateway, framing, other, cut):
+    """What has come of the other one is not seen in this one."""
+    g = gateway(workers=1)
+    mine = text_of("B" * 300)
+    a, theirs = pieces(g, g.alice, framing, other)
+    b, mine = pieces(g, g.alice, framing, [mine[:cut] or b" ", mine[cut:]])
+    for c, piece in ((a, theirs[0]), (b, mine[0]), (a, theirs[1]), (b, mine[1])):
+        c.send(piece)
+        g.chat(chat("fam-b-one"))       # it has been read
+    r = b.response()
+    assert r.status == 200, r
+    assert sent(g)["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "B" * 300}]}]
+    a.send(theirs[2])
+    r = a.response()
+    assert r.status == (200 if theirs[0].find(b"A" * 300) > 0 else 400), r

@@ -245,15 +245,18 @@ test_scanned(void **state)
 }
 
 
-/* no memory, or too many values: said at the end, and no harm is done */
+/* what follows the last node that there is room for does no harm */
 
 static void
-test_scanned_no_tape(void **state)
+test_scanned_too_many(void **state)
 {
-    ngx_uint_t                n, i;
+    u_char                   *doc, *p, *last;
+    ngx_uint_t                n;
     ngx_modelgw_scan_t       *s;
     ngx_modelgw_tape_t        tape;
     ngx_modelgw_scan_conf_t   conf;
+
+    static const char  item[] = "{\"a\":[{\"b\":1},\"x\",{\"c\":true}]},";
 
     ngx_memzero(&conf, sizeof(conf));
     conf.skip = ngx_modelgw_skip_variants(&n)[0].skip;
@@ -261,26 +264,39 @@ test_scanned_no_tape(void **state)
     s = ngx_modelgw_scan_create(*state, &conf);
     assert_non_null(s);
 
-    for (i = 0; i < NDOCS; i++) {
+    doc = malloc(5 * NGX_MODELGW_TAPE_MAX_NODES);
+    assert_non_null(doc);
 
-        if (docs[i][0] != '{') {
-            continue;
-        }
+    last = doc + 5 * NGX_MODELGW_TAPE_MAX_NODES - sizeof(item);
 
-        ngx_modelgw_tape_init(&tape, *state, conf.skip);
-        tape.rc = NGX_ERROR;
-
-        ngx_modelgw_scan_reset(s);
-        ngx_modelgw_scan_tape(s, &tape);
-
-        assert_int_equal(ngx_modelgw_scan_feed(s, (u_char *) docs[i],
-                                               strlen(docs[i])),
-                         NGX_OK);
-        assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
-        assert_int_equal(tape.n, 0);
-        assert_int_equal(ngx_modelgw_tape_done(&tape, (u_char *) docs[i]),
-                         NGX_DECLINED);
+    for (p = ngx_cpymem(doc, "{\"k\":[", 6); p < last; /* void */ ) {
+        p = ngx_cpymem(p, item, sizeof(item) - 1);
     }
+
+    p = ngx_cpymem(p - 1, "]}", 2);
+
+    ngx_modelgw_tape_init(&tape, *state, conf.skip);
+    ngx_modelgw_scan_tape(s, &tape);
+
+    assert_int_equal(ngx_modelgw_scan_feed(s, doc, p - doc), NGX_OK);
+    assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
+    assert_int_equal(tape.rc, NGX_DECLINED);
+    assert_int_equal(tape.n, NGX_MODELGW_TAPE_MAX_NODES);
+    assert_int_equal(ngx_modelgw_tape_done(&tape, doc), NGX_DECLINED);
+
+    /* no memory for the first node */
+
+    ngx_modelgw_tape_init(&tape, *state, conf.skip);
+    tape.rc = NGX_ERROR;
+
+    ngx_modelgw_scan_reset(s);
+    ngx_modelgw_scan_tape(s, &tape);
+
+    assert_int_equal(ngx_modelgw_scan_feed(s, doc, p - doc), NGX_OK);
+    assert_int_equal(tape.n, 0);
+    assert_int_equal(ngx_modelgw_tape_done(&tape, doc), NGX_DECLINED);
+
+    unit_free(doc);
 }
 
 
@@ -866,7 +882,7 @@ main(void)
     const struct CMUnitTest  tests[] = {
         unit_case(test_shapes),
         unit_case(test_scanned),
-        unit_case(test_scanned_no_tape),
+        unit_case(test_scanned_too_many),
         unit_case(test_members),
         unit_case(test_members_at_once),
         unit_case(test_walks),
