@@ -60,6 +60,8 @@ static ngx_int_t ngx_http_modelgw_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_modelgw_body_scan(ngx_http_request_t *r,
     ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
+static ngx_uint_t ngx_http_modelgw_body_indexed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b);
 static ngx_int_t ngx_http_modelgw_body_drop(ngx_http_request_t *r,
     ngx_chain_t *in);
 
@@ -472,6 +474,28 @@ ngx_http_modelgw_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 }
 
 
+/*
+ * Whether the body will be read from the tape, and all of it is in the buf.
+ * Most calls of responses have tools, which responses.c looks for.  Of a
+ * chunked body, content_length_n is what has come so far.
+ */
+
+static ngx_uint_t
+ngx_http_modelgw_body_indexed(ngx_http_request_t *r,
+    ngx_http_modelgw_ctx_t *ctx, ngx_buf_t *b)
+{
+    if (!ctx->call.translate
+        && ctx->request.endpoint->protocol != NGX_MODELGW_RESPONSES)
+    {
+        return 0;
+    }
+
+    return !r->headers_in.chunked
+           && b->last - b->pos == r->headers_in.content_length_n
+           && b->last - b->pos < NGX_HTTP_MODELGW_BODY_LARGE;
+}
+
+
 /* while nginx reads on into the same buffer, what it has read stays there */
 
 static ngx_int_t
@@ -484,13 +508,7 @@ ngx_http_modelgw_body_scan(ngx_http_request_t *r, ngx_http_modelgw_ctx_t *ctx,
 
     body = ctx->request.body;
 
-    /* nginx counts what has come of a chunked body in content_length_n */
-
-    if (ctx->call.translate
-        && !r->headers_in.chunked
-        && b->last - b->pos == r->headers_in.content_length_n
-        && b->last - b->pos < NGX_HTTP_MODELGW_BODY_LARGE)
-    {
+    if (ngx_http_modelgw_body_indexed(r, ctx, b)) {
         return ngx_http_modelgw_translate_scan(r, ctx, b);
     }
 
