@@ -315,14 +315,16 @@ ngx_http_modelgw_body_resize(void *data)
     ngx_buf_t         *b;
     ngx_connection_t  *c;
 
-    c = next->request->connection;
-    b = c->buffer;
+    b = next->request->header_in;
 
-    /* a pipelined request is in it */
+    /* a pipelined request has come */
 
-    if (next->request->header_in == b && b->pos != b->last) {
+    if (b->pos != b->last) {
         return;
     }
+
+    c = next->request->connection;
+    b = c->buffer;
 
     p = ngx_palloc(c->pool, next->size);
     if (p == NULL) {
@@ -491,6 +493,7 @@ ngx_http_modelgw_body_indexed(ngx_http_request_t *r,
     }
 
     return !r->headers_in.chunked
+           && b->pos != b->last
            && b->last - b->pos == r->headers_in.content_length_n
            && b->last - b->pos < NGX_HTTP_MODELGW_BODY_LARGE;
 }

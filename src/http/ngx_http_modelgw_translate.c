@@ -581,6 +581,7 @@ ngx_http_modelgw_translate_body(ngx_http_request_t *r,
 
     if (ctx->request.document
         && ctx->request.document == mmcf->tape->documents
+        && doc->len == mmcf->tape->pos
         && ngx_modelgw_tape_done(mmcf->tape, doc->data) == NGX_OK)
     {
         *tape = mmcf->tape;

@@ -305,6 +305,10 @@ ngx_modelgw_scan_feed(ngx_modelgw_scan_t *s, u_char *p, size_t len)
 
     s->base += len;
 
+    if (s->tape) {
+        s->tape->pos += len;
+    }
+
     return NGX_OK;
 }
 

@@ -66,7 +66,8 @@ typedef struct {
     /* the state between two pieces */
     ngx_int_t             rc;            /* of ngx_modelgw_tape_feed() */
     u_char               *piece;
-    uint32_t              pos;           /* offset of the piece */
+    uint32_t              pos;           /* offset of the piece; bytes that
+                                            were read */
     ngx_uint_t            state;
     ngx_uint_t            depth;         /* open containers */
     uint32_t              open[NGX_MODELGW_TAPE_MAX_DEPTH + 1];

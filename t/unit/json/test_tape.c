@@ -155,6 +155,7 @@ scan(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc,
     }
 
     assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
+    assert_int_equal(tape->pos, len);
 }
 
 
