@@ -131,11 +131,11 @@ test_shapes(void **state)
 }
 
 
-/* read by the scanner, which watches some of it, and counts some */
+/* read by the scanner, in a first piece and others of that size */
 
 static void
 scan(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc,
-    size_t size)
+    size_t first, size_t size)
 {
     size_t   len, at, n;
     u_char  *piece;
@@ -147,7 +147,7 @@ scan(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc,
     ngx_modelgw_scan_tape(s, tape);
 
     for (at = 0; at < len; at += n) {
-        n = at ? len - at : ngx_min(size, len);
+        n = ngx_min(at ? size : first, len - at);
 
         piece = unit_dup((u_char *) doc + at, n);
         assert_int_equal(ngx_modelgw_scan_feed(s, piece, n), NGX_OK);
@@ -156,6 +156,8 @@ scan(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc,
 
     assert_int_equal(ngx_modelgw_scan_done(s), NGX_OK);
     assert_int_equal(tape->pos, len);
+
+    check(tape, doc);
 }
 
 
@@ -167,26 +169,16 @@ scan_doc(ngx_modelgw_scan_t *s, ngx_modelgw_tape_t *tape, const char *doc)
     len = strlen(doc);
 
     for (at = 1; at <= len; at++) {
-        scan(s, tape, doc, at);
-        check(tape, doc);
+        scan(s, tape, doc, at, len);
     }
 
     for (i = 0; (size = unit_chunk(i, len)) != 0; i++) {
-        ngx_modelgw_scan_reset(s);
-        ngx_modelgw_tape_reset(tape);
-        ngx_modelgw_scan_tape(s, tape);
-
-        for (at = 0; at < len; at += size) {
-            assert_int_equal(
-                ngx_modelgw_scan_feed(s, (u_char *) doc + at,
-                                      ngx_min(size, len - at)),
-                NGX_OK);
-        }
-
-        check(tape, doc);
+        scan(s, tape, doc, size, size);
     }
 }
 
+
+/* the scanner watches some of it, and counts some */
 
 static void
 test_scanned(void **state)
